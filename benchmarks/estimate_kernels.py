@@ -1,0 +1,118 @@
+"""Estimate kernel calibrations of devices that nobody measured in full, from published GEMM figures.
+
+    python benchmarks/estimate_kernels.py -o hwmodels/calibrations/estimated.yaml
+
+A device takes over the constants of a like one; its matrix efficiency is set so that the kernel model gives
+the published FLOP/s at the published shape (published_gemm.csv). Everything is marked estimated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hwmodels.device import Device, devices
+from hwmodels.kernels import Calibration, KernelModel, calibrations
+
+Mapped = dict[str, Any]
+
+PUBLISHED = Path(__file__).with_name("published_gemm.csv")
+# Attention of training where another kernel runs than on the like device, as shares of the peak forward and
+# backward at head dimension 128. MI300X: composable kernel, ROCm flash-attention issue 142 (353 and 200
+# TFLOP/s). The others: estimates of memory-efficient attention without asynchronous copies.
+ATTENTION = {
+    "mi300x": (0.29, 0.17),
+    "mi325x": (0.29, 0.17),
+    "mi250x-gcd": (0.35, 0.22),
+    "gaudi2": (0.45, 0.35),
+    "v100": (0.4, 0.3),
+    "t4": (0.3, 0.22),
+    "p100": (0.5, 0.35),
+}
+
+
+def main() -> int:
+    """Write the estimates."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations/estimated.yaml"))
+    arguments = parser.parse_args()
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
+        entries = [estimate(row) for row in csv.DictReader(file)]
+    text = yaml.safe_dump({"entries": entries}, sort_keys=False, width=110, allow_unicode=True)
+    arguments.out.write_text(text, encoding="utf-8")
+    return 0
+
+
+def estimate(row: dict[str, str]) -> Mapped:
+    """One calibration that gives the published figure."""
+    device, wanted = devices.get(row["device"]), float(row["tflops"]) * 1e12
+    low, high = 0.1, 4.0
+    for _ in range(50):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if reached(row, device, middle) < wanted else (low, middle)
+    found = scaled(row, middle)
+    given = reached(row, device, middle) / 1e12
+    print(
+        f"{row['calibration']:14} {wanted / 1e12:7.1f} TFLOP/s published, {given:7.1f} given at {middle:.3f}"
+    )
+    return found
+
+
+def reached(row: dict[str, str], device: Device, scale: float) -> float:
+    """FLOP/s at the published shape."""
+    m, n, k = (float(row[side]) for side in "mnk")
+    kernels = KernelModel(device, Calibration.model_validate(scaled(row, scale)))
+    dtype = "bf16" if "bf16" in device.peak_flops else "fp16"
+    return 2.0 * m * n * k / float(kernels.gemm(m, n, k, dtype))
+
+
+def scaled(row: dict[str, str], scale: float) -> Mapped:
+    """The like device's calibration with its matrix units so many times as efficient."""
+    like = calibrations.get(row["based_on"])
+    gemm = like.gemm["bf16"]
+    shares = ATTENTION.get(row["calibration"])
+    entry: Mapped = {"source": row["source"], "simple": times(gemm.simple, scale, "compute_efficiency")}
+    if gemm.rich:
+        entry["rich"] = times(gemm.rich, scale, "compute_efficiency", "feed_bytes_per_flop")
+    found: Mapped = {
+        "name": row["calibration"],
+        "based_on": row["based_on"],
+        "status": "estimated",
+        "source": row["source"],
+        "gemm": {"bf16": entry},
+    }
+    grouped = like.grouped_gemm["bf16"].form
+    found["grouped_gemm"] = {
+        "bf16": {"form": times(grouped, scale, "compute_efficiency", "feed_bytes_per_flop")}
+    }
+    for name, index in (("attention", 0), ("attention_backward", 1)):
+        efficiency = getattr(like, name)["bf16"].form.efficiency
+        factor = shares[index] / efficiency[128] if shares else scale
+        found[name] = {
+            "bf16": {
+                "form": {"efficiency": {key: digits(value * factor) for key, value in efficiency.items()}}
+            }
+        }
+    found["host_copy"] = {"bandwidth": float(row["host_link"])}
+    return found
+
+
+def times(form: Any, scale: float, *fields: str) -> Mapped:
+    """These fields of a form, scaled."""
+    return {name: digits(getattr(form, name) * scale) for name in fields}
+
+
+def digits(value: float) -> float:
+    """Four significant digits."""
+    return float(f"{value:.4g}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

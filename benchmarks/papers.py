@@ -1,0 +1,274 @@
+"""Published gains of pipeline schedules, and what the engine says: run with ``python -m benchmarks.papers``.
+
+Runs every scenario in ``scenarios/papers`` and prints the table of docs/schedules.md: the published gain, the
+gains that the event engine finds under those conditions, and whether the claim is reached. Words of the
+command line choose claims by their scenario's name. Why a claim is missed, its scenario says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hwmodels.errors import InputError
+from meshwright.scenarios import shipped_scenarios
+from meshwright.whatif.keys import set_key
+from meshwright.whatif.question import Question, Run
+from simulator.costs.setting import Setting
+from simulator.costs.stages import Stages, parameters
+from simulator.engine.build import simulate
+from simulator.memory import memory
+from simulator.plan import Plan, Plans
+
+BATCH = ("plan.micro_batch", "workload.global_batch")
+LENGTH = ("workload.seq_len",)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published gain, and the runs that it is read from.
+
+    Attributes:
+        scenario: file in ``scenarios/papers``.
+        what: what gains over what.
+        published: least and most gain, times; equal for "up to".
+        pairs: runs by name, each with the one that it is compared with.
+        largest: keys whose largest value that fits in memory is compared, each raised to the same value;
+            none: tokens per second and GPU are compared.
+        multiple: what that value must be a multiple of, for each run of the pair.
+    """
+
+    scenario: str
+    what: str
+    published: tuple[float, float]
+    pairs: tuple[tuple[str, str], ...]
+    largest: tuple[str, ...] = ()
+    multiple: tuple[int, int] = (1, 1)
+
+
+def with_batches(what: str, over: str, batches: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The same comparison at the base's batch and at others, named ``"BATCH, WHAT"``."""
+
+    def at(batch: str, name: str) -> str:
+        return ", ".join(part for part in (batch, name) if part) or "base"
+
+    return tuple((at(batch, what), at(batch, over)) for batch in ("", *batches))
+
+
+FEW = ("16 micro batches", "32 micro batches")
+CLAIMS = (
+    Claim(
+        "interleaved-175b",
+        "interleaved over 1F1B",
+        (1.10, 1.10),
+        with_batches("interleaved", "", ("batch 36", "batch 60")),
+    ),
+    Claim(
+        "zero-bubble-28b",
+        "zero bubble over 1F1B at similar memory",
+        (1.23, 1.23),
+        (("ZB-1p", "base"), ("ZB-V", "base"), ("ZB-2p", "1F1B, micro batch 2")),
+    ),
+    Claim("zero-bubble-28b", "zero bubble over 1F1B with more memory", (1.31, 1.31), (("ZB-2p", "base"),)),
+    Claim(
+        "two-stage-backward-7b",
+        "2BP over 1F1B without it",
+        (1.70, 1.70),
+        with_batches("2BP", "", ("8 micro batches", "128 tokens")),
+    ),
+    Claim(
+        "two-stage-backward-7b",
+        "2BP over one micro batch at a time without it",
+        (1.70, 1.70),
+        with_batches("2BP", "", ("one micro batch", "128 tokens, one"))[1:],
+    ),
+    *(
+        Claim(
+            name,
+            "BitPipe over interleaved 1F1B, Chimera and 1F1B",
+            (1.05, 1.28),
+            tuple(
+                pair for over in ("interleaved", "Chimera", "1F1B") for pair in with_batches("", over, FEW)
+            ),
+        )
+        for name in ("bitpipe-bert-5b", "bitpipe-gpt-11b")
+    ),
+    Claim(
+        "hanayo-bert-5b",
+        "waves over Chimera",
+        (1.30, 1.30),
+        (
+            ("one wave", "base"),
+            ("two waves", "base"),
+            ("four waves", "base"),
+            ("32 GPUs, two waves", "32 GPUs"),
+            ("32 GPUs, four waves", "32 GPUs"),
+        ),
+    ),
+    Claim(
+        "breadth-first-52b",
+        "breadth-first over interleaved (depth-first)",
+        (1.43, 1.43),
+        with_batches("breadth-first", "interleaved 8", ("batch 16", "batch 64")),
+    ),
+    Claim(
+        "breadth-first-52b",
+        "breadth-first over 1F1B",
+        (1.43, 1.43),
+        with_batches("breadth-first", "1F1B", ("batch 16", "batch 64")),
+    ),
+    Claim(
+        "zeropp-28b",
+        "ZeroPP over 1F1B",
+        (1.68, 1.68),
+        (
+            *with_batches("", "1F1B, tensor 8", ("batch 64",)),
+            *with_batches("", "1F1B, ZeRO-1", ("batch 64",)),
+            *with_batches("", "1F1B, FSDP", ("batch 64",)),
+        ),
+    ),
+    Claim(
+        "vocabulary-parallel-4b",
+        "vocabulary parallelism over 1F1B",
+        (1.05, 1.51),
+        with_batches("one barrier", "", ("64k", "128k", "256k")),
+    ),
+    Claim(
+        "pipeoffload-43b",
+        "PipeOffload over interleaved 1F1B with tensor parallelism",
+        (1.12, 1.19),
+        with_batches("all offloaded", "", ("4k", "16k")),
+    ),
+    Claim(
+        "ring-self-attention-bert",
+        "largest batch of ring self-attention over tensor parallelism",
+        (13.7, 13.7),
+        (("ring on 64", "base"), ("128 tokens, ring on 64", "128 tokens")),
+        BATCH,
+    ),
+    Claim(
+        "ring-self-attention-bert",
+        "longest sequence of ring self-attention over tensor parallelism",
+        (3.0, 3.0),
+        (("length, ring on 64", "length"),),
+        LENGTH,
+        (64, 1),
+    ),
+)
+
+
+class Runs:
+    """The runs of one scenario by name, each simulated once."""
+
+    def __init__(self, scenario: str) -> None:
+        self.question = Question.read(shipped_scenarios()[f"papers/{scenario}"])
+        self._speeds: dict[str, float] = {}
+
+    @cached_property
+    def by_name(self) -> dict[str, Run]:
+        """Base and variations."""
+        return {run.name: run for run in (self.question.base, *self.question.runs())}
+
+    def speed(self, name: str) -> float:
+        """Tokens per second and GPU."""
+        if name not in self._speeds:
+            setting, plan = _planned(self.by_name[name])
+            tokens = setting.training.global_batch * setting.training.seq_len
+            seconds = simulate(setting, plan).period
+            self._speeds[name] = tokens / seconds / setting.cluster.devices
+        return self._speeds[name]
+
+    def largest(self, name: str, keys: tuple[str, ...], multiple: int) -> int:
+        """The largest multiple of a number that these keys can have together and fit in memory."""
+        run = self.by_name[name]
+
+        def fits(count: int) -> bool:
+            data = run.data
+            for key in keys:
+                data = set_key(data, key, multiple * count, run.folder, run.where)
+            return _fits(*_planned(replace(run, data=data)))
+
+        return multiple * largest(fits)
+
+
+def _planned(run: Run) -> tuple[Setting, Plan]:
+    scenario = run.scenario()
+    if scenario.plan is None:
+        raise InputError("a claim's scenario needs a plan", run.where)
+    return scenario.setting, scenario.plan
+
+
+def _fits(setting: Setting, plan: Plan) -> bool:
+    plans = Plans.of(plan)
+    stages = Stages.of(setting, plans)
+    held = memory(setting, plans, stages, parameters(setting, plans, stages))
+    return bool(held.peak[0] <= setting.cluster.device.memory_bytes)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest count that fits, where all smaller ones do too."""
+    low, high = 0, 1
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def gains(claim: Claim, runs: Runs) -> list[float]:
+    """What each pair of runs gains, times."""
+    if claim.largest:
+        of, over = claim.multiple
+        return [
+            runs.largest(run, claim.largest, of) / runs.largest(other, claim.largest, over)
+            for run, other in claim.pairs
+        ]
+    return [runs.speed(run) / runs.speed(other) for run, other in claim.pairs]
+
+
+def verdict(claim: Claim, found: list[float]) -> str:
+    """Whether the best of what was found is as much as was claimed."""
+    most, best = claim.published[1], max(found)
+    if round(best, 2) >= most:
+        return "reached"
+    return f"missed by {1 - best / most:.0%}"
+
+
+def shown(least: float, most: float) -> str:
+    """A range of gains."""
+    digits = 1 if most >= 3 else 2
+    same = round(least, digits) == round(most, digits)
+    return f"{most:.{digits}f}x" if same else f"{least:.{digits}f}-{most:.{digits}f}x"
+
+
+def rows(claims: Iterable[Claim]) -> Iterator[str]:
+    """Lines of the table, in Markdown."""
+    yield "| scenario | conditions | claim | published | engine | verdict |"
+    yield "|---|---|---|---|---|---|"
+    known: dict[str, Runs] = {}
+    for claim in claims:
+        runs = known.setdefault(claim.scenario, Runs(claim.scenario))
+        found = gains(claim, runs)
+        cells = (
+            f"`{claim.scenario}`",
+            runs.question.title,
+            claim.what,
+            shown(*claim.published),
+            shown(min(found), max(found)),
+            verdict(claim, found),
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table, line by line as it is found."""
+    asked = sys.argv[1:]
+    for line in rows(each for each in CLAIMS if not asked or each.scenario in asked):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Hardware: devices, links, topologies, kernel and collective times, power, price."""

@@ -1,0 +1,286 @@
+"""Devices joined by links: what a process group's collective costs where it really sits.
+
+A cluster is a hierarchy. Inside a node (or a rack) are one or more levels of links, innermost first;
+between them is a network that a node enters through its NICs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from hwmodels import topology
+from hwmodels.collectives.calibration import LinkCalibration, fabric_calibrations, link_calibrations
+from hwmodels.collectives.wiring import Wiring
+from hwmodels.device import Device, devices
+from hwmodels.errors import InputError
+from hwmodels.loading import Catalogue, Strict, build, looks_like_path
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(gt=0)]
+Reference = TypeVar("Reference", str, str | dict[str, Any])
+Fabric = Literal["infiniband", "roce", "slingshot", "efa", "omni-path", "tcp"]
+
+
+def _found(catalogue: Catalogue, reference: Reference) -> Reference:
+    """Return the reference, or raise what pydantic reports with the key path."""
+    try:
+        catalogue.get(reference)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return reference
+
+
+class Level(Strict):
+    """Links that join devices inside a node or a rack."""
+
+    name: str
+    kind: Literal["nvlink", "nvswitch", "pcie", "infinity-fabric", "ethernet"]
+    devices: Count
+    """Devices that one block of this level joins."""
+    bandwidth: Positive
+    """B/s that a device sends and, at the same time, receives over this level."""
+    latency_s: NotNegative
+    """Of one hop; for descriptions and the event engine (collectives use calibrated latencies)."""
+    mesh: bool = False
+    """Whether each pair has links of its own: then n devices use (n - 1) of the (devices - 1) shares."""
+    calibration: str | dict[str, Any]
+    """Name of the measured constants of these links, or the constants themselves."""
+
+    @field_validator("calibration")
+    @classmethod
+    def _known(cls, value: str | dict[str, Any]) -> str | dict[str, Any]:
+        return _found(link_calibrations, value)
+
+    @property
+    def constants(self) -> LinkCalibration:
+        """The measured constants of these links."""
+        return link_calibrations.get(self.calibration)
+
+
+class Network(Strict):
+    """The network between nodes, entered through each node's NICs."""
+
+    fabric: Fabric
+    nics_per_node: Count
+    nic_gbps: Positive
+    """Gb/s of one NIC, each direction."""
+    latency_s: NotNegative
+    shape: Literal["fat-tree", "rails", "dragonfly"] = "fat-tree"
+    """rails: NIC i of every node of a group meets on leaf switch i."""
+    nodes_per_leaf: Count
+    """Nodes below one leaf switch (fat-tree), one set of rail switches (rails) or one group (dragonfly)."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1
+    """Bandwidth into a leaf over bandwidth out of it."""
+    calibration: str | None = None
+    """Name of the fabric's measured constants; by default those of its kind."""
+    in_network_reduction: bool = False
+    """Whether the switches can reduce (SHARP), as built; frameworks rarely turn it on."""
+
+    @field_validator("calibration")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        return value if value is None else _found(fabric_calibrations, value)
+
+    @property
+    def bandwidth(self) -> float:
+        """B/s that one node's NICs carry together, each direction."""
+        return self.nics_per_node * self.nic_gbps * 1e9 / 8
+
+
+class Cluster(Strict):
+    """Devices, the levels of links that join them, and the network between nodes."""
+
+    name: str
+    description: str = ""
+    device: Device
+    devices_per_node: Count
+    nodes: Count
+    """Nodes that can be had."""
+    devices: Count
+    """Devices in use, all by default; `resized` sets it."""
+    levels: Annotated[list[Level], Field(min_length=1)]
+    network: Network
+    host_watts: NotNegative
+    """Power of a node beyond its devices: processors, memory, fans, NICs."""
+    sources: dict[str, str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_devices(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            return data
+        per_node, nodes = data.get("devices_per_node"), data.get("nodes")
+        if isinstance(per_node, int) and isinstance(nodes, int):
+            return {"devices": per_node * nodes, **data}
+        return data
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _named_device(cls, value: object, info: ValidationInfo) -> object:
+        """Find a device by name or path; a path is relative to the cluster's file."""
+        if not isinstance(value, str | Mapping):
+            return value
+        folder = (info.context or {}).get("folder")
+        if folder is not None and isinstance(value, str) and looks_like_path(value):
+            value = str(Path(folder) / value)
+        try:
+            return devices.get(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _levels_nest(self) -> Cluster:
+        names = [level.name for level in self.levels]
+        if len({*names, "device", "nic", "leaf", "spine", "network"}) < len(names) + 5:
+            raise ValueError(f"levels: names must differ, and not be a part of the network's, found {names}")
+        widths = [level.devices for level in self.levels]
+        if any(wide % narrow or wide == narrow for narrow, wide in pairwise(widths)):
+            raise ValueError(f"levels: each level must join whole blocks of the one before, found {widths}")
+        if widths[-1] % self.devices_per_node:
+            raise ValueError(
+                f"levels: the last level must join whole nodes of {self.devices_per_node}, found {widths[-1]}"
+            )
+        if self.devices > self.nodes * self.devices_per_node:
+            raise ValueError(f"devices: {self.nodes} nodes have fewer than {self.devices} devices")
+        return self
+
+    @property
+    def domain(self) -> int:
+        """Devices that reach each other without a NIC: a node, or a rack for NVL72."""
+        return self.levels[-1].devices
+
+    @property
+    def price_per_hour_usd(self) -> float:
+        """List price of the devices in use."""
+        return self.devices * self.device.price_per_hour_usd
+
+    @property
+    def network_error(self) -> float | None:
+        """Median relative error of collectives across nodes on published rows; none where none were found."""
+        return fabric_calibrations.get(self.network.calibration or self.network.fabric).median_error
+
+    def power_watts(self, utilisation: float = 1.0) -> float:
+        """Power of the nodes in use, with devices that far from idle (0) to their limit (1)."""
+        one = self.device.idle_watts + utilisation * (self.device.tdp_watts - self.device.idle_watts)
+        return self.devices * one + self.nodes_for(self.devices) * self.host_watts
+
+    def nodes_for(self, count: int) -> int:
+        """Nodes that hold `count` devices."""
+        return -(-count // self.devices_per_node)
+
+    def resized(self, count: int) -> Cluster:
+        """Return the same cluster with `count` devices in use.
+
+        A level wider than a node (NVL72) is filled evenly: 128 devices are two racks of 64.
+
+        Raises:
+            InputError: the cluster has fewer devices, or `count` is not positive.
+        """
+        if not 0 < count <= self.nodes * self.devices_per_node:
+            raise InputError(
+                f"{self.name} has {self.nodes * self.devices_per_node} devices, asked for {count}"
+            )
+        levels = [self._filled(level, count) for level in self.levels]
+        return self._with(devices=count, levels=levels)
+
+    def _filled(self, level: Level, count: int) -> Level:
+        if level.devices <= self.devices_per_node or count <= level.devices or count % self.devices_per_node:
+            return level
+        widths = range(level.devices, 0, -self.devices_per_node)
+        return level.model_copy(update={"devices": next(w for w in widths if count % w == 0)})
+
+    def with_network(self, nic_gbps_per_node: float, fabric: str | None = None) -> Cluster:
+        """Return the same nodes behind NICs that carry `nic_gbps_per_node` Gb/s together.
+
+        Raises:
+            InputError: the bandwidth is not positive, or no such fabric.
+        """
+        nics = self.network.nics_per_node
+        changed: dict[str, object] = {"nic_gbps": nic_gbps_per_node / nics}
+        if fabric is not None and fabric != self.network.fabric:
+            changed |= {"fabric": fabric, "calibration": None}
+        return self._with(network={**dict(self.network), **changed})
+
+    def with_node(self, devices_per_node: int) -> Cluster:
+        """Return the same kind of cluster with another number of devices in each node, behind the same NICs.
+
+        Raises:
+            InputError: fewer than two devices, or no number that the levels can join.
+        """
+        joined = {level.devices: level for level in self.levels if level.devices < devices_per_node}
+        last = self.levels[-1].model_copy(update={"devices": devices_per_node})
+        nodes = max(self.nodes * self.devices_per_node // devices_per_node, 1)
+        return self._with(
+            devices_per_node=devices_per_node,
+            nodes=nodes,
+            devices=nodes * devices_per_node,
+            levels=[*joined.values(), last],
+        )
+
+    def with_device(self, name: str) -> Cluster:
+        """Return the same cluster with another device in each place."""
+        return self._with(device=devices.get(name))
+
+    def _with(self, **changed: object) -> Cluster:
+        return build(Cluster, {**dict(self), **changed}, f"cluster {self.name}")
+
+    def level_of(self, size: ArrayLike, stride: ArrayLike = 1) -> NDArray[np.int64]:
+        """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
+        group, shape = self._wiring.place(size, stride)
+        return np.where(group.domains > 1, len(self.levels), group.level).reshape(shape)
+
+    def collective(
+        self,
+        operation: str,
+        bytes_: ArrayLike,
+        size: ArrayLike,
+        stride: ArrayLike = 1,
+        concurrent: bool = True,
+        in_switch: bool = True,
+    ) -> NDArray[np.float64]:
+        """Return the time of a collective, s; arguments broadcast.
+
+        Args:
+            operation: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or send_receive.
+            bytes_: the full buffer of each rank (what is gathered, reduced or sent), as nccl-tests counts.
+            size: ranks in the group.
+            stride: distance between neighbours of the group in device-rank order.
+            concurrent: all devices are in such groups at the same time and share their node's NICs;
+                otherwise one group is alone.
+            in_switch: the library may reduce inside NVSwitches (NCCL_NVLS_ENABLE); integers never do.
+
+        Raises:
+            UnknownNameError: no such operation.
+        """
+        return self._wiring.seconds(operation, bytes_, size, stride, concurrent, in_switch)
+
+    def topology(self) -> nx.Graph:
+        """Return the job's devices, switches, NICs and links as a graph; see ``hwmodels.topology``."""
+        return topology.graph(self)
+
+    def links_of(self, one: int, other: int) -> list[topology.Link]:
+        """Return the links from one rank to another, in order.
+
+        Raises:
+            InputError: a rank that the job does not have.
+        """
+        return topology.links_of(self, one, other)
+
+    @cached_property
+    def _wiring(self) -> Wiring:
+        return Wiring(self)
+
+
+clusters = Catalogue("cluster", Path(__file__).parent / "clusters", Cluster)

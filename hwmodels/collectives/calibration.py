@@ -1,0 +1,108 @@
+"""Measured constants of links and fabrics, from which collective times are computed.
+
+The communication libraries (NCCL, RCCL) move data by one of three protocols: LL sends a flag with
+every word and has the least latency; LL128 sends one per 128 bytes; Simple fills the wire and pays a
+synchronisation per chunk. Each protocol has a time to start, a time per hop and a share of the wire.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hwmodels.loading import Catalogue, Strict
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+Family = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive"]
+FAMILIES: dict[str, Family] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "broadcast": "all_gather",
+    "all_to_all": "all_to_all",
+    "send_receive": "send_receive",
+}
+"""Every operation, and the family whose constants it uses: those that move data alike share them."""
+
+
+class Protocol(Strict):
+    """One protocol on one kind of link."""
+
+    start_s: NotNegative
+    """Launch and set-up, once."""
+    step_s: NotNegative
+    """Each hop from one rank to the next."""
+    efficiency: Positive
+    """Share of the link's bandwidth that payload fills."""
+
+
+class Protocols(Strict):
+    """The three protocols on one kind of link, for one family of operations."""
+
+    ll: Protocol
+    ll128: Protocol
+    simple: Protocol
+    own_copy: NotNegative = 0
+    """A rank also copies its own n-th of the buffer; cost of such a byte over that of one on the wire."""
+
+    def table(self) -> NDArray[np.float64]:
+        """Return start, step and efficiency by protocol, shape (3, protocols)."""
+        return np.array([[p.start_s, p.step_s, p.efficiency] for p in (self.ll, self.ll128, self.simple)]).T
+
+
+class InSwitch(Strict):
+    """Reduction inside the switch (NVLS): a rank sends its buffer once and receives one n-th more."""
+
+    start_s: NotNegative
+    efficiency: Positive
+    from_ranks: Annotated[int, Field(ge=2)]
+    """Smallest group for which the library uses it."""
+
+
+class LinkCalibration(Strict):
+    """Constants of one kind of link inside a domain."""
+
+    name: str
+    all_reduce: Protocols
+    all_gather: Protocols
+    """Also for broadcast."""
+    reduce_scatter: Protocols
+    all_to_all: Protocols
+    send_receive: Protocols
+    in_switch: InSwitch | None = None
+    provenance: str
+    """What was measured, by whom, and what is carried over from another link."""
+    errors: dict[str, str] = Field(default_factory=dict)
+    """Error left, "median / 90th percentile" in percent, by operation and group size."""
+
+
+class FabricCalibration(Strict):
+    """Constants of one kind of network between domains."""
+
+    name: str
+    collective: Protocols
+    """For rings, trees and all-to-all, whose start includes filling the pipeline of chunks."""
+    send_receive: Protocols
+    """For pairs, whose only hop is part of the start."""
+    shared_efficiency: Positive
+    """What is left of a collective's bandwidth when several groups drive the node's NICs at once."""
+    send_receive_shared_efficiency: Positive
+    """The same for pairs, which load one direction at a time."""
+    all_to_all_efficiency: Positive
+    """What is left of the bandwidth when every rank talks to every other."""
+    rows: int
+    """Published figures that the constants rest on; 0 marks a prior, a handful allows no claim."""
+    median_error: float | None = None
+    """Relative error of the time left on those rows."""
+    provenance: str
+    """Which figures, by whom, and what is a prior."""
+
+
+link_calibrations = Catalogue("link calibration", Path(__file__).parent / "links", LinkCalibration)
+fabric_calibrations = Catalogue("fabric", Path(__file__).parent / "fabrics", FabricCalibration)

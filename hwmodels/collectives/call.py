@@ -1,0 +1,54 @@
+"""Collectives to be timed, with everything that an algorithm may ask about their groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How data moves over one set of links, by protocol: arrays that broadcast to (protocols, calls)."""
+
+    start_s: Floats
+    step_s: Floats
+    seconds_per_byte: Floats
+    """Per byte that one rank sends over a link inside, or that a domain sends through its NICs."""
+    own_copy: Floats
+    """Cost of copying a byte of the rank's own share, over that of a byte on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What the switch takes to reduce: arrays that broadcast to (calls,)."""
+
+    start_s: Floats
+    """Infinite where it cannot."""
+    seconds_per_byte: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Collectives as one-dimensional arrays, which all stay in one domain or all leave it."""
+
+    operation: str
+    bytes_: Floats
+    """The full buffer of each rank, as nccl-tests counts it."""
+    size: Floats
+    """Ranks in the group."""
+    domains: Floats
+    """Domains that the group spans."""
+    inside: Lanes
+    network: Lanes | None = None
+    """None if the groups stay in one domain."""
+    switch: Switch | None = None
+    """None if nothing can be reduced in the switch."""
+
+    @property
+    def local(self) -> Floats:
+        """Members of the group in one domain, on average."""
+        return self.size / self.domains

@@ -1,0 +1,13 @@
+"""Send and receive between two ranks: pipeline neighbours, ring attention."""
+
+from __future__ import annotations
+
+from hwmodels.collectives.call import Call, Floats
+
+OPERATIONS = ("send_receive",)
+
+
+def seconds(call: Call) -> Floats:
+    """Return the time by each protocol, shape (protocols, calls)."""
+    lanes = call.network or call.inside
+    return lanes.start_s + lanes.step_s + call.bytes_ * lanes.seconds_per_byte

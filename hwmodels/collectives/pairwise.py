@@ -1,0 +1,26 @@
+"""All-to-all in pairs: each rank sends one n-th of its buffer to every other, all links at once.
+
+What stays in the domain and what leaves it flow at the same time over different links; the slower one
+decides. The domain's NICs carry what all its members send out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.collectives.call import Call, Floats
+
+OPERATIONS = ("all_to_all",)
+
+
+def seconds(call: Call) -> Floats:
+    """Return the time by each protocol, shape (protocols, calls)."""
+    inside, network = call.inside, call.network
+    part, peers = call.bytes_ / call.size, call.local - 1
+    near = inside.start_s + peers * inside.step_s + (peers + inside.own_copy) * part * inside.seconds_per_byte
+    if network is None:
+        return near
+    far_peers = call.size - call.local
+    far = network.start_s + network.step_s + far_peers * inside.step_s
+    far = far + call.local * far_peers * part * network.seconds_per_byte
+    return np.maximum(near, far)

@@ -1,0 +1,30 @@
+"""Ring: every rank passes on one n-th of the buffer at a time; the best use of every link.
+
+All-reduce goes round twice (reduce, then gather): each rank sends 2 (n - 1) / n of its buffer in
+2 (n - 1) steps; all-gather and reduce-scatter go round once. Broadcast streams the whole buffer along.
+A ring leaves a domain once and enters it once, so the domain's NICs together carry what one member sends
+(Thakur, Rabenseifner, Gropp 2005; nccl-tests doc/PERFORMANCE.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.collectives.call import Call, Floats
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+def seconds(call: Call) -> Floats:
+    """Return the time by each protocol, shape (protocols, calls)."""
+    inside, network = call.inside, call.network
+    steps = (call.size - 1) * (2.0 if call.operation == "all_reduce" else 1.0)
+    part = call.bytes_ / call.size
+    sent = call.bytes_ if call.operation == "broadcast" else steps * part
+    near = (sent + inside.own_copy * part) * inside.seconds_per_byte
+    if network is None:
+        return inside.start_s + steps * inside.step_s + near
+    far_steps = steps / call.local
+    latency = network.start_s + (steps - far_steps) * inside.step_s + far_steps * network.step_s
+    near = np.where(call.local > 1, near, 0.0)
+    return latency + np.maximum(near, sent * network.seconds_per_byte)

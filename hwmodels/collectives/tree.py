@@ -1,0 +1,39 @@
+"""Double binary tree between domains, a chain inside: few hops, for messages that latency rules.
+
+Two trees carry half the buffer each, up to reduce and down to spread. A domain that is an inner node of
+one tree is a leaf of the other and sends its buffer twice in all; of two domains, each sends it once
+(Sanders, Speck, Träff 2009; NCCL 2.4).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.collectives.call import Call, Floats
+
+OPERATIONS = ("all_reduce",)
+
+EFFICIENCY = 0.92
+"""Of a ring's bandwidth on the same links: a node waits for two children (NCCL, src/graph/tuning.cc)."""
+
+
+def seconds(call: Call) -> Floats:
+    """Return the time by each protocol, shape (protocols, calls); none inside one domain."""
+    inside, network = call.inside, call.network
+    if network is None:
+        return np.empty((0, *call.bytes_.shape))
+    latency = network.start_s + hops(call) * network.step_s + 2 * (call.local - 1) * inside.step_s
+    # Inside, a member passes the buffer up and down again.
+    near = np.where(call.local > 1, 2 * inside.seconds_per_byte, 0.0)
+    far = sent_by_domain(call) * network.seconds_per_byte
+    return latency + call.bytes_ * np.maximum(near, far) / EFFICIENCY
+
+
+def sent_by_domain(call: Call) -> Floats:
+    """Return how often a domain sends the buffer through its NICs."""
+    return np.where(call.domains == 2, 1.0, 2.0)
+
+
+def hops(call: Call) -> Floats:
+    """Return the hops between domains, up the tree and down again."""
+    return 2 * np.ceil(np.log2(call.domains))

@@ -1,0 +1,130 @@
+"""From a cluster's levels and network to what they give to a group of ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hwmodels.collectives import seconds
+from hwmodels.collectives.calibration import FAMILIES, fabric_calibrations
+from hwmodels.collectives.call import Call, Floats, Lanes, Switch
+from hwmodels.collectives.group import Group, place
+from hwmodels.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from hwmodels.cluster import Cluster
+
+
+class Wiring:
+    """The calibrated links of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.levels, self.network = cluster.levels, cluster.network
+        self.devices, self.devices_per_node = cluster.devices, cluster.devices_per_node
+        self.links = [level.constants for level in self.levels]
+        self.fabric = fabric_calibrations.get(self.network.calibration or self.network.fabric)
+        self._tables = {family: self._by_level(family) for family in set(FAMILIES.values())}
+
+    def place(self, size: ArrayLike, stride: ArrayLike) -> tuple[Group, tuple[int, ...]]:
+        """Return where groups sit, as one-dimensional arrays, and the shape that they were asked in."""
+        sizes, strides = np.broadcast_arrays(np.asarray(size, np.int64), np.asarray(stride, np.int64))
+        widths = tuple(level.devices for level in self.levels)
+        return place(sizes.ravel(), strides.ravel(), widths, self.devices), sizes.shape
+
+    def seconds(
+        self,
+        operation: str,
+        bytes_: ArrayLike,
+        size: ArrayLike,
+        stride: ArrayLike,
+        concurrent: bool,
+        in_switch: bool,
+    ) -> Floats:
+        """Return the time of collectives; see ``Cluster.collective``."""
+        if operation not in FAMILIES:
+            raise UnknownNameError("collective", operation, FAMILIES)
+        buffers, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
+        group, shape = self.place(sizes, strides)
+        buffer = buffers.ravel()
+        crosses = group.domains > 1
+        if crosses.all() or not crosses.any():
+            far = bool(crosses.any())
+            return seconds(self._call(operation, buffer, group, far, concurrent, in_switch)).reshape(shape)
+        times = np.empty(buffer.shape)
+        for far, chosen in ((False, ~crosses), (True, crosses)):
+            some = self._call(operation, buffer[chosen], group.take(chosen), far, concurrent, in_switch)
+            times[chosen] = seconds(some)
+        return times.reshape(shape)
+
+    def _call(
+        self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool
+    ) -> Call:
+        return Call(
+            operation=operation,
+            bytes_=bytes_,
+            size=group.size.astype(np.float64),
+            domains=group.domains.astype(np.float64),
+            inside=self._inside(operation, group),
+            network=self._across(operation, group, concurrent) if far else None,
+            switch=self._switch(group) if in_switch else None,
+        )
+
+    def _by_level(self, family: str) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return start, step and seconds per byte, each (protocols, levels), and own_copy, (levels,)."""
+        protocols = [getattr(link, family) for link in self.links]
+        bandwidth = np.array([level.bandwidth for level in self.levels])
+        start, step, efficiency = np.stack([p.table() for p in protocols], axis=-1)
+        return start, step, 1 / (efficiency * bandwidth), np.array([p.own_copy for p in protocols])
+
+    def _inside(self, operation: str, group: Group) -> Lanes:
+        constants = self._tables[FAMILIES[operation]]
+        if len(self.levels) > 1:
+            constants = tuple(np.take(constant, group.level, axis=-1) for constant in constants)
+        start, step, per_byte, own_copy = constants
+        if any(level.mesh for level in self.levels):
+            peers = np.array([level.devices - 1 if level.mesh else 0 for level in self.levels])[group.level]
+            used = np.maximum(group.size / group.domains - 1, 1)
+            per_byte = per_byte * np.maximum(peers / used, 1)
+        return Lanes(start, step, per_byte, own_copy)
+
+    def _across(self, operation: str, group: Group, concurrent: bool) -> Lanes:
+        fabric, network = self.fabric, self.network
+        per_device = network.bandwidth / self.devices_per_node
+        usable = self.levels[-1].devices * per_device / (group.sharing if concurrent else 1)
+        # A member reaches its own NIC, or its share of what the node has.
+        reached = max(network.nic_gbps * 1e9 / 8, per_device) * group.size / group.domains
+        usable = np.minimum(usable, reached)
+        pairs = operation == "send_receive"
+        if concurrent:
+            shared = fabric.send_receive_shared_efficiency if pairs else fabric.shared_efficiency
+            usable = usable * np.where(group.sharing > 1, shared, 1.0)
+        if operation == "all_to_all":
+            usable = usable * fabric.all_to_all_efficiency
+        if network.oversubscription > 1:
+            usable = usable / self._uplink_load(operation, group)
+        protocols = fabric.send_receive if pairs else fabric.collective
+        start, step, efficiency = protocols.table()[:, :, np.newaxis]
+        return Lanes(start, step, 1 / (efficiency * usable), np.zeros(()))
+
+    def _uplink_load(self, operation: str, group: Group) -> Floats:
+        """Return how many times over the uplinks of a leaf are asked for; 1 where they suffice."""
+        below = self.network.nodes_per_leaf * self.devices_per_node
+        span = group.size * group.stride
+        if operation == "all_to_all":
+            leaving = 1 - below / np.maximum(span, below)
+        else:
+            leaving = np.where(span > below, np.maximum(group.stride, self.devices_per_node) / below, 0.0)
+        return np.maximum(self.network.oversubscription * np.minimum(leaving, 1), 1)
+
+    def _switch(self, group: Group) -> Switch | None:
+        calibrated = self.links[-1].in_switch
+        if calibrated is None:
+            return None
+        outermost = group.level == len(self.levels) - 1
+        usable = outermost & (group.size >= calibrated.from_ranks * group.domains)
+        if not usable.any():
+            return None
+        start = np.where(usable, calibrated.start_s, np.inf)
+        return Switch(start, np.array(1 / (self.levels[-1].bandwidth * calibrated.efficiency)))

@@ -1,0 +1,102 @@
+"""One accelerator as software sees it, and the catalogue of the shipped ones.
+
+An MI250X package holds two devices (GCDs), because software sees two. Every figure of the
+catalogue names its source in ``sources``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from hwmodels.errors import InputError
+from hwmodels.loading import Catalogue, Strict, looks_like_path
+
+if TYPE_CHECKING:
+    from hwmodels.kernels import KernelModel
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+DType = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "int8"]
+Generation = Literal[
+    "pascal",
+    "volta",
+    "turing",
+    "ampere",
+    "ada",
+    "hopper",
+    "blackwell",
+    "cdna2",
+    "cdna3",
+    "cdna4",
+    "gaudi2",
+    "cpu",
+]
+
+
+class Device(Strict):
+    """One accelerator: what it can do at most, what it needs, and what it costs."""
+
+    name: str
+    """The catalogue name, e.g. "h100-sxm"."""
+    vendor: Literal["nvidia", "amd", "intel", "other"]
+    generation: Generation
+    """The architecture; "cpu" is a processor that trains with torch's own CPU kernels."""
+    peak_flops: Annotated[dict[DType, Positive], Field(min_length=1)]
+    """Dense peak FLOP/s of each number format that the device has."""
+    memory_bytes: Positive
+    """Memory that the driver hands to software: torch's ``total_memory``, below the datasheet's figure."""
+    memory_bandwidth: Positive
+    """Peak device memory bandwidth, B/s."""
+    multiprocessors: Annotated[int, Field(gt=0)]
+    """Streaming multiprocessors, compute units or tensor cores."""
+    l2_bytes: Positive
+    """Last cache level shared by all multiprocessors and private to the device."""
+    tdp_watts: Positive
+    """Power limit of the whole device."""
+    idle_watts: NotNegative
+    """Power when a context is open and nothing runs."""
+    price_per_hour_usd: NotNegative
+    """On-demand list price of one device with its share of the node."""
+    calibration: str | dict[str, Any]
+    """Name of the kernel calibration, or the calibration itself."""
+    sources: dict[str, str]
+    """Where the figures come from, by field."""
+
+    @field_validator("calibration")
+    @classmethod
+    def _beside_the_file(cls, value: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
+        """Take files that a device file names as lying beside it."""
+        folder = (info.context or {}).get("folder")
+        if folder is None:
+            return value
+        if isinstance(value, str):
+            return str(Path(folder) / value) if looks_like_path(value) else value
+        named = value.get("residuals")
+        return (
+            value | {"residuals": str((Path(folder) / named).resolve())} if isinstance(named, str) else value
+        )
+
+    def peak(self, dtype: str) -> float:
+        """Return the dense peak of a number format, FLOP/s.
+
+        Raises:
+            InputError: the device does not have this format; the message names those it has.
+        """
+        for name, flops in self.peak_flops.items():
+            if name == dtype:
+                return flops
+        raise InputError(f"{self.name} has no {dtype!r}; it has {', '.join(self.peak_flops)}")
+
+    @cached_property
+    def kernels(self) -> KernelModel:
+        """The times of this device's kernels."""
+        from hwmodels.kernels import KernelModel
+
+        return KernelModel(self)
+
+
+devices = Catalogue("device", Path(__file__).parent / "devices", Device)

@@ -1,0 +1,6 @@
+"""Kernel times: one kernel class a file, fitted constants in `hwmodels/calibrations`."""
+
+from hwmodels.kernels.calibration import Calibration, calibrations
+from hwmodels.kernels.model import KernelModel
+
+__all__ = ["Calibration", "KernelModel", "calibrations"]

@@ -1,0 +1,138 @@
+"""Time of fused (flash) attention over whole sequences: training and prefill.
+
+The kernel gives every thread block some query rows; a block walks over the keys that its rows may
+see. Time is the work of all blocks at the head dimension's efficiency, bounded below by the longest
+block, plus a tail of the last wave; bytes run beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from hwmodels.kernels.chip import Chip
+from hwmodels.kernels.gemm import power_norm, throttled
+from hwmodels.loading import Strict
+
+Array = NDArray[np.floating]
+
+KEY_STEP = 64.0
+"""Keys that a block takes at a time."""
+
+
+class FlashAttention(Strict):
+    """Constants of the forward form; fitted together, not physical one by one."""
+
+    overhead_s: float = Field(ge=0)
+    efficiency: dict[int, float]
+    """Share of the matrix peak reached, by head dimension."""
+    fixed_keys: float = Field(ge=0)
+    """What a block costs to begin and to store, as so many more keys."""
+    causal_share: float = Field(default=1.0, gt=0)
+    """Efficiency under a causal mask over that without one."""
+    causal_keys: float = Field(default=0.0, ge=0)
+    """What a causal mask costs a block besides, as so many more keys."""
+    memory_efficiency: float = Field(gt=0)
+    overlap_exponent: float = Field(gt=0)
+    longest_block: float = Field(ge=0)
+    """Time of the longest block alone, over that at the share of the peak of one multiprocessor."""
+    tail: float = Field(ge=0)
+    """Idle time in the last wave, in halves of a wave."""
+    throttling: float = Field(ge=0)
+    l2_reuse: float = Field(default=0.0, ge=0)
+    """How much of L2 keeps operands between kernels, in units of L2."""
+    rows: float = Field(default=128.0, gt=0)
+    """Query rows of a thread block."""
+    packs_query_heads: Literal["never", "one-query", "always"]
+    """When the query heads of one key-value head share the rows of a block."""
+    append_efficiency: float | None = Field(default=None, gt=0)
+    """Share of the memory bandwidth at which new keys and values go into a cache; none where they do not."""
+    append_extra: float = Field(default=0.0, ge=0)
+    """Cost of a token in writing the cache, as so many more elements."""
+
+    @field_validator("efficiency")
+    @classmethod
+    def _some_positive(cls, value: dict[int, float]) -> dict[int, float]:
+        if not value or min(value.values()) <= 0 or min(value) <= 0:
+            raise ValueError("needs at least one head dimension, all figures positive")
+        return value
+
+    def at_head_dim(self, head_dim: Array) -> Array:
+        """Return the efficiency, interpolated over the log of the head dimension (clamped outside)."""
+        known = sorted(self.efficiency)
+        return np.interp(np.log(head_dim), np.log(known), [self.efficiency[d] for d in known])
+
+
+class Attention(NamedTuple):
+    """Equal-shape arrays of attention calls; head_dim is the mean of the query and the value dimension."""
+
+    batch: Array
+    seq_q: Array
+    seq_kv: Array
+    heads: Array
+    kv_heads: Array
+    head_dim: Array
+
+
+def flash_attention_seconds(
+    form: FlashAttention, chip: Chip, call: Attention, causal: bool, appends: bool, products: float = 1.0
+) -> Array:
+    """Return kernel times in seconds.
+
+    Args:
+        form: fitted constants.
+        chip: data-sheet figures at the dtype.
+        call: shapes; with `causal`, the last query sees all keys.
+        causal: whether a query sees only the keys up to its own position.
+        appends: whether the call also writes new keys and values into a cache, as serving does.
+        products: FLOPs over those of the forward pass.
+    """
+    batch, seq_q, seq_kv, heads, kv_heads, head_dim = call
+    efficiency = form.at_head_dim(head_dim) * (form.causal_share if causal else 1.0)
+    fixed_keys = form.fixed_keys + (form.causal_keys if causal else 0.0)
+    blocks = _blocks(form, call)
+    keys = _keys_per_block(form.rows, seq_q, seq_kv, causal)
+
+    peak = chip.peak * efficiency
+    per_key = 4.0 * products * head_dim * form.rows
+    work = per_key * blocks * (keys + fixed_keys) / peak
+    longest = form.longest_block * per_key * (seq_kv + fixed_keys) * chip.multiprocessors / peak
+    waves = np.maximum(blocks / chip.multiprocessors, 1.0)
+    core = power_norm(work, longest, 4.0) + np.where(waves > 1.0, 0.5 * form.tail * work / waves, 0.0)
+
+    moved = (
+        4.0 * batch * seq_q * heads * head_dim
+        + 2.0 * batch * seq_kv * kv_heads * head_dim * chip.element_bytes
+    )
+    moved = moved / (1.0 + (form.l2_reuse * chip.l2_bytes / moved) ** 2)
+    memory = moved / (chip.bandwidth * form.memory_efficiency)
+    busy = np.maximum(per_key * blocks * keys / chip.peak, chip.busy_before_s)
+    seconds = form.overhead_s + power_norm(core, memory, form.overlap_exponent) * throttled(
+        busy, form.throttling
+    )
+    if appends and form.append_efficiency is not None:
+        written = 8.0 * batch * seq_q * (kv_heads * head_dim + form.append_extra)
+        seconds = seconds + written / (chip.bandwidth * form.append_efficiency)
+    return seconds
+
+
+def _blocks(form: FlashAttention, call: Attention) -> Array:
+    """Return the number of thread blocks."""
+    blocks = call.batch * call.heads * np.ceil(call.seq_q / form.rows)
+    if form.packs_query_heads == "never":
+        return blocks
+    group = call.heads / call.kv_heads
+    packed = np.minimum(blocks, call.batch * call.kv_heads * np.ceil(group * call.seq_q / form.rows))
+    return packed if form.packs_query_heads == "always" else np.where(call.seq_q == 1.0, packed, blocks)
+
+
+def _keys_per_block(rows: float, seq_q: Array, seq_kv: Array, causal: bool) -> Array:
+    """Return the keys that a block walks over, on average."""
+    if not causal:
+        return KEY_STEP * np.ceil(seq_kv / KEY_STEP)
+    per_head = np.ceil(seq_q / rows)
+    own = rows * (per_head - 1.0) / 2.0 + KEY_STEP * np.ceil(seq_q / KEY_STEP) / per_head
+    return np.maximum(seq_kv - seq_q, 0.0) + own

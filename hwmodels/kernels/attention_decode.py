@@ -1,0 +1,95 @@
+"""Time of attention for one new token per sequence against its cached keys and values.
+
+Each thread block takes one (sequence, key-value head) and perhaps only a part of its length
+(split-KV, with a second pass that combines the parts). Beside that, the cache must come from
+memory once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hwmodels.kernels.chip import Chip
+from hwmodels.kernels.gemm import power_norm, rounds
+from hwmodels.loading import Strict
+
+Array = NDArray[np.floating]
+
+SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+
+class SplitKv(Strict):
+    """Constants of the decode form; see `split_kv_seconds`."""
+
+    overhead_s: float = Field(ge=0)
+    memory_efficiency: float = Field(gt=0)
+    l2_gain: float = Field(ge=0)
+    l2_fraction: float = Field(gt=0)
+    l2_sharpness: float = Field(gt=0)
+    block_bandwidth: float = Field(gt=0)
+    combine_s: float = Field(ge=0)
+    math_efficiency: float = Field(gt=0)
+    block_overhead_s: float = Field(ge=0)
+    block_exponent: float = Field(default=1.0, gt=0)
+    """How well a block's start-up hides behind its keys: 1 adds, large takes the longer."""
+    head_dim_exponent: float
+    overlap_exponent: float = Field(gt=0)
+    wave_quantisation: float = Field(ge=0, le=1)
+    grouped_overhead_s: float = Field(ge=0)
+    """Copies that bring the query heads of one key-value head together, where both are many."""
+    shortest_split_multi_head: float = Field(ge=0)
+    shortest_split_grouped: float = Field(ge=0)
+
+
+class Decode(NamedTuple):
+    """Equal-shape arrays of decode calls; kv_bytes is bytes per cached element."""
+
+    batch: Array
+    seq_kv: Array
+    heads: Array
+    kv_heads: Array
+    head_dim: Array
+    kv_bytes: Array | float
+
+
+def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool) -> Array:
+    """Return kernel times in seconds.
+
+    Args:
+        form: fitted constants.
+        chip: data-sheet figures at the dtype of the arithmetic.
+        call: shapes.
+        cache_in_l2: keys and values that fit may still lie in L2 (benchmark loops); a model's other
+            layers push them out, so costs of a whole model pass False.
+    """
+    batch, length, heads, kv_heads, head_dim, kv_bytes = call
+    group = heads / kv_heads
+    rows = 16.0 * np.ceil(group / 16.0)
+    from_cache = 2.0 * head_dim * kv_bytes / form.block_bandwidth
+    math = 4.0 * rows * head_dim / (chip.peak / chip.multiprocessors * form.math_efficiency)
+    per_key = (from_cache**3 + math**3) ** (1.0 / 3.0)
+    per_block = form.block_overhead_s * (head_dim / 128.0) ** form.head_dim_exponent
+    shortest = np.where(group > 1.0, form.shortest_split_grouped, form.shortest_split_multi_head)
+
+    core = np.full(np.shape(length), np.inf)
+    for split in SPLITS:
+        waves = batch * kv_heads * (split / chip.multiprocessors)
+        one = power_norm(per_key * np.ceil(length / split), per_block, form.block_exponent)
+        seconds = rounds(waves, form.wave_quantisation) * one
+        if split > 1.0:
+            seconds = seconds + form.combine_s * (1.0 + 0.1 * np.log2(split))
+            seconds = np.where(length >= shortest, seconds, np.inf)
+        core = np.minimum(core, seconds)
+
+    cache = 2.0 * batch * kv_heads * length * head_dim * kv_bytes
+    memory = cache / (chip.bandwidth * form.memory_efficiency)
+    if cache_in_l2:
+        # exp keeps the steep switch finite for every size
+        outside = form.l2_sharpness * np.log(cache / (form.l2_fraction * chip.l2_bytes))
+        memory = memory / (1.0 + form.l2_gain / (1.0 + np.exp(np.clip(outside, -60.0, 60.0))))
+    grouped = np.where((group > 1.0) & (batch > 1.0) & (kv_heads > 1.0), form.grouped_overhead_s, 0.0)
+    return form.overhead_s + grouped + power_norm(core, memory, form.overlap_exponent)

@@ -1,0 +1,165 @@
+"""Calibrations: the fitted constants of a device's kernels, with their sources and their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from hwmodels.kernels.attention import FlashAttention
+from hwmodels.kernels.attention_decode import SplitKv
+from hwmodels.kernels.gemm import Roofline, TileWave
+from hwmodels.kernels.grouped_gemm import GroupedTileWave
+from hwmodels.kernels.memory_bound import MemoryBound
+from hwmodels.loading import Catalogue, Strict, read_mapping
+
+Status = Literal["measured", "fitted-elsewhere", "estimated"]
+FormT = TypeVar("FormT", bound=Strict)
+
+FOLDER = Path(__file__).parent.parent / "calibrations"
+
+
+class ErrorOnUnseen(Strict):
+    """Relative error on shapes that the fit did not see; large means longer than 50 us."""
+
+    shapes: int = Field(ge=0)
+    median: float = Field(ge=0)
+    p90: float = Field(ge=0)
+    large_median: float | None = None
+    large_p90: float | None = None
+    small_median: float | None = None
+    small_p90: float | None = None
+
+
+class Entry(Strict):
+    """Where the constants of one operation at one dtype come from, and how far to trust them."""
+
+    status: Status
+    source: str
+    error: ErrorOnUnseen
+    """Of the form alone."""
+    error_with_points: ErrorOnUnseen | None = None
+    """With the correction of the residual grid beside the calibration, where it has one."""
+
+    @property
+    def band(self) -> ErrorOnUnseen:
+        """The error that a prediction carries: with the correction where there is one."""
+        return self.error_with_points or self.error
+
+
+class Fitted(Entry, Generic[FormT]):
+    """One operation at one dtype."""
+
+    form: FormT
+
+
+class Quantisation(Strict):
+    """Casting activations inside a low-precision GEMM call, as serving libraries do."""
+
+    overhead_s: float = Field(ge=0)
+    memory_efficiency: float = Field(gt=0)
+
+
+class FittedGemm(Entry):
+    """GEMM at one dtype: the simple form always, the rich form where there were points enough."""
+
+    simple: Roofline
+    rich: TileWave | None = None
+    quantisation: Quantisation | None = None
+
+
+class Layouts(Strict):
+    """Time of the two backward GEMM layouts over the forward layout's, at equal m, n and k."""
+
+    status: Status
+    source: str
+    dgrad: float = Field(default=1.0, gt=0)
+    wgrad: float = Field(default=1.0, gt=0)
+
+
+class HostLink(Strict):
+    """Copies between device and host: bytes/s reached in one direction, and the time to start one."""
+
+    status: Status
+    source: str
+    bandwidth: float = Field(gt=0)
+    overhead_s: float = Field(ge=0)
+
+
+class Library(Strict):
+    """Kernels of another library on the same device, where they differ from the default ones."""
+
+    gemm: dict[str, FittedGemm] = Field(default_factory=dict)
+    attention: dict[str, Fitted[FlashAttention]] = Field(default_factory=dict)
+    attention_backward: dict[str, Fitted[FlashAttention]] = Field(default_factory=dict)
+    attention_decode: dict[str, Fitted[SplitKv]] = Field(default_factory=dict)
+    grouped_gemm: dict[str, Fitted[GroupedTileWave]] = Field(default_factory=dict)
+    memory_bound: dict[str, Fitted[MemoryBound]] = Field(default_factory=dict)
+
+
+class Calibration(Strict):
+    """All fitted constants of one kind of device, by operation and dtype.
+
+    With `based_on`, everything that the file does not say comes from that shipped calibration and is
+    marked estimated, with twice its error.
+    """
+
+    name: str
+    based_on: str | None = None
+    status: Status
+    source: str
+    launch_s: float = Field(gt=0)
+    gemm: dict[str, FittedGemm]
+    layouts: Layouts
+    attention: dict[str, Fitted[FlashAttention]]
+    attention_backward: dict[str, Fitted[FlashAttention]]
+    attention_decode: dict[str, Fitted[SplitKv]]
+    grouped_gemm: dict[str, Fitted[GroupedTileWave]]
+    memory_bound: dict[str, Fitted[MemoryBound]]
+    host_copy: HostLink
+    libraries: dict[str, Library] = Field(default_factory=dict)
+    residuals: str | None = None
+    """File of residual grids, beside the file that names it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherit(cls, data: Any) -> Any:
+        base = data.get("based_on") if isinstance(data, Mapping) else None
+        if not isinstance(base, str):
+            return data
+        path = FOLDER / f"{base}.yaml"
+        if not path.is_file():
+            raise ValueError(f"based_on: no shipped calibration is called {base!r}")
+        return _merge(_as_estimate(read_mapping(path), base), data)
+
+    @field_validator("residuals")
+    @classmethod
+    def _beside_the_file(cls, value: str | None, info: ValidationInfo) -> str | None:
+        folder = (info.context or {}).get("folder", FOLDER)
+        return None if value is None else str(Path(folder) / value)
+
+
+def _as_estimate(node: Any, base: str) -> Any:
+    """Return a copy of a calibration's mapping in which every entry is an estimate."""
+    if not isinstance(node, dict):
+        return node
+    left_out = ("residuals", "error_with_points", "libraries")
+    copy = {key: _as_estimate(value, base) for key, value in node.items() if key not in left_out}
+    if "status" in copy:
+        copy["status"] = "estimated"
+        copy["source"] = f"carried over from {base}"
+    if "error" in copy:
+        numbers = {key: value for key, value in copy["error"].items() if key in ("median", "p90")}
+        copy["error"] = {"shapes": 0} | {key: 2.0 * value for key, value in numbers.items()}
+    return copy
+
+
+def _merge(base: Any, over: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
+        return over
+    return {**base, **{key: _merge(base.get(key), value) for key, value in over.items()}}
+
+
+calibrations = Catalogue("calibration", FOLDER, Calibration)

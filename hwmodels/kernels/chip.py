@@ -1,0 +1,77 @@
+"""What a kernel's time form needs to know of a device: a few figures from its data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from hwmodels.errors import InputError
+
+
+class Specifications(Protocol):
+    """The part of a device that kernel models read; `hwmodels.device.Device` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def generation(self) -> str: ...
+    @property
+    def memory_bandwidth(self) -> float: ...
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def l2_bytes(self) -> float: ...
+    @property
+    def calibration(self) -> str | Mapping[str, Any]: ...
+    def peak(self, dtype: str) -> float: ...
+
+
+class Chip(NamedTuple):
+    """A device at one dtype: FLOP/s (dense), bytes/s, multiprocessors, last-level cache in bytes."""
+
+    peak: float
+    bandwidth: float
+    multiprocessors: float
+    l2_bytes: float
+    element_bytes: float
+    output_bytes: float
+    busy_before_s: float = 0.0
+    """How long the chip has been busy when a kernel starts: its clocks have fallen by then."""
+
+
+# Bytes an element takes as an operand; block-scaled formats carry one scale byte per 32 or 16 elements.
+ELEMENT_BYTES = {
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1.0,
+    "int8": 1.0,
+    "mxfp8": 1.0 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
+}
+
+
+def peak_dtype(dtype: str) -> str:
+    """Return the dtype whose peak bounds a GEMM dtype: scaling by blocks does not change the matrix units."""
+    return "fp8" if dtype == "fp8_block" else dtype
+
+
+def chip(device: Specifications, dtype: str) -> Chip:
+    """Return the device's figures at one dtype.
+
+    Raises:
+        InputError: a dtype that kernels do not know, or that the device does not have.
+    """
+    if dtype not in ELEMENT_BYTES:
+        raise InputError(f"unknown dtype {dtype!r}; allowed: {', '.join(ELEMENT_BYTES)}", device.name)
+    element = ELEMENT_BYTES[dtype]
+    return Chip(
+        peak=device.peak(peak_dtype(dtype)),
+        bandwidth=device.memory_bandwidth,
+        multiprocessors=float(device.multiprocessors),
+        l2_bytes=float(device.l2_bytes),
+        element_bytes=element,
+        output_bytes=4.0 if element == 4.0 else 2.0,
+    )

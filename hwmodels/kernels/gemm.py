@@ -1,0 +1,202 @@
+"""Time of a matrix multiplication, dense or batched: two forms.
+
+`TileWave` follows what a GEMM library does: it cuts the output into tiles, maybe splits the depth,
+runs the tiles in waves over the multiprocessors, and is limited by the matrix units, by the feed from
+L2 into a multiprocessor, or by memory. `Roofline` (4 numbers) only knows FLOPs and bytes; it is the
+fallback and the fast form.
+
+Shapes: the product of an m x k and a k x n matrix (`batch` of them). Seconds, bytes, FLOP/s.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+
+from hwmodels.kernels.chip import Chip
+from hwmodels.loading import Strict
+
+Array = NDArray[np.floating]
+
+# Rows x columns of an output tile, and the ways the depth may be split over thread blocks.
+TILES = ((16, 128), (32, 128), (64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256), (256, 128))
+SPLITS = (1, 2, 3, 5, 8, 16, 32)
+SHORTEST_SPLIT = 128
+# A kernel longer than this runs into the power limit; utilisation falls with the log of its length
+# until clocks have settled.
+THROTTLE_START_S, THROTTLE_END_S = 200e-6, 20e-3
+# Shapes evaluated together, so that what is computed of them stays in the cache.
+BLOCK = 2048
+
+
+class Roofline(Strict):
+    """`overhead + (compute^p + memory^p)^(1/p)`: the simple form."""
+
+    overhead_s: float = Field(ge=0)
+    compute_efficiency: float = Field(gt=0)
+    memory_efficiency: float = Field(gt=0)
+    overlap_exponent: float = Field(gt=0)
+
+
+class TileWave(Strict):
+    """Constants of the tile-and-wave form; see `tile_wave_seconds`.
+
+    They are fitted together and are not physical one by one: a compute efficiency above 1 is reined in by
+    the feed.
+    """
+
+    overhead_s: float = Field(ge=0)
+    compute_efficiency: float = Field(gt=0)
+    """Share of the matrix peak that an endlessly large tile would reach."""
+    memory_efficiency: float = Field(gt=0)
+    overlap_exponent: float = Field(gt=0)
+    """How well memory traffic hides behind the multiprocessors' work: 1 adds, large takes the longer."""
+    fixed_depth: float = Field(ge=0)
+    """What a tile costs to begin and to store, as so many more columns of depth."""
+    feed_bytes_per_flop: float = Field(gt=0)
+    """Bytes that L2 hands to a multiprocessor while that could do one FLOP at peak."""
+    feed_exponent: float = Field(default=4.0, gt=0)
+    """How well the feed hides behind the matrix units."""
+    wave_quantisation: float = Field(ge=0, le=1)
+    """Share of a part-filled last wave that is paid as a whole one."""
+    split_overhead_s: float = Field(ge=0)
+    reduction_efficiency: float = Field(gt=0)
+    """Share of the memory bandwidth at which the parts of a split depth are added up."""
+    l2_reuse: float = Field(ge=0)
+    """How much of L2 keeps activations between kernels, in units of L2."""
+    tile_choice_spread: float = Field(gt=0)
+    """How far from the fastest a tile may be and still be chosen (in logs)."""
+    throttling: float = Field(ge=0)
+    latency_waves: float = Field(ge=0)
+    """Share of the multiprocessors that it takes to draw the full memory bandwidth."""
+
+
+class Shape(NamedTuple):
+    """Equal-length arrays of GEMMs; `output_bytes` is bytes moved per output element."""
+
+    batch: Array
+    m: Array
+    n: Array
+    k: Array
+    output_bytes: float
+
+
+def roofline_seconds(form: Roofline, chip: Chip, shape: Shape) -> Array:
+    """Return kernel times of the simple form, in seconds, same shape as the arrays."""
+    batch, m, n, k, output_bytes = shape
+    outputs = batch * m * n
+    compute = outputs * k * (2.0 / (chip.peak * form.compute_efficiency))
+    moved = batch * (m + n) * k * chip.element_bytes + outputs * output_bytes
+    memory = moved * (1.0 / (chip.bandwidth * form.memory_efficiency))
+    return form.overhead_s + power_norm(compute, memory, form.overlap_exponent)
+
+
+def tile_wave_seconds(
+    form: TileWave,
+    chip: Chip,
+    shape: Shape,
+    tiles: tuple[tuple[int, int], ...] = TILES,
+    splits: tuple[int, ...] = SPLITS,
+) -> Array:
+    """Return kernel times of the rich form, in seconds, for one-dimensional arrays.
+
+    For every tile and split, the waves of thread blocks take the longer of matrix units and L2 feed;
+    beside them run the bytes from memory. Libraries do not always pick the fastest candidate, so
+    the result is a mean over candidates weighted by closeness to the fastest.
+    """
+    total = np.empty(shape.m.shape)
+    for start in range(0, total.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        block = Shape(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], shape.output_bytes)
+        total[part] = _tile_wave_block(form, chip, block, tiles, splits)
+    return total
+
+
+def _tile_wave_block(
+    form: TileWave, chip: Chip, shape: Shape, tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]
+) -> Array:
+    # Candidates in single precision and microseconds: twice as fast, and exact to 1e-6.
+    batch, m, n, k = (a.astype(np.float32) for a in shape[:4])
+    memory, reduction = _memory_us(form, chip, shape)
+    per_flop = 1e6 * chip.multiprocessors / chip.peak
+    deep = bool(k.max() >= 2 * SHORTEST_SPLIT)
+    depths = [(split, np.ceil(k / np.float32(split))) for split in splits if split == 1 or deep]
+    rows_of = {rows: batch * np.ceil(m / np.float32(rows)) for rows in {t[0] for t in tiles}}
+    columns_of = {columns: np.ceil(n / np.float32(columns)) for columns in {t[1] for t in tiles}}
+
+    candidates = np.empty((len(tiles) * len(depths), m.size), dtype=np.float32)
+    index = 0
+    for rows, columns in tiles:
+        blocks = rows_of[rows] * columns_of[columns] * np.float32(1.0 / chip.multiprocessors)
+        math_us = 2.0 * rows * columns * per_flop / form.compute_efficiency
+        feed_us = (rows + columns) * chip.element_bytes * per_flop / form.feed_bytes_per_flop
+        for split, depth in depths:
+            waves = blocks * np.float32(split)
+            one = power_norm(
+                (depth + np.float32(form.fixed_depth)) * np.float32(math_us),
+                depth * np.float32(feed_us),
+                form.feed_exponent,
+            )
+            stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
+            us = power_norm(one * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
+            if split > 1:
+                us += np.float32(form.split_overhead_s * 1e6) + split * reduction
+                us[depth < SHORTEST_SPLIT] = np.inf
+            candidates[index] = us
+            index += 1
+    us = soft_minimum(candidates, form.tile_choice_spread).astype(np.float64)
+    flops = 2.0 * shape.batch * shape.m * shape.n * shape.k
+    busy = np.maximum(flops / chip.peak, chip.busy_before_s)
+    return form.overhead_s + 1e-6 * us * throttled(busy, form.throttling)
+
+
+def _memory_us(form: TileWave, chip: Chip, shape: Shape) -> tuple[Array, Array]:
+    """Return microseconds of memory traffic, and of one pass over split results (single precision)."""
+    batch, m, n, k, output_bytes = shape
+    weights = batch * n * k * chip.element_bytes
+    others = batch * (m * k * chip.element_bytes + m * n * output_bytes)
+    reread = 1.0 / (1.0 + (form.l2_reuse * chip.l2_bytes / (weights + others)) ** 2)
+    memory = (weights + reread * others) * (1e6 / (chip.bandwidth * form.memory_efficiency))
+    reduction = batch * m * n * (4e6 / (chip.bandwidth * form.reduction_efficiency))
+    return memory.astype(np.float32), reduction.astype(np.float32)
+
+
+def rounds(waves: Array, quantisation: float) -> Array:
+    """Return how many waves are paid: whole ones in part, and never less than one."""
+    if quantisation == 1.0:
+        return np.ceil(waves)
+    part = waves.dtype.type(quantisation)
+    return np.ceil(waves) * part + np.maximum(waves, 1.0) * (1 - part)
+
+
+def throttled(busy_s: Array, throttling: float) -> Array:
+    """Return how much longer a kernel runs whose matrix units are busy for `busy_s` seconds."""
+    return 1.0 + throttling * np.log1p(np.minimum(busy_s, THROTTLE_END_S) / THROTTLE_START_S)
+
+
+def power_norm(a: Array, b: Array, exponent: float) -> Array:
+    """Return (a^p + b^p)^(1/p): the larger of two overlapped times, with their friction."""
+    high = np.maximum(a, b)
+    ratio = np.minimum(a, b) / high
+    return high * (1.0 + ratio**exponent) ** (1.0 / exponent)
+
+
+def soft_minimum(candidates: Array, spread: float) -> Array:
+    """Return the mean over the first axis, weighted by (t / t_min)^(-1/spread)."""
+    least = candidates.min(axis=0)
+    nearness = least / candidates
+    weight = nearness ** (1.0 / spread)
+    nearness[nearness == 0.0] = 1.0
+    return least * (weight / nearness).sum(axis=0) / weight.sum(axis=0)
+
+
+def flat_shape(
+    batch: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, output_bytes: float
+) -> tuple[Shape, tuple[int, ...]]:
+    """Broadcast the arguments, return them as one-dimensional arrays and the shape they had."""
+    arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (batch, m, n, k)))
+    flat = [np.ascontiguousarray(a).ravel() for a in arrays]
+    return Shape(flat[0], flat[1], flat[2], flat[3], output_bytes), arrays[0].shape

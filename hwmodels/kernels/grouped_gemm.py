@@ -1,0 +1,130 @@
+"""Time of a grouped GEMM, and of the whole mixture-of-experts layer that is made of two.
+
+A grouped GEMM multiplies each expert's own tokens with its own weights in one kernel: the tile-and-wave
+form of `gemm` with one group an expert, rows padded to whole tiles in each. Weights of experts that no
+token chose are not read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hwmodels.kernels.chip import Chip
+from hwmodels.kernels.gemm import Shape, TileWave, tile_wave_seconds
+from hwmodels.loading import Strict
+
+Array = NDArray[np.floating]
+
+TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
+
+
+class GroupedTileWave(Strict):
+    """Constants of the grouped form (see `gemm.TileWave`), and of the layer around it."""
+
+    overhead_s: float = Field(ge=0)
+    compute_efficiency: float = Field(gt=0)
+    memory_efficiency: float = Field(gt=0)
+    overlap_exponent: float = Field(gt=0)
+    fixed_depth: float = Field(ge=0)
+    feed_bytes_per_flop: float = Field(gt=0)
+    feed_exponent: float = Field(gt=0)
+    wave_quantisation: float = Field(ge=0, le=1)
+    tile_choice_spread: float = Field(gt=0)
+    throttling: float = Field(ge=0)
+    routing_overhead_s: float = Field(ge=0)
+    """Time of the layer's other kernels (choice, sort, gather, activation, scatter) when they are empty."""
+    routing_efficiency: float = Field(gt=0)
+    """Share of the memory bandwidth at which they move tokens."""
+    expert_s: float = Field(default=0.0, ge=0)
+    """Time that one more expert on the device adds to them."""
+    skewed_active_exponent: float = Field(default=0.4, gt=0, le=1)
+    """Under skewed routing, 1 - exp(-(copies per expert)^this) of the experts get any token."""
+    skewed_busiest_exponent: float = Field(default=0.4, ge=0, le=1)
+    """Under skewed routing, the busiest of `ranks` devices gets ranks^this times the mean."""
+
+    @property
+    def product(self) -> TileWave:
+        """The constants of one grouped GEMM."""
+        return TileWave(
+            overhead_s=self.overhead_s,
+            compute_efficiency=self.compute_efficiency,
+            memory_efficiency=self.memory_efficiency,
+            overlap_exponent=self.overlap_exponent,
+            fixed_depth=self.fixed_depth,
+            feed_bytes_per_flop=self.feed_bytes_per_flop,
+            feed_exponent=self.feed_exponent,
+            wave_quantisation=self.wave_quantisation,
+            split_overhead_s=0.0,
+            reduction_efficiency=1.0,
+            l2_reuse=0.0,
+            tile_choice_spread=self.tile_choice_spread,
+            throttling=self.throttling,
+            latency_waves=0.0,
+        )
+
+
+class Groups(NamedTuple):
+    """Equal-shape arrays: token copies over all experts here, weight shape n x k, experts that get any."""
+
+    copies: Array
+    n: Array
+    k: Array
+    active: Array
+    output_bytes: float
+
+
+class Experts(NamedTuple):
+    """Equal-shape arrays of mixture-of-experts layers, as one of `ranks` devices sees its share."""
+
+    copies: Array
+    tokens: Array
+    hidden: Array
+    feed_forward: Array
+    experts: Array
+    skewed: NDArray[np.bool_]
+    ranks: Array
+
+
+def coordinates(layer: Experts) -> tuple[Array, ...]:
+    """Return where a layer lies on a grid of residuals.
+
+    Copies an expert, experts, width, hidden, skew (1 or 2), and copies a token over all devices.
+    """
+    each = np.maximum(layer.copies / layer.experts, 1e-3)
+    spread = layer.copies * layer.ranks / layer.tokens
+    return each, layer.experts, layer.feed_forward, layer.hidden, 1.0 + layer.skewed, spread
+
+
+def grouped_gemm_seconds(form: GroupedTileWave, chip: Chip, groups: Groups) -> Array:
+    """Return kernel times of one grouped GEMM in seconds."""
+    active = np.maximum(groups.active, 1.0)
+    flat = (active, groups.copies / active, groups.n, groups.k)
+    shape = Shape(*(np.ravel(a) for a in flat), output_bytes=groups.output_bytes)
+    return tile_wave_seconds(form.product, chip, shape, TILES, (1,)).reshape(np.shape(groups.copies))
+
+
+def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> Array:
+    """Return seconds of a gated mixture-of-experts layer on one device, routing kernels included.
+
+    `layer.copies` are the routed copies that this device computes; `layer.tokens` those it holds.
+    """
+    copies = np.maximum(layer.copies, 1.0)
+    active = np.where(
+        layer.skewed,
+        layer.experts * -np.expm1(-((copies / layer.experts) ** form.skewed_active_exponent)),
+        layer.experts,
+    )
+    active = np.clip(active, 1.0, copies)
+    width, hidden = layer.feed_forward, layer.hidden
+    products = grouped_gemm_seconds(
+        form, chip, Groups(copies, 2.0 * width, hidden, active, chip.output_bytes)
+    )
+    products += grouped_gemm_seconds(form, chip, Groups(copies, hidden, width, active, chip.output_bytes))
+    # Gather and scatter of each copy, the activation between the products, the layer's input and output.
+    moved = copies * (4.0 * hidden + 6.0 * width) + 4.0 * layer.tokens * hidden
+    routing = form.routing_overhead_s + moved / (chip.bandwidth * form.routing_efficiency)
+    return products + routing + form.expert_s * layer.experts

@@ -1,0 +1,99 @@
+"""What a form leaves over, on a grid: the log of measured over predicted time, interpolated in log shape.
+
+A calibration may have such grids beside it, one an operation and dtype, all in one ``.npz`` file. They are
+made by `profiles.fitting` from measured points; reading and interpolating them is all that is done here.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwmodels.errors import InputError
+
+Array = NDArray[np.floating]
+
+FINEST = 0.01
+LARGEST = 3.0
+"""Logs beyond this are cut: no correction by more than twenty times."""
+
+
+class ResidualGrid:
+    """A correction on a regular grid over the base-2 logs of an operation's coordinates.
+
+    Args:
+        axes: increasing base-2 logs, one array a coordinate.
+        logs: log(measured / predicted) at the grid's nodes.
+    """
+
+    def __init__(self, axes: tuple[Array, ...], logs: Array) -> None:
+        self.axes = tuple(np.asarray(axis, dtype=np.float64) for axis in axes)
+        self.logs = np.asarray(logs, dtype=np.float32)
+
+    def factor(self, *coordinates: ArrayLike) -> Array:
+        """Return measured over predicted time at broadcast coordinates; beyond the grid its edge holds."""
+        arrays = np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates))
+        lower, share = zip(*(_place(axis, a) for axis, a in zip(self.axes, arrays, strict=True)), strict=True)
+        total = np.zeros(arrays[0].shape)
+        for corner in product((0, 1), repeat=len(self.axes)):
+            weight = np.ones(arrays[0].shape)
+            for upper, fraction in zip(corner, share, strict=True):
+                weight = weight * (fraction if upper else 1.0 - fraction)
+            index = tuple(
+                np.minimum(low + up, len(axis) - 1)
+                for low, up, axis in zip(lower, corner, self.axes, strict=True)
+            )
+            total += weight * self.logs[index]
+        return np.exp(total)
+
+
+def _place(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the node at or below each value, and how far it lies towards the next (0 to 1)."""
+    place = np.interp(np.log2(values), axis, np.arange(len(axis), dtype=np.float64))
+    lower = place.astype(np.intp)
+    return lower, place - lower
+
+
+def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
+    """Write grids by name into one file, whole, under a temporary name first."""
+    arrays: dict[str, Any] = {}
+    for name, grid in grids.items():
+        for number, axis in enumerate(grid.axes):
+            arrays[f"{name}/axis{number}"] = axis.astype(np.float32)
+        # One byte a node, in whole steps of 1 %, or more where the largest correction needs it.
+        step = max(float(np.abs(grid.logs).max(initial=0.0)) / 127.0, FINEST)
+        arrays[f"{name}/steps"] = np.rint(grid.logs / step).astype(np.int8)
+        arrays[f"{name}/step"] = np.float32(step)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new.npz")
+    np.savez_compressed(temporary, **arrays)
+    temporary.replace(path)
+
+
+def load_grids(path: Path) -> dict[str, ResidualGrid]:
+    """Read the grids of a file by name.
+
+    Raises:
+        InputError: the file is missing or is not one that `save_grids` wrote.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except FileNotFoundError:
+        raise InputError("no such file (the calibration names it as its residuals)", str(path)) from None
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"is not a file of residuals ({error})", str(path)) from None
+    grids = {}
+    for name in [key.removesuffix("/steps") for key in arrays if key.endswith("/steps")]:
+        steps = arrays[f"{name}/steps"]
+        axes = tuple(arrays.get(f"{name}/axis{number}", np.empty(0)) for number in range(steps.ndim))
+        step = arrays.get(f"{name}/step")
+        if step is None or steps.dtype != np.int8 or tuple(len(axis) for axis in axes) != steps.shape:
+            raise InputError(f"the axes of {name!r} do not fit its values", str(path))
+        grids[name] = ResidualGrid(axes, np.clip(steps * np.float32(step), -LARGEST, LARGEST))
+    return grids

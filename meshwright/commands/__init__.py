@@ -1,0 +1,13 @@
+"""The commands of ``meshwright``, one a module. A command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from meshwright.commands.calibrate import calibrate
+from meshwright.commands.plan import plan
+from meshwright.commands.profile import profile
+from meshwright.commands.show import show
+from meshwright.commands.simulate import simulate
+from meshwright.commands.validate import validate
+from meshwright.commands.whatif import whatif
+
+COMMANDS = (plan, simulate, whatif, validate, show, profile, calibrate)

@@ -1,0 +1,91 @@
+"""``meshwright simulate``: what a step of a given plan costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.commands.output import Json
+
+if TYPE_CHECKING:
+    from simulator.engine import Timeline
+
+SHOWN, DRAWN = 100_000, 500_000
+"""Kernels and collectives up to which the engine runs each by itself: for figures, for traces and pages."""
+
+
+def simulate(
+    scenario: Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")],
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Run the step as discrete events too, rank by rank.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a trace for Perfetto (FILE.json.gz); into a folder, a file for each rank, "
+            "for Holistic Trace Analysis."
+        ),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
+    json: Json = False,
+) -> None:
+    """Predict a training step of the plan that a scenario gives: time and memory, part by part.
+
+    A schedule without a closed form runs on the event engine anyway, as do traces and pages.
+
+    [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
+    """
+    from hwmodels.errors import InfeasibleError, InputError
+    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.prediction import simulate_plan
+    from meshwright.reports.plans import describe_plan, describe_setting, shortage, whole_plan
+    from meshwright.reports.timeline import describe_run, run_tables
+    from meshwright.scenarios import scenario_path
+    from simulator.scenario import read_scenario
+    from simulator.traffic import assign_traffic, step_traffic
+
+    path = scenario_path(scenario)
+    asked = read_scenario(path)
+    if asked.plan is None:
+        raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", str(path))
+    drawn = trace is not None or html is not None
+    with progress("the step") as advance:
+        done = simulate_plan(asked.setting, asked.plan, engine or drawn, DRAWN if drawn else SHOWN)
+        advance(1.0)
+    report, tables = describe_plan(done.prediction, 0), whole_plan(done.prediction, asked.title)
+    if done.timeline is not None:
+        traffic = step_traffic(asked.setting, asked.plan)
+        report["engine"] = describe_run(done.timeline, done.analytic_step_s, traffic)
+        tables += run_tables(done.timeline, done.analytic_step_s, traffic)
+    if json:
+        print_json({"title": asked.title, **describe_setting(asked.setting), **report})
+    else:
+        show_tables(*tables)
+    if done.timeline is not None and trace is not None:
+        assign_traffic(done.timeline, asked.setting, asked.plan)
+        _write_traces(done.timeline, trace)
+        note(f"trace written: {trace}")
+    if done.timeline is not None and html is not None:
+        from meshwright.exporters.step_page import write_step
+
+        write_step(html, asked.title, done.prediction, done.timeline, done.analytic_step_s)
+        note(f"page written: {html}")
+    if short := shortage(done.prediction):
+        raise InfeasibleError(short)
+
+
+def _write_traces(timeline: Timeline, path: Path) -> None:
+    """One file, or in a folder one for each rank.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    from simulator.engine.trace import write_trace
+
+    if not path.is_dir():
+        write_trace(timeline, path)
+        return
+    for rank in range(timeline.ranks):
+        write_trace(timeline, path / f"rank-{rank}.json.gz", ranks=[rank])

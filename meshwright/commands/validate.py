@@ -1,0 +1,88 @@
+"""``meshwright validate``: predicted against measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.commands.output import Json
+
+if TYPE_CHECKING:
+    from meshwright.validation.loop import Asked
+
+
+def validate(
+    cases: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV of measured runs (repeatable); by default the shipped ones."),
+    ] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="Folder of point files: kernels instead of whole steps.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Train a small GPT here, and predict the same steps.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="With --live: cpu, or cuda:0 as torch calls it.")] = "cuda:0",
+    devices: Annotated[int, typer.Option(min=1, help="With --live: processes, one a GPU.")] = 1,
+    parallelism: Annotated[str, typer.Option(help="With --live on several: ddp, fsdp or pipeline.")] = "ddp",
+    size: Annotated[str, typer.Option(help="With --live: small, medium, large or all.")] = "small",
+    steps: Annotated[int, typer.Option(min=1, help="With --live: steps to time.")] = 10,
+    points: Annotated[
+        Path, typer.Option(help="With --live: points of this machine; measured if there are none.")
+    ] = Path("points"),
+    calibration: Annotated[
+        str, typer.Option(help="With --live: the device's name or YAML file instead of points.")
+    ] = "",
+    summary: Annotated[bool, typer.Option("--summary", help="Only the sums, not each case.")] = False,
+    max_median: Annotated[
+        float | None,
+        typer.Option(min=0, help="Exit with 1 when the median error is above this share, e.g. 0.1."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Predict measured runs from their configuration alone, and say how wrong that is.
+
+    [bold]Example:[/bold] meshwright validate --summary
+    """
+    from hwmodels.errors import InputError
+
+    if sum((bool(cases), kernels is not None, live)) > 1:
+        raise InputError("--cases, --kernels and --live are three questions; ask one at a time")
+    if kernels is not None:
+        _kernels(kernels, json)
+        return
+    if live:
+        from meshwright.validation.loop import Asked
+
+        _live(Asked(device, devices, parallelism, size, steps, points, calibration), json)
+        return
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.ledger import as_json, as_tables
+    from meshwright.validation.ledger import evaluate, published_files
+
+    with progress("predicting cases") as advance:
+        ledger = evaluate(cases or published_files(), advance)
+    print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
+    median = ledger.summary.median_abs_error
+    if max_median is not None and (median is None or median > max_median):
+        raise typer.Exit(1)
+
+
+def _kernels(folder: Path, json: bool) -> None:
+    from meshwright.commands.output import print_json, show_tables
+    from meshwright.reports.kernels import as_json, as_tables
+    from profiles.kernel_validation import validate_kernels
+
+    found = validate_kernels(folder)
+    print_json(as_json(found)) if json else show_tables(*as_tables(found))
+
+
+def _live(asked: Asked, json: bool) -> None:
+    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.reports.live import as_json, as_tables
+    from meshwright.validation.loop import live_loops
+
+    loops = list(live_loops(asked, note))
+    print_json(as_json(loops)) if json else show_tables(*as_tables(loops))

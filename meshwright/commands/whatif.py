@@ -1,0 +1,91 @@
+"""``meshwright whatif``: named variations of a scenario, and what each of them changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.commands.output import Json
+
+if TYPE_CHECKING:
+    from meshwright.whatif.answer import Inquiry, Outcome, Work
+
+INTERRUPTED = 130
+
+
+def whatif(
+    scenario: Annotated[
+        str, typer.Argument(help="Scenario YAML with variations, or the name of a shipped one.")
+    ],
+    engine: Annotated[bool, typer.Option("--engine", help="Time every run with the event engine.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes long.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
+    json: Json = False,
+) -> None:
+    """Time a scenario and its variations: what each changes, and which part of the step moved.
+
+    A variation keeps the plan, or searches a new one (replan: true). Ctrl-C shows what is finished.
+
+    [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
+    """
+    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.reports.whatif import answer_table, describe_answer
+    from meshwright.scenarios import scenario_path
+    from meshwright.whatif.answer import Inquiry
+    from meshwright.whatif.question import Question
+    from meshwright.workers import cores
+
+    inquiry = Inquiry(Question.read(scenario_path(scenario)), engine, cores())
+    if inquiry.open_form and not engine:
+        note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
+    outcomes, work = inquiry.base()
+    _ask(work, yes)
+    finished, interrupted = _run(inquiry, work)
+    outcomes += finished
+    title = inquiry.question.title
+    if json:
+        print_json(describe_answer(title, outcomes, inquiry.engine, interrupted))
+    else:
+        show_tables(*answer_table(title, outcomes))
+    if html is not None:
+        from meshwright.exporters.variations_page import write_variations
+
+        write_variations(html, title, outcomes)
+        note(f"page written: {html}")
+    if interrupted:
+        note(f"interrupted: {len(finished):,} of {work.runs:,} runs finished")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _ask(work: Work, yes: bool) -> None:
+    """Say what is to be done if it takes a while, and refuse what takes long.
+
+    Raises:
+        InputError: it takes long, and nobody said yes.
+    """
+    from hwmodels.errors import InputError
+    from meshwright.commands.output import note
+    from meshwright.reports.whatif import estimate_words
+    from meshwright.whatif.answer import LONG_S
+
+    expected = estimate_words(work.same_plan, work.replanned, work.seconds)
+    if work.seconds > LONG_S and not yes:
+        raise InputError(f"{expected}; --yes starts it, fewer values make it shorter")
+    note(expected)
+
+
+def _run(inquiry: Inquiry, work: Work) -> tuple[list[Outcome], bool]:
+    """The outcomes of all variations in the order of the file, or those finished when Ctrl-C came."""
+    from meshwright.commands.output import progress
+
+    found: dict[int, Outcome] = {}
+    try:
+        with progress("variations") as advance:
+            for number, outcome in inquiry.variations(work):
+                found[number] = outcome
+                advance(len(found) / work.runs)
+    except KeyboardInterrupt:
+        return [found[number] for number in sorted(found)], True
+    return [found[number] for number in sorted(found)], False

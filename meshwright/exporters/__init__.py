@@ -1,0 +1,1 @@
+"""Files for other readers than the terminal, one kind a module."""

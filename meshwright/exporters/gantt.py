@@ -1,0 +1,273 @@
+"""A timeline as a Gantt chart: one row a rank, what it computes above, what it sends below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshwright.exporters.page import Figure, axis, layout
+from meshwright.exporters.parts import colour
+from simulator.engine.account import PASSES
+from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
+from simulator.engine.timeline import Timeline
+
+MOST_BLOCKS = 12_000
+"""Blocks that a browser draws without delay; of longer steps only both ends are drawn."""
+INNER = (TENSOR, CONTEXT, EXPERT)
+"""Communication inside passes, left out before anything else is."""
+MOST_NUMBERED = 400
+"""Blocks up to which each shows the number of its micro batch."""
+MOST_RANKS = 64
+
+PASS_COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "forward": "#4a90d9",
+        "backward": "#2aa198",
+        "weight gradient": "#9ad3a6",
+        "output forward": "#b39ddb",
+        "output weight gradient": "#d6c8ee",
+    }
+)
+ONCE_COLOUR = "#6a51a3"
+STREAM_COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "tensor": colour("tensor"),
+        "context": colour("context"),
+        "expert": colour("expert"),
+        "pipeline": "#f0a202",
+        "data": colour("data parallel"),
+        "output": colour("output layer sums"),
+        "to host": "#7b8794",
+        "from host": "#7b8794",
+    }
+)
+COMPUTE_LANE, SEND_LANE = (0.08, 0.68), (0.72, 0.92)
+"""Top and bottom of the two lanes of a rank's row, which is 1 high."""
+
+
+class Block(NamedTuple):
+    """A run of tasks of one pass, or of one stream, of one micro batch."""
+
+    kind: str
+    rank: int
+    micro_batch: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """What of a step is drawn: all of it, or both ends of it up to a length each."""
+
+    end: float
+    length: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return 2 * self.length >= self.end
+
+
+def gantt(timeline: Timeline, names: Sequence[str]) -> tuple[Figure, Window]:
+    """The chart, and what of the step it shows.
+
+    Args:
+        timeline: what ran.
+        names: of its ranks.
+    """
+    ranks = shown_ranks(timeline.ranks)
+    rows = {rank: row for row, rank in enumerate(ranks)}
+    passes = [block for rank in ranks for block in compute_blocks(timeline, rank)]
+    sends = [block for rank in ranks for block in stream_blocks(timeline, rank)]
+    if len(passes) + len(sends) > MOST_BLOCKS:
+        sends = [block for block in sends if block.kind not in INNER]
+    window = _window(timeline, passes + sends)
+    panels = _panels(window)
+    traces: list[dict[str, Any]] = []
+    for number, (start, end) in enumerate(panels, 1):
+        place = {"xaxis": f"x{number}"}
+        shown = [block for block in passes if start <= block.start and block.end <= end]
+        traces += _traces(shown, rows, COMPUTE_LANE, {**PASS_COLOURS, **_once(passes)}, place)
+        sent = [block for block in sends if start <= block.start and block.end <= end]
+        traces += _traces(sent, rows, SEND_LANE, STREAM_COLOURS, place)
+        if len(passes) <= MOST_NUMBERED:
+            traces.append(_numbers(shown, rows))
+    _name_once(traces)
+    ticks = {
+        "tickvals": [row + 0.5 for row in range(len(ranks))],
+        "ticktext": [names[rank] for rank in ranks],
+    }
+    figure = {
+        "data": traces,
+        "layout": layout(
+            height=int(np.clip(110 + 34 * len(ranks), 260, 1500)),
+            hovermode="closest",
+            hoverdistance=30,
+            yaxis=axis(range=[len(ranks), 0], showgrid=False, **ticks),
+            **_axes(panels),
+        ),
+    }
+    return figure, window
+
+
+def _name_once(traces: Sequence[dict[str, Any]]) -> None:
+    """Show each kind in the legend once, by the first of its traces."""
+    seen: set[str] = set()
+    for trace in traces:
+        trace["showlegend"] = "fill" in trace and trace["name"] not in seen
+        if trace["showlegend"]:
+            seen.add(trace["name"])
+
+
+def _panels(window: Window) -> list[tuple[float, float]]:
+    """The stretches of the step that are drawn beside each other."""
+    if window.whole:
+        return [(0.0, window.end)]
+    return [(0.0, window.length), (window.end - window.length, window.end)]
+
+
+def _axes(panels: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    width = 1 / len(panels)
+    return {
+        f"xaxis{number + 1}": axis(
+            "seconds" if len(panels) == 1 else ("its start, seconds", "its end, seconds")[number],
+            range=list(panel),
+            domain=[number * width + 0.01 * number, (number + 1) * width - 0.01 * (len(panels) - 1 - number)],
+        )
+        for number, panel in enumerate(panels)
+    }
+
+
+def shown_ranks(ranks: int) -> list[int]:
+    """All ranks, or as many as a chart holds, the first and the last among them."""
+    if ranks <= MOST_RANKS:
+        return list(range(ranks))
+    return sorted({round(each) for each in np.linspace(0, ranks - 1, MOST_RANKS)})
+
+
+def compute_blocks(timeline: Timeline, rank: int) -> list[Block]:
+    """The passes of a rank: tasks that follow each other in one pass of one micro batch are one block."""
+    graph, blocks = timeline.graph, list[Block]()
+    kinds: dict[str, str] = {}
+    first = before = ""
+    for task in timeline.tasks(rank, COMPUTE).tolist():
+        name, micro_batch = graph.name[task], graph.micro_batch[task]
+        kind = kinds.setdefault(name, _kind(name))
+        start, end = float(timeline.starts[task]), float(timeline.ends[task])
+        layer = name.rpartition(" ")[0] if name not in PASSES else ""
+        # The first layer comes again where the next chunk begins.
+        goes_on = layer and (layer != first or layer == before)
+        if blocks and goes_on and (kind, micro_batch) == (blocks[-1].kind, blocks[-1].micro_batch):
+            blocks[-1] = blocks[-1]._replace(end=end)
+        else:
+            blocks.append(Block(kind, rank, micro_batch, start, end))
+            first = layer
+        before = layer
+    return blocks
+
+
+def stream_blocks(timeline: Timeline, rank: int) -> list[Block]:
+    """What a rank sends, task by task."""
+    return [
+        Block(stream, rank, each.micro_batch, each.start, each.end)
+        for stream in STREAMS
+        if stream != COMPUTE
+        for each in timeline.intervals(rank, stream)
+    ]
+
+
+def _kind(name: str) -> str:
+    """The pass that a task belongs to, or its own name."""
+    return max((each for each in PASSES if name.startswith(each)), key=len, default=name)
+
+
+def _once(blocks: Sequence[Block]) -> dict[str, str]:
+    names = dict.fromkeys(block.kind for block in blocks if block.kind not in PASS_COLOURS)
+    return dict.fromkeys(names, ONCE_COLOUR)
+
+
+def _window(timeline: Timeline, blocks: Sequence[Block]) -> Window:
+    end = timeline.seconds
+    if len(blocks) <= MOST_BLOCKS:
+        return Window(end, end)
+    reach = np.sort([min(block.end, end - block.start) for block in blocks])
+    return Window(end, float(reach[MOST_BLOCKS - 1]))
+
+
+def _traces(
+    blocks: Sequence[Block],
+    rows: Mapping[int, int],
+    lane: tuple[float, float],
+    colours: Mapping[str, str],
+    place: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Rectangles of each kind as filled paths, micro batches in two shades by turns, and texts to hover."""
+    traces: list[dict[str, Any]] = []
+    for kind, fill in colours.items():
+        chosen = [block for block in blocks if block.kind == kind]
+        shared = {"type": "scatter", "mode": "lines", "name": kind, "legendgroup": kind, **place}
+        filled = {
+            "fill": "toself",
+            "fillcolor": fill,
+            "line": {"width": 0, "color": fill},
+            "hoverinfo": "skip",
+        }
+        for lighter in (False, True):
+            part = [block for block in chosen if lighter == (block.micro_batch > 0 and block.micro_batch % 2)]
+            if part:
+                path = _rectangles(part, rows, lane)
+                traces.append({**shared, **filled, **path, "opacity": 0.72 if lighter else 1.0})
+        if chosen:
+            traces.append(shared | _texts(kind, chosen, rows, lane))
+    return traces
+
+
+def _rectangles(
+    blocks: Sequence[Block], rows: Mapping[int, int], lane: tuple[float, float]
+) -> dict[str, list[float | None]]:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for block in blocks:
+        start, end = _round(block.start), _round(block.end)
+        top, bottom = (round(rows[block.rank] + edge, 2) for edge in lane)
+        x += [start, end, end, start, start, None]
+        y += [top, top, bottom, bottom, top, None]
+    return {"x": x, "y": y}
+
+
+def _texts(
+    kind: str, blocks: Sequence[Block], rows: Mapping[int, int], lane: tuple[float, float]
+) -> dict[str, Any]:
+    of_batch = ", micro batch %{customdata[0]}" if blocks[0].micro_batch >= 0 else ""
+    return {
+        "x": [_round((block.start + block.end) / 2) for block in blocks],
+        "y": [round(rows[block.rank] + sum(lane) / 2, 2) for block in blocks],
+        "customdata": [
+            [block.micro_batch, _round(block.start), _round(1e3 * (block.end - block.start)), block.rank]
+            for block in blocks
+        ],
+        "line": {"width": 0},
+        "hovertemplate": f"{kind}{of_batch}<br>rank %{{customdata[3]}}, from %{{customdata[1]}} s, "
+        "%{customdata[2]:.4g} ms<extra></extra>",
+    }
+
+
+def _numbers(blocks: Sequence[Block], rows: Mapping[int, int]) -> dict[str, Any]:
+    numbered = [block for block in blocks if block.micro_batch >= 0]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": [_round((block.start + block.end) / 2) for block in numbered],
+        "y": [rows[block.rank] + sum(COMPUTE_LANE) / 2 for block in numbered],
+        "text": [str(block.micro_batch) for block in numbered],
+        "textfont": {"size": 10, "color": "#ffffff"},
+        "hoverinfo": "skip",
+    }
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.7g}")

@@ -1,0 +1,232 @@
+"""A simulated step as an HTML page: pipeline, memory, where the time went, traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.exporters.gantt import gantt, shown_ranks
+from meshwright.exporters.page import Figure, Section, axis, label, layout, write_page
+from meshwright.exporters.parts import GROUPS, colour, grouped
+from meshwright.prediction import Prediction
+from meshwright.reports.plans import sharding
+from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
+from simulator.engine.account import account
+from simulator.engine.timeline import Timeline
+from simulator.plan import Plan
+from simulator.traffic import link_bandwidth, step_traffic
+
+MOMENTS = 1500
+"""Moments of the memory chart; between two of them the fullest counts."""
+
+
+def write_step(
+    path: Path, title: str, prediction: Prediction, timeline: Timeline, analytic_step_s: float | None
+) -> None:
+    """Write the page of one plan's step.
+
+    Args:
+        path: the HTML file; it appears only when it is complete.
+        title: what to call it; a name of the user's is shown as it is.
+        prediction: of the one plan, for the figures at the top.
+        timeline: the plan's run on the event engine.
+        analytic_step_s: the analytic step time, where there is one.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    plan = prediction.plans.plan(0)
+    names = rank_names(plan, timeline.ranks)
+    chart, window = gantt(timeline, names)
+    words = "What each pipeline rank computes (above), and what it sends or copies (below)."
+    if not window.whole:
+        words += f" The first and last {seconds(window.length)} of {seconds(timeline.seconds)} are drawn."
+    sections = [
+        Section("The step, rank by rank", words, chart),
+        Section(
+            "Where the step's time went",
+            "Kernels by kind, communication while no kernel ran, and waiting, for each pipeline rank.",
+            _time(timeline, names),
+        ),
+        Section(
+            "Memory over time",
+            "Bytes that one device of each pipeline rank holds.",
+            _memory(timeline, names, prediction.setting.cluster.device.memory_bytes),
+        ),
+        _traffic(prediction, plan, timeline.period),
+    ]
+    write_page(
+        path, title or "A training step", _facts(prediction, plan, timeline, analytic_step_s), sections
+    )
+
+
+def rank_names(plan: Plan, ranks: int) -> list[str]:
+    """What to call the simulated ranks: each stands for all devices of its pipeline stage."""
+    copies = ranks // plan.pipeline if ranks % plan.pipeline == 0 else 1
+    if copies == 1:
+        return [f"rank {rank}" for rank in range(ranks)]
+    return [f"replicas {rank // plan.pipeline}, rank {rank % plan.pipeline}" for rank in range(ranks)]
+
+
+def _facts(
+    prediction: Prediction, plan: Plan, timeline: Timeline, analytic_step_s: float | None
+) -> dict[str, str]:
+    setting, metrics = prediction.setting, prediction.metrics
+    training, cluster = setting.training, setting.cluster
+    peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
+    there, doubt = cluster.device.memory_bytes, ": does not fit"
+    facts = {
+        "model": setting.model.name,
+        "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
+        "plan": f"{plan.describe()}, micro batch {plan.micro_batch}",
+        "schedule": f"{plan.schedule}, recompute {plan.recompute}, sharding {sharding(plan)}",
+        "step": f"{seconds(timeline.period)} for {counted(training.tokens)} tokens",
+        "throughput": f"{float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
+        f"MFU {percent(float(metrics.model_flops_utilisation[0]))}",
+        "memory at its fullest": f"{gibibytes(peak)} of {gibibytes(there)}" + (doubt if peak > there else ""),
+        "no kernel runs in": f"{percent(timeline.bubble_share)} of the step",
+    }
+    if analytic_step_s is not None:
+        gap = timeline.period / analytic_step_s - 1
+        words = f"is {signed_percent(gap)} off it" if abs(gap) >= 5e-4 else "agrees"
+        facts["analytic step"] = f"{seconds(analytic_step_s)}; the engine {words}"
+    return facts
+
+
+def _time(timeline: Timeline, names: list[str]) -> Figure:
+    ranks = shown_ranks(timeline.ranks)
+    parts = [grouped(account(timeline, rank)) for rank in ranks]
+    rows = [names[rank] for rank in ranks]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": group,
+            "y": rows,
+            "x": [each.get(group, 0.0) for each in parts],
+            "marker": {"color": colour(group)},
+            "hovertemplate": f"{group}: %{{x:.4g}} s<extra>%{{y}}</extra>",
+        }
+        for group in GROUPS
+        if any(each.get(group, 0.0) > 0 for each in parts)
+    ]
+    return {
+        "data": data,
+        "layout": layout(
+            barmode="stack",
+            bargap=0.25,
+            height=int(np.clip(130 + 26 * len(rows), 240, 1500)),
+            xaxis=axis("seconds", range=[0, timeline.seconds]),
+            yaxis=axis(autorange="reversed", showgrid=False),
+        ),
+    }
+
+
+def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
+    ranks = shown_ranks(timeline.ranks)
+    most = max(timeline.peak_memory(rank) for rank in ranks)
+    data: list[dict[str, Any]] = []
+    for place, rank in enumerate(ranks):
+        times, held = fullest(*timeline.memory(rank), timeline.seconds)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": names[rank],
+                "x": [float(f"{each:.6g}") for each in times.tolist()],
+                "y": [float(f"{each / 2**30:.5g}") for each in held.tolist()],
+                "line": {"shape": "hv", "width": 1.4, "color": _shade(place, len(ranks))},
+                "hovertemplate": "%{y:.1f} GiB at %{x:.4g} s<extra>%{fullData.name}</extra>",
+            }
+        )
+    limit = {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": capacity / 2**30,
+        "y1": capacity / 2**30,
+        "line": {"dash": "dash", "color": "#c8374a", "width": 1.5},
+        "label": {"text": "what the device has", "textposition": "start", "font": {"color": "#c8374a"}},
+    }
+    return {
+        "data": data,
+        "layout": layout(
+            height=430,
+            xaxis=axis("seconds", range=[0, timeline.seconds]),
+            yaxis=axis("GiB", range=[0, 1.1 * max(most, capacity) / 2**30]),
+            shapes=[limit],
+            legend={"orientation": "v", "x": 1.01, "y": 0.95, "yanchor": "top"},
+        ),
+    }
+
+
+def fullest(
+    times: NDArray[np.float64], held: NDArray[np.float64], end: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A curve in steps with few enough of them, which keeps every peak.
+
+    Args:
+        times: when each step of the curve begins, in order.
+        held: its height from then on.
+        end: where the curve ends.
+    """
+    if len(times) > 2 * MOMENTS:
+        slot = np.minimum((times / end * MOMENTS).astype(np.int64), MOMENTS - 1)
+        first = np.flatnonzero(np.diff(slot, prepend=-1))
+        most = np.maximum.reduceat(held, first)
+        # What a slot begins with is what the one before ended with.
+        before = np.concatenate(([held[0]], held[first[1:] - 1]))
+        times, held = slot[first] * end / MOMENTS, np.maximum(most, before)
+    return np.append(times, end), np.append(held, held[-1])
+
+
+def _shade(place: int, count: int) -> str:
+    """From dark blue for the first rank to orange for the last."""
+    ends = np.array([[26, 60, 110], [64, 160, 170], [240, 162, 2]])
+    at = 2 * place / max(count - 1, 1)
+    low = min(int(at), 1)
+    red, green, blue = np.round(ends[low] + (at - low) * (ends[low + 1] - ends[low])).astype(int).tolist()
+    return f"rgb({red},{green},{blue})"
+
+
+def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
+    """Bytes of a step on each level of links, and how busy they keep the links."""
+    setting = prediction.setting
+    moved, bandwidth = step_traffic(setting, plan), link_bandwidth(setting.cluster)
+    shown = {level: grouped(kinds) for level, kinds in moved.items()}
+    names = [
+        f"{level}<br>{percent(sum(moved[level].values()) / (bandwidth[level] * step_s))} busy"
+        for level in map(label, moved)
+    ]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": group,
+            "y": names,
+            "x": [kinds.get(group, 0.0) / 1e9 for kinds in shown.values()],
+            "marker": {"color": colour(group)},
+            "hovertemplate": f"{group}: %{{x:.4g}} GB<extra></extra>",
+        }
+        for group in GROUPS
+        if any(group in kinds for kinds in shown.values())
+    ]
+    chart = {
+        "data": data,
+        "layout": layout(
+            barmode="stack",
+            bargap=0.35,
+            height=150 + 60 * len(names),
+            xaxis=axis("GB that a device sends in a step"),
+            yaxis=axis(autorange="reversed", showgrid=False),
+        ),
+    }
+    words = (
+        "Bytes that one device of the slowest stage sends in a step over each level of links, and the share "
+        "of what those links could carry in that time."
+    )
+    return Section("Traffic by level of links", words, chart)

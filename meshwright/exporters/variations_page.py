@@ -1,0 +1,170 @@
+"""What variations of a scenario change, as an HTML page: steps by part, a curve or a map for each sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from meshwright.exporters.page import Figure, Section, axis, label, layout, write_page
+from meshwright.exporters.parts import GROUPS, colour, grouped
+from meshwright.reports.units import counted, seconds
+from meshwright.reports.whatif import NUMBERS, failures, figures
+from meshwright.whatif.answer import Outcome
+from meshwright.whatif.question import shown
+from simulator.plan import Plan
+
+MOST_BARS = 60
+"""Runs up to which each has a bar of its own; longer sweeps have their curves."""
+
+
+def write_variations(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
+    """Write the page of an answer.
+
+    Args:
+        path: the HTML file; it appears only when it is complete.
+        title: of the scenario; shown as it is, like all names of the user's.
+        outcomes: the base first.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    ran = [outcome for outcome in outcomes if outcome.report is not None]
+    words = "Seconds of one step by part; the first bar is the scenario itself."
+    if len(ran) > MOST_BARS:
+        words += f" The first {MOST_BARS} of {len(ran)} runs are drawn."
+    sections = [Section("Where each step goes", words, _bars(ran[:MOST_BARS]))]
+    for name, group in groupby(ran[1:], key=lambda outcome: outcome.run.name):
+        sections += _sweep(name, list(group))
+    columns, rows = figures(ran)
+    words_in = (0, *range(NUMBERS, len(columns)))
+    sections.append(Section("Figures", "", columns=columns, rows=rows, words_in=words_in))
+    if failed := failures(outcomes):
+        columns = ("variation", "because")
+        sections.append(Section("Cannot be run", "", columns=columns, rows=failed, words_in=(0, 1)))
+    write_page(path, title or "What if", _facts(ran[0].report or {}), sections)
+
+
+def _facts(base: dict[str, Any]) -> dict[str, str]:
+    plan = Plan(**base["plan"])
+    tokens = base["seq_len"] * base["global_batch"]
+    return {
+        "model": base["model"],
+        "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",
+        "plan": f"{plan.describe()}, micro batch {plan.micro_batch}, {plan.schedule}",
+        "step": f"{seconds(base['step_time_s'])} for {counted(tokens)} tokens",
+    }
+
+
+def _bars(ran: Sequence[Outcome]) -> Figure:
+    """One bar a run; runs may share a label, so they go by number."""
+    parts = [grouped((outcome.report or {})["time_breakdown_s"]) for outcome in ran]
+    rows = list(range(len(ran)))
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": group,
+            "y": rows,
+            "x": [each.get(group, 0.0) for each in parts],
+            "marker": {"color": colour(group)},
+            "customdata": [label(outcome.run.label) for outcome in ran],
+            "hovertemplate": f"%{{customdata}}<br>{group}: %{{x:.4g}} s<extra></extra>",
+        }
+        for group in GROUPS
+        if any(each.get(group, 0.0) > 0 for each in parts)
+    ]
+    ticks = {"tickvals": rows, "ticktext": [label(outcome.run.label) for outcome in ran]}
+    return {
+        "data": data,
+        "layout": layout(
+            barmode="stack",
+            bargap=0.25,
+            height=130 + 28 * len(ran),
+            xaxis=axis("seconds"),
+            yaxis=axis(autorange="reversed", showgrid=False, **ticks),
+        ),
+    }
+
+
+def _sweep(name: str, points: Sequence[Outcome]) -> list[Section]:
+    """A curve for a sweep of one key, a map for one of two."""
+    keys = list(points[0].run.point)
+    if len(keys) == 1 and len(points) > 1:
+        return [Section(name, f"The step against {keys[0]}.", _curve(keys[0], points))]
+    if len(keys) == 2:
+        words = f"Tokens a second of a GPU against {keys[0]} and {keys[1]}."
+        return [Section(name, words, _map(keys[0], keys[1], points))]
+    return []
+
+
+def _curve(key: str, points: Sequence[Outcome]) -> Figure:
+    values = [outcome.run.point[key] for outcome in points]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    if numeric:
+        points = sorted(points, key=lambda outcome: outcome.run.point[key])
+        values = sorted(values)
+    x = values if numeric else [label(shown(value)) for value in values]
+    parts = [grouped((outcome.report or {})["time_breakdown_s"]) for outcome in points]
+    wide = numeric and min(values) > 0 and max(values) >= 8 * min(values)
+    kind = {"type": "scatter", "mode": "lines", "stackgroup": "step"} if numeric else {"type": "bar"}
+    data = [
+        kind
+        | {
+            "name": group,
+            "x": x,
+            "y": [each.get(group, 0.0) for each in parts],
+            ("fillcolor" if numeric else "marker"): colour(group) if numeric else {"color": colour(group)},
+            "hovertemplate": f"{group}: %{{y:.4g}} s<extra>%{{x}}</extra>",
+        }
+        | ({"line": {"width": 0.5, "color": colour(group)}} if numeric else {})
+        for group in GROUPS
+        if any(each.get(group, 0.0) > 0 for each in parts)
+    ]
+    ticks = {"tickvals": x} if numeric else {}
+    return {
+        "data": data,
+        "layout": layout(
+            barmode="stack",
+            height=400,
+            xaxis=axis(label(key), type="log" if wide else "linear" if numeric else "category", **ticks),
+            yaxis=axis("seconds", rangemode="tozero"),
+        ),
+    }
+
+
+def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
+    rows = list(dict.fromkeys(shown(outcome.run.point[first]) for outcome in points))
+    columns = list(dict.fromkeys(shown(outcome.run.point[second]) for outcome in points))
+    found = {
+        (shown(outcome.run.point[first]), shown(outcome.run.point[second])): outcome.report or {}
+        for outcome in points
+    }
+    speed = [
+        [found[row, column]["tokens_per_s_per_gpu"] if (row, column) in found else None for column in columns]
+        for row in rows
+    ]
+    times = [
+        [seconds(found[row, column]["step_time_s"]) if (row, column) in found else "" for column in columns]
+        for row in rows
+    ]
+    heat = {
+        "type": "heatmap",
+        "x": [label(column) for column in columns],
+        "y": [label(row) for row in rows],
+        "z": speed,
+        "text": times,
+        "texttemplate": "%{z:,.0f}<br>%{text}",
+        "colorscale": [[0, "#f4e4c1"], [0.5, "#64a0aa"], [1, "#1a3c6e"]],
+        "colorbar": {"title": {"text": "tok/s/GPU"}},
+        "hovertemplate": "%{y}, %{x}: %{z:,.0f} tok/s/GPU, step %{text}<extra></extra>",
+    }
+    return {
+        "data": [heat],
+        "layout": layout(
+            height=170 + 48 * len(rows),
+            xaxis=axis(label(second), type="category"),
+            yaxis=axis(label(first), type="category"),
+        ),
+    }

@@ -1,0 +1,109 @@
+"""What Meshwright predicts of some plans of one setting: step, memory and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.metrics import Metrics
+from planner.search import SearchResult
+from simulator.costs.setting import Setting
+from simulator.costs.stages import Stages, parameters
+from simulator.memory import Memory, memory
+from simulator.plan import Plan, Plans
+from simulator.schedules import get_schedule
+from simulator.training import Step, predict
+
+if TYPE_CHECKING:
+    from simulator.engine import StepProgram, Timeline
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Plans of one setting with their predicted step, memory and figures of merit, one row a plan."""
+
+    setting: Setting
+    plans: Plans
+    step: Step
+    memory: Memory
+    metrics: Metrics
+
+    @classmethod
+    def of(cls, setting: Setting, plan: Plan) -> Prediction:
+        """Predict one plan analytically."""
+        plans = Plans.of(plan)
+        step = predict(setting, plans)
+        held = memory(setting, plans, step.stages, step.parameters)
+        return cls(setting, plans, step, held, Metrics.of(setting, plans, step))
+
+    @classmethod
+    def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
+        """What the event engine's run of a plan says; its breakdown is that of the busiest rank."""
+        from simulator.engine.account import BUBBLE, account, busiest
+
+        plans = Plans.of(plan)
+        stages = Stages.of(setting, plans)
+        counts = parameters(setting, plans, stages)
+        parts = account(timeline, busiest(timeline))
+        # Where ranks go on by themselves, a rank's next step begins before the last rank ends this one.
+        parts[BUBBLE] -= timeline.seconds - timeline.period
+        seconds = {name: np.array([part]) for name, part in parts.items()}
+        step = Step(np.array([timeline.period]), seconds, {}, stages, counts)
+        held = memory(setting, plans, stages, counts)
+        return cls(setting, plans, step, held, Metrics.of(setting, plans, step))
+
+    @classmethod
+    def of_search(cls, result: SearchResult) -> Prediction:
+        """The plans that a search returned."""
+        return cls(result.setting, result.plans, result.step, result.memory, result.metrics)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One plan, timed analytically, by the event engine, or by both.
+
+    ``prediction`` is the analytic one where the schedule has a closed form, else the engine's.
+    """
+
+    prediction: Prediction
+    analytic_step_s: float | None
+    timeline: Timeline | None
+
+
+def segments(program: StepProgram) -> int:
+    """Kernels and collectives in all passes of a step."""
+    passes = (part for work in program.work for part in (work.forward, work.backward, work.weight))
+    return program.micro_batches * sum(map(len, passes))
+
+
+def simulate_plan(setting: Setting, plan: Plan, engine: bool = False, detail: int = 0) -> Simulation:
+    """Time one plan: analytically where that can be, and by the event engine if asked for or needed.
+
+    Args:
+        setting: what the plan is for.
+        plan: what to time.
+        engine: run the step on the event engine even where the schedule has a closed form.
+        detail: kernels and collectives up to which the engine runs each as a task of its own; above, and by
+            default, it runs each pass as one.
+
+    Raises:
+        InputError: the schedule cannot run with the plan's stages and micro batches.
+    """
+    closed_form = get_schedule(plan.schedule).has_closed_form
+    if closed_form and not engine:
+        prediction = Prediction.of(setting, plan)
+        return Simulation(prediction, float(prediction.step.time[0]), None)
+
+    from simulator.engine import run
+    from simulator.engine.build import step_program
+
+    program = step_program(setting, plan)
+    if segments(program) <= detail:
+        program = replace(program, detail=True)
+    timeline = run(program)
+    if not closed_form:
+        return Simulation(Prediction.of_timeline(setting, plan, timeline), None, timeline)
+    prediction = Prediction.of(setting, plan)
+    return Simulation(prediction, float(prediction.step.time[0]), timeline)

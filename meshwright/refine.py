@@ -1,0 +1,99 @@
+"""The best plans of a search, timed again by the event engine, and where the two disagree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError
+from hwmodels.loading import build
+from meshwright.prediction import Prediction, simulate_plan
+from meshwright.workers import WORTH_SHARING_S, in_parallel
+from simulator.costs.setting import Setting
+from simulator.frameworks import Framework
+from simulator.models import Model
+from simulator.plan import Plan
+from simulator.workload import Training
+
+DETAIL = 100_000
+"""Kernels and collectives up to which the engine tells parts of a step apart."""
+
+Packed = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
+"""A setting as plain data: model, cluster, training, framework."""
+
+
+@dataclass(frozen=True)
+class Refined:
+    """One plan on the event engine.
+
+    Attributes:
+        step_s: seconds of a step.
+        parts_s: the step of the busiest rank by part, under the names of the analytic breakdown.
+        peak_bytes: what the fullest rank held at once.
+        problem: why the engine cannot run the plan; then the others are empty.
+    """
+
+    step_s: float
+    parts_s: dict[str, float]
+    peak_bytes: float
+    problem: str = ""
+
+
+def refine(setting: Setting, plans: Sequence[Plan], workers: int) -> Iterator[tuple[int, Refined]]:
+    """Time plans with the event engine.
+
+    Args:
+        setting: what the plans share.
+        plans: what to time.
+        workers: processes to use where the plans take long enough.
+
+    Yields:
+        The number of a plan and its run, in the order in which runs end.
+    """
+    if not plans:
+        return
+    started = time.perf_counter()
+    yield 0, run_plan(setting, plans[0])
+    left = (time.perf_counter() - started) * (len(plans) - 1)
+    packed = _pack(setting)
+    calls = ((packed, plan.model_dump()) for plan in plans[1:])
+    for number, refined in in_parallel(_run_packed, calls, workers if left >= WORTH_SHARING_S else 1):
+        yield number + 1, refined
+
+
+def run_plan(setting: Setting, plan: Plan) -> Refined:
+    """Time one plan with the event engine; one that cannot run there is a result too."""
+    try:
+        timeline = simulate_plan(setting, plan, engine=True, detail=DETAIL).timeline
+    except InputError as error:
+        return Refined(0.0, {}, 0.0, error.problem)
+    if timeline is None:
+        return Refined(0.0, {}, 0.0, "the engine did not run")
+    step = Prediction.of_timeline(setting, plan, timeline).step
+    parts = {name: float(seconds[0]) for name, seconds in step.seconds.items()}
+    peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
+    return Refined(float(step.time[0]), parts, peak)
+
+
+def _pack(setting: Setting) -> Packed:
+    """A setting for another process: without the kernel models that its parts have built."""
+    return (
+        setting.model.model_dump(),
+        setting.cluster.model_dump(),
+        setting.training.model_dump(),
+        setting.framework.model_dump(),
+    )
+
+
+def _run_packed(packed: Packed, plan: dict[str, Any]) -> Refined:
+    model, cluster, training, framework = packed
+    setting = Setting(
+        build(Model, model, "model"),
+        build(Cluster, cluster, "cluster"),
+        build(Training, training, "workload"),
+        build(Framework, framework, "framework"),
+    )
+    return run_plan(setting, build(Plan, plan, "plan"))

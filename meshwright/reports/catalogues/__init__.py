@@ -1,0 +1,51 @@
+"""What the catalogues hold: one module a kind, found in ``KINDS``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.errors import UnknownNameError
+from meshwright.reports.catalogues import clusters, devices, frameworks, models, scenarios, schedules
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import table
+
+KINDS: dict[str, Kind[Any]] = {
+    "devices": devices.KIND,
+    "clusters": clusters.KIND,
+    "models": models.KIND,
+    "frameworks": frameworks.KIND,
+    "schedules": schedules.KIND,
+    "scenarios": scenarios.KIND,
+}
+
+
+def list_all(kind: str) -> tuple[dict[str, Any], list[Table]]:
+    """All entries of a kind in brief, for JSON and for people.
+
+    Raises:
+        UnknownNameError: no such kind.
+    """
+    found = _kind(kind)
+    entries = [found.get(name) for name in found.names()]
+    report = {kind: [found.brief(entry) for entry in entries]}
+    rows = [found.row(entry) for entry in entries]
+    return report, [table(found.columns, rows, left=found.text_columns)]
+
+
+def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:
+    """Everything about one entry, for JSON and for people.
+
+    Raises:
+        UnknownNameError: no such kind or entry.
+    """
+    found = _kind(kind)
+    entry = found.get(name)
+    return {kind.removesuffix("s"): {**found.brief(entry), **found.more(entry)}}, found.tables(entry)
+
+
+def _kind(kind: str) -> Kind[Any]:
+    if kind not in KINDS:
+        raise UnknownNameError("kind", kind, KINDS)
+    return KINDS[kind]

@@ -1,0 +1,127 @@
+"""Clusters: their links and networks, and what collectives cost on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from hwmodels.cluster import Cluster, clusters
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import scaled, seconds
+
+SHOWN_BYTES = 2**30
+SHOWN_DOMAINS = 16
+SHOWN_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def _brief(cluster: Cluster) -> dict[str, Any]:
+    network = cluster.network
+    return {
+        "name": cluster.name,
+        "description": cluster.description,
+        "device": cluster.device.name,
+        "nodes": cluster.nodes,
+        "devices_per_node": cluster.devices_per_node,
+        "levels": [
+            {
+                "name": level.name,
+                "kind": level.kind,
+                "devices": level.devices,
+                "bandwidth_bytes_per_s": level.bandwidth,
+                "latency_s": level.latency_s,
+                "calibration": level.constants.name,
+            }
+            for level in cluster.levels
+        ],
+        "network": {
+            "fabric": network.fabric,
+            "nics_per_node": network.nics_per_node,
+            "nic_bytes_per_s": network.nic_gbps * 1e9 / 8,
+            "shape": network.shape,
+            "oversubscription": network.oversubscription,
+        },
+        "host_watts": cluster.host_watts,
+    }
+
+
+def _more(cluster: Cluster) -> dict[str, Any]:
+    return {"sources": dict(cluster.sources), "collectives": _collectives(cluster)}
+
+
+def _collectives(cluster: Cluster) -> list[dict[str, Any]]:
+    """Collectives of 1 GiB inside a domain and across several of them, all devices of a node taking part."""
+    inside = cluster.domain
+    across = inside * min(SHOWN_DOMAINS, max(cluster.devices // inside, 1))
+    rows = []
+    for operation in SHOWN_OPERATIONS:
+        for ranks in dict.fromkeys((inside, across)):
+            elapsed = float(np.ravel(cluster.collective(operation, SHOWN_BYTES, ranks))[0])
+            steps = 2 if operation == "all_reduce" else 1
+            busy = SHOWN_BYTES / elapsed * steps * (ranks - 1) / ranks
+            rows.append(
+                {"operation": operation, "ranks": ranks, "bytes": SHOWN_BYTES, "time_s": elapsed}
+                | {"bus_bandwidth_bytes_per_s": busy}
+            )
+    return rows
+
+
+def _row(cluster: Cluster) -> list[str]:
+    inside = " + ".join(f"{level.kind}({level.devices})" for level in cluster.levels)
+    return [
+        cluster.name,
+        cluster.device.name,
+        inside,
+        cluster.network.fabric,
+        str(cluster.nodes),
+        str(cluster.devices_per_node),
+        f"{cluster.network.nics_per_node} x {cluster.network.nic_gbps:g}",
+    ]
+
+
+def _tables(cluster: Cluster) -> list[Table]:
+    network = cluster.network
+    figures = {
+        "description": cluster.description,
+        "devices": f"{cluster.nodes} nodes of {cluster.devices_per_node} {cluster.device.name}",
+        **{
+            f"level {level.name}": f"{level.kind} between {level.devices} devices, "
+            f"{scaled(level.bandwidth, 'B/s')} per device and direction, constants of {level.constants.name}"
+            for level in cluster.levels
+        },
+        "network": f"{network.fabric}, {network.nics_per_node} NICs of {network.nic_gbps:g} Gb/s per node, "
+        f"{network.shape}, oversubscription {network.oversubscription:g}",
+        "host power": f"{cluster.host_watts:.0f} W per node beside its devices",
+    }
+    collectives = [
+        [
+            row["operation"],
+            str(row["ranks"]),
+            seconds(row["time_s"]),
+            scaled(row["bus_bandwidth_bytes_per_s"], "B/s"),
+        ]
+        for row in _collectives(cluster)
+    ]
+    return [
+        facts({name: value for name, value in figures.items() if value}, cluster.name),
+        table(
+            ("collective", "ranks", "time", "bus bandwidth"),
+            collectives,
+            "Collectives of 1 GiB, neighbouring ranks",
+        ),
+        facts(dict(cluster.sources), "Sources"),
+    ]
+
+
+KIND = Kind(
+    names=clusters.names,
+    get=clusters.get,
+    brief=_brief,
+    more=_more,
+    columns=("cluster", "device", "inside a node", "fabric", "nodes", "GPUs/node", "NICs x Gb/s"),
+    row=_row,
+    tables=_tables,
+    text_columns=4,
+)

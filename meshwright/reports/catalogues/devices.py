@@ -1,0 +1,130 @@
+"""Devices: what they can do at most, and how far their kernel times are to be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.device import Device, devices
+from hwmodels.kernels.calibration import Calibration
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import gibibytes, percent, scaled, seconds
+
+
+def _brief(device: Device) -> dict[str, Any]:
+    calibration = device.kernels.calibration
+    return {
+        "name": device.name,
+        "vendor": device.vendor,
+        "generation": device.generation,
+        "peak_flop_per_s": dict(device.peak_flops),
+        "memory_bytes": device.memory_bytes,
+        "memory_bandwidth_bytes_per_s": device.memory_bandwidth,
+        "multiprocessors": device.multiprocessors,
+        "l2_bytes": device.l2_bytes,
+        "tdp_watts": device.tdp_watts,
+        "idle_watts": device.idle_watts,
+        "price_per_hour_usd": device.price_per_hour_usd,
+        "calibration": {"name": calibration.name, "status": calibration.status, "source": calibration.source},
+    }
+
+
+def _more(device: Device) -> dict[str, Any]:
+    calibration = device.kernels.calibration
+    return {
+        "sources": dict(device.sources),
+        "launch_s": calibration.launch_s,
+        "kernels": list(_kernels(calibration)),
+    }
+
+
+def _kernels(calibration: Calibration) -> Iterator[dict[str, Any]]:
+    """Each calibrated operation and dtype with its status, source and error on unseen shapes."""
+    for operation in type(calibration).model_fields:
+        value = getattr(calibration, operation)
+        entries = value.items() if isinstance(value, Mapping) else [(None, value)]
+        for dtype, entry in entries:
+            if not hasattr(entry, "status"):
+                continue
+            error = getattr(entry, "error", None)
+            yield {
+                "operation": operation,
+                "dtype": dtype,
+                "status": entry.status,
+                "median_error": error and error.median,
+                "p90_error": error and error.p90,
+                "unseen_shapes": error and error.shapes,
+                "source": entry.source,
+            }
+
+
+def _row(device: Device) -> list[str]:
+    peaks = {str(name): value for name, value in device.peak_flops.items()}
+    return [
+        device.name,
+        device.generation,
+        device.kernels.calibration.status,
+        gibibytes(device.memory_bytes),
+        scaled(device.memory_bandwidth, "B/s"),
+        *(f"{peaks[name] / 1e12:.0f}" if name in peaks else "" for name in ("fp16", "bf16", "fp8", "nvfp4")),
+        f"{device.tdp_watts:.0f}",
+        f"{device.price_per_hour_usd:.2f}",
+    ]
+
+
+def _tables(device: Device) -> list[Table]:
+    calibration = device.kernels.calibration
+    peaks = ", ".join(f"{dtype} {value / 1e12:.4g}" for dtype, value in device.peak_flops.items())
+    figures = {
+        "peak, dense TFLOP/s": peaks,
+        "memory": f"{gibibytes(device.memory_bytes)} at {scaled(device.memory_bandwidth, 'B/s')}",
+        "multiprocessors": f"{device.multiprocessors}, L2 {device.l2_bytes / 2**20:.0f} MiB",
+        "power": f"{device.tdp_watts:.0f} W, idle {device.idle_watts:.0f} W",
+        "price": f"{device.price_per_hour_usd:.2f} $/h",
+        "calibration": f"{calibration.name} ({calibration.status}): {calibration.source}",
+        "kernel launch": seconds(calibration.launch_s),
+    }
+    kernels = [
+        [
+            kernel["operation"],
+            kernel["dtype"] or "",
+            kernel["status"],
+            percent(kernel["median_error"]) if kernel["median_error"] is not None else "",
+            percent(kernel["p90_error"]) if kernel["p90_error"] is not None else "",
+            kernel["source"],
+        ]
+        for kernel in _kernels(calibration)
+    ]
+    headings = ("kernel", "dtype", "status", "median error", "90th pct", "source")
+    return [
+        facts(figures, device.name),
+        table(headings, kernels, "Kernel times and their error on shapes that the fit did not see", left=6),
+        facts(dict(device.sources), "Sources"),
+    ]
+
+
+KIND = Kind(
+    names=devices.names,
+    get=devices.get,
+    brief=_brief,
+    more=_more,
+    columns=(
+        "device",
+        "generation",
+        "calibration",
+        "memory",
+        "bandwidth",
+        "fp16 TFLOP/s",
+        "bf16",
+        "fp8",
+        "nvfp4",
+        "W",
+        "$/h",
+    ),
+    row=_row,
+    tables=_tables,
+    text_columns=3,
+)

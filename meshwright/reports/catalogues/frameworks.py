@@ -1,0 +1,56 @@
+"""Frameworks: what they do that a plan does not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts
+from simulator.frameworks import Framework, frameworks
+
+
+def _brief(framework: Framework) -> dict[str, Any]:
+    return {
+        "name": framework.name,
+        "title": framework.title,
+        "attention": framework.attention,
+        "defaults": dict(framework.defaults),
+    }
+
+
+def _more(framework: Framework) -> dict[str, Any]:
+    return framework.model_dump(mode="json")
+
+
+def _row(framework: Framework) -> list[str]:
+    return [framework.name, framework.attention, _words(framework.defaults), framework.title]
+
+
+def _tables(framework: Framework) -> list[Table]:
+    constants = framework.model_dump(mode="json", exclude={"name", "title", "defaults", "source"})
+    figures = {name: _words(value) for name, value in constants.items()}
+    return [
+        facts({"what": framework.title, **figures}, framework.name),
+        facts({name: str(value) for name, value in framework.defaults.items()}, "Plan fields that it sets"),
+        facts(dict(framework.source), "Sources"),
+    ]
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {inner}" for name, inner in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+KIND = Kind(
+    names=frameworks.names,
+    get=frameworks.get,
+    brief=_brief,
+    more=_more,
+    columns=("framework", "attention", "plan defaults", "what"),
+    row=_row,
+    tables=_tables,
+    text_columns=4,
+)

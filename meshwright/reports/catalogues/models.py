@@ -1,0 +1,110 @@
+"""Models: shapes and parameter counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts
+from meshwright.reports.units import counted
+from simulator.models import Model, models
+
+
+def _brief(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "family": model.family,
+        "parameters": model.parameters(),
+        "active_parameters": model.active_parameters(),
+        "stated_parameters": model.stated_parameters,
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "head_dim": model.head_dim,
+        "feed_forward": model.feed_forward,
+        "vocabulary": model.vocabulary,
+        "max_sequence": model.max_sequence,
+        "experts": model.moe.experts if model.moe else 0,
+    }
+
+
+def _more(model: Model) -> dict[str, Any]:
+    return {
+        **model.model_dump(mode="json"),
+        "forward_flop_per_token": float(model.flops_per_token(model.max_sequence)),
+    }
+
+
+def _row(model: Model) -> list[str]:
+    return [
+        model.name,
+        _attention(model),
+        model.activation,
+        counted(model.parameters()),
+        counted(model.active_parameters()) if model.moe else "",
+        str(model.layers),
+        str(model.hidden),
+        str(model.heads),
+        str(model.feed_forward),
+        str(model.vocabulary),
+        f"{model.moe.top_k} of {model.moe.experts}" if model.moe else "",
+    ]
+
+
+def _attention(model: Model) -> str:
+    if model.mla:
+        return "MLA"
+    return (
+        "MHA" if model.kv_heads == model.heads else "MQA" if model.kv_heads == 1 else f"GQA({model.kv_heads})"
+    )
+
+
+def _tables(model: Model) -> list[Table]:
+    stated = f" (stated {counted(model.stated_parameters)})" if model.stated_parameters else ""
+    active = f", {counted(model.active_parameters())} active" if model.moe else ""
+    heads = f"{model.heads} heads of {model.head_dim}"
+    figures = {
+        "parameters": f"{counted(model.parameters())}{active}{stated}",
+        "layers": f"{model.layers} of width {model.hidden}",
+        "attention": f"{_attention(model)}, {heads}, {model.position} positions",
+        "MLP": f"{model.activation}, {model.feed_forward} wide",
+        "vocabulary": f"{model.vocabulary}, {'tied' if model.tied_embeddings else 'untied'}",
+        "longest sequence": str(model.max_sequence),
+        "norm": model.norm,
+        "forward FLOP per token": counted(float(model.flops_per_token(model.max_sequence))),
+        "source": model.source,
+    }
+    if model.moe:
+        moe = model.moe
+        shared = f" and {moe.shared_experts} shared" if moe.shared_experts else ""
+        figures["experts"] = (
+            f"{moe.top_k} of {moe.experts}{shared}, {moe.feed_forward} wide, in {model.moe_layers} layers"
+        )
+    return [facts({name: value for name, value in figures.items() if value}, model.name)]
+
+
+KIND = Kind(
+    names=models.names,
+    get=models.get,
+    brief=_brief,
+    more=_more,
+    columns=(
+        "model",
+        "attention",
+        "MLP",
+        "parameters",
+        "active",
+        "layers",
+        "hidden",
+        "heads",
+        "feed-forward",
+        "vocabulary",
+        "experts",
+    ),
+    row=_row,
+    tables=_tables,
+    text_columns=3,
+)

@@ -1,0 +1,155 @@
+"""A ledger of predicted and measured runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
+from meshwright.validation.cases import Case
+from meshwright.validation.choices import families
+from meshwright.validation.ledger import Entry, Ledger, Summary
+
+SIXTEEN_BITS = ("fp16", "bf16")
+SHOWN_FAMILIES = 12
+
+
+def as_json(ledger: Ledger) -> dict[str, Any]:
+    """The ledger with documented keys."""
+    return {
+        "cases": [
+            {
+                "case_id": entry.case.case_id,
+                "predicted_step_time_s": entry.predicted_step_s,
+                "measured_step_time_s": entry.case.measured_step_s,
+                "relative_error": entry.relative_error,
+                "predicted_peak_memory_bytes": entry.predicted_peak_bytes,
+                "fits": entry.fits,
+            }
+            for entry in ledger.entries
+        ],
+        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
+        "summary": asdict(ledger.summary),
+    }
+
+
+def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
+    """The ledger for people: each case if asked for, errors by group, memory, how well it chooses."""
+    parts: list[RenderableType] = []
+    if each:
+        headings = (
+            "case",
+            "GPU",
+            "framework",
+            "precision",
+            "plan",
+            "measured",
+            "predicted",
+            "error",
+            "memory",
+            "fits",
+        )
+        parts.append(table(headings, [_row(entry) for entry in ledger.entries], left=5))
+    parts += [_groups(ledger), *_memory(ledger), *_choices(ledger.entries)]
+    if ledger.skipped:
+        rows = [[case_id, reason] for case_id, reason in ledger.skipped]
+        parts.append(table(("skipped", "reason"), rows if each else _counted(rows), left=2))
+    return parts
+
+
+def _row(entry: Entry) -> list[str]:
+    case, error = entry.case, entry.relative_error
+    return [
+        case.case_id,
+        f"{case.setting.cluster.devices} {case.gpu}",
+        case.setting.framework.name,
+        case.precision,
+        f"{case.plan.describe()} mb{case.plan.micro_batch}",
+        "" if case.measured_step_s is None else seconds(case.measured_step_s),
+        seconds(entry.predicted_step_s),
+        "" if error is None else signed_percent(error),
+        gibibytes(entry.predicted_peak_bytes),
+        "yes" if entry.fits else "no",
+    ]
+
+
+def _kind(case: Case) -> str:
+    if case.experts:
+        return "mixture of experts"
+    return "dense, 16 bits" if case.precision in SIXTEEN_BITS else "dense, other formats"
+
+
+def _groups(ledger: Ledger) -> RenderableType:
+    by = {
+        "GPU": lambda case: case.gpu,
+        "framework": lambda case: case.setting.framework.name,
+        "precision": lambda case: case.precision,
+        "kind": _kind,
+    }
+    rows = [
+        [group, name, *_errors(summary)]
+        for group, key in by.items()
+        for name, summary in ledger.grouped(key).items()
+    ]
+    rows.append(["all", "", *_errors(ledger.summary)])
+    headings = ("by", "", "cases", "median error", "90th percentile", "mean error", "bias")
+    return table(headings, rows, "Step time, predicted against measured", left=2)
+
+
+def _errors(summary: Summary) -> list[str]:
+    figures = (summary.median_abs_error, summary.p90_abs_error, summary.mean_abs_error)
+    shown = ["" if figure is None else percent(figure) for figure in figures]
+    return [str(summary.n), *shown, "" if summary.bias is None else signed_percent(summary.bias)]
+
+
+def _memory(ledger: Ledger) -> list[RenderableType]:
+    if not ledger.entries:
+        return []
+    summary = ledger.memory_summary
+    refused = [entry for entry in ledger.entries if not entry.fits]
+    share = percent(len(refused) / len(ledger.entries))
+    lines = {"runs refused though they ran": f"{len(refused)} of {len(ledger.entries)} ({share})"}
+    if (
+        summary.median_abs_error is not None
+        and summary.p90_abs_error is not None
+        and summary.bias is not None
+    ):
+        lines["peak memory measured"] = (
+            f"{summary.n} cases, median error {percent(summary.median_abs_error)}, "
+            f"90th percentile {percent(summary.p90_abs_error)}, bias {signed_percent(summary.bias)}"
+        )
+    return [facts(lines, "Memory"), ""]
+
+
+def _choices(entries: Sequence[Entry]) -> list[RenderableType]:
+    found = families(entries)
+    if not found:
+        return []
+    rows = [[family.question, str(family.n), percent(family.regret), f"{family.tau:.2f}"] for family in found]
+    shown = rows[:SHOWN_FAMILIES]
+    if len(rows) > len(shown):
+        shown.append([f"and {len(rows) - len(shown)} more"])
+    regret = np.array([family.regret for family in found])
+    tau = np.average([family.tau for family in found], weights=[family.n for family in found])
+    shown.append(
+        [
+            f"all {len(found)}",
+            str(sum(f.n for f in found)),
+            f"median {percent(float(np.median(regret)))}",
+            f"{tau:.2f}",
+        ]
+    )
+    headings = ("question with several measured plans", "plans", "first choice over best", "Kendall's tau")
+    return [table(headings, shown, "Choosing")]
+
+
+def _counted(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    reasons: dict[str, int] = {}
+    for _, reason in rows:
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return [[str(count), reason] for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]

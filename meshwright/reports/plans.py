@@ -1,0 +1,264 @@
+"""Predicted plans: what each costs, where its time goes and what its memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from meshwright.prediction import Prediction
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, gibibytes, percent, seconds
+from planner.metrics import COMMUNICATION, Metrics
+from planner.search import SearchResult
+from simulator.costs.setting import Setting
+from simulator.plan import Plan
+from simulator.training import KINDS
+from simulator.uncertainty import band, tells_apart
+
+ONCE = {
+    "bubble": "pipeline bubble",
+    "recompute": "recomputation",
+    "optimizer": "optimizer",
+    "launch": "waiting for kernel launches",
+    "variation": "waiting for the slowest device",
+    "host": "host work between steps",
+}
+"""Parts of a step that are neither kernels of the model nor communication."""
+
+WORDS = {"gradients": "data (gradients)", "parameters": "data (parameters)"}
+
+
+def describe_setting(setting: Setting) -> dict[str, Any]:
+    """The question, with documented keys."""
+    return {
+        "model": setting.model.name,
+        "cluster": setting.cluster.name,
+        "device": setting.cluster.device.name,
+        "gpus": setting.cluster.devices,
+        "framework": setting.framework.name,
+        "seq_len": setting.training.seq_len,
+        "global_batch": setting.training.global_batch,
+        "precision": setting.training.precision,
+    }
+
+
+def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
+    """One plan and everything predicted of it, with documented keys."""
+    figures = _figures(prediction.metrics, index)
+    step = prediction.step
+    times = {name: float(part[index]) for name, part in step.seconds.items()}
+    return {
+        "plan": prediction.plans.plan(index).model_dump(mode="json"),
+        **figures,
+        "step_time_uncertainty": _uncertainty(prediction, index),
+        "differs_from_first": index > 0 and tells_apart(prediction.setting, step, 0, index),
+        "time_breakdown_s": times,
+        "communication": {
+            name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
+            for name, total in step.communication.items()
+        },
+        "memory": _memory(prediction, index),
+    }
+
+
+def describe_search(
+    result: SearchResult, found: Prediction, more: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """A search with documented keys; ``more`` adds to each plan."""
+    return {
+        "plans": [describe_plan(found, index) | extra for index, extra in enumerate(more)],
+        "scored": result.scored,
+        "removed": result.removed,
+        "candidates": result.candidates,
+        "objective": result.objective,
+        "question": describe_setting(result.setting),
+    }
+
+
+def _figures(metrics: Metrics, index: int) -> dict[str, float]:
+    values = {
+        "step_time_s": metrics.step_time_s,
+        "tokens_per_s_per_gpu": metrics.tokens_per_s_per_device,
+        "mfu": metrics.model_flops_utilisation,
+        "hfu": metrics.hardware_flops_utilisation,
+        "bubble_share": metrics.bubble_share,
+        "exposed_communication_share": metrics.exposed_communication_share,
+        "tokens_per_day": metrics.tokens_per_day,
+        "usd_per_million_tokens": metrics.usd_per_million_tokens,
+        "kwh_per_million_tokens": metrics.kwh_per_million_tokens,
+    }
+    return {name: float(column[index]) for name, column in values.items()}
+
+
+def _uncertainty(prediction: Prediction, index: int) -> float | None:
+    """The band's half-width as a share of the step; none where the engine timed it, which knows no parts."""
+    if "gemm" not in prediction.step.seconds:
+        return None
+    return float(band(prediction.setting, prediction.step)[index])
+
+
+def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
+    peak, capacity = float(prediction.memory.peak[index]), prediction.setting.cluster.device.memory_bytes
+    return {
+        "peak_bytes": peak,
+        "capacity_bytes": capacity,
+        "fits": peak <= capacity,
+        "stages": [_stage(prediction, index, row) for row in _present(prediction, index)],
+    }
+
+
+def _present(prediction: Prediction, index: int) -> list[int]:
+    return [row for row in range(len(KINDS)) if prediction.memory.present[row, index]]
+
+
+def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
+    kind, pipeline = KINDS[row], int(prediction.plans.pipeline[index])
+    return {
+        "stage": kind,
+        "count": pipeline - 2 if kind == "middle" else 1,
+        "layers": float(getattr(prediction.step.stages, kind)[index]),
+        "total_bytes": float(prediction.memory.stages[row, index]),
+        "parts_bytes": prediction.memory.breakdown(index, kind),
+    }
+
+
+def ranked(prediction: Prediction, wide: bool) -> Table:
+    """Plans side by side, the best first: one a line, or one a column where the terminal is narrow."""
+    columns = _columns(prediction)
+    if wide:
+        rows = list(zip(*columns.values(), strict=True))
+        return table(list(columns), rows, left=2)
+    headings = ["rank", *columns.pop("rank")]
+    return table(headings, [[name, *values] for name, values in columns.items()])
+
+
+def _columns(prediction: Prediction) -> dict[str, list[str]]:
+    metrics, plans = prediction.metrics, list(prediction.plans)
+    capacity = prediction.setting.cluster.device.memory_bytes
+    many = range(len(plans))
+    return {
+        "rank": [str(index + 1) for index in many],
+        "plan": [plan.describe() for plan in plans],
+        "micro": [str(plan.micro_batch) for plan in plans],
+        "schedule": [plan.schedule if plan.pipeline > 1 else "" for plan in plans],
+        "recompute": [plan.recompute for plan in plans],
+        "sharding": [sharding(plan) for plan in plans],
+        "step": [seconds(value) for value in metrics.step_time_s],
+        "±": [percent(value, 0) for value in band(prediction.setting, prediction.step)],
+        "tok/s/GPU": [f"{value:,.0f}" for value in metrics.tokens_per_s_per_device],
+        "MFU": [percent(value) for value in metrics.model_flops_utilisation],
+        "HFU": [percent(value) for value in metrics.hardware_flops_utilisation],
+        f"of {gibibytes(capacity)}": [gibibytes(value) for value in prediction.memory.peak],
+        "bubble": [percent(value) for value in metrics.bubble_share],
+        "comm": [percent(value) for value in metrics.exposed_communication_share],
+        "tok/day": [counted(value) for value in metrics.tokens_per_day],
+        "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
+        "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
+    }
+
+
+def sharding(plan: Plan) -> str:
+    """What is sharded over data-parallel ranks, in the field's words."""
+    if plan.zero == 0:
+        return "none"
+    return f"ZeRO-{plan.zero}" + (f" in {plan.shard_group}" if plan.shard_group else "")
+
+
+def whole_plan(prediction: Prediction, title: str = "", index: int = 0) -> list[Table]:
+    """Everything about one plan, for people."""
+    return [_headline(prediction, title, index), _time(prediction, index), _memory_table(prediction, index)]
+
+
+def _headline(prediction: Prediction, title: str, index: int) -> Table:
+    plan, setting = prediction.plans.plan(index), prediction.setting
+    figures, memory = _figures(prediction.metrics, index), _memory(prediction, index)
+    needed, there = gibibytes(memory["peak_bytes"]), gibibytes(memory["capacity_bytes"])
+    layout = f"{plan.describe()}, micro batch {plan.micro_batch}, {plan.schedule}"
+    share, tokens = _uncertainty(prediction, index), setting.training.tokens
+    doubt = "" if share is None else f" ± {percent(share, 0)}"
+    rate = f"{figures['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU"
+    words = {
+        "plan": f"{layout}, recompute {plan.recompute}, sharding {sharding(plan)}",
+        "step": f"{seconds(figures['step_time_s'])}{doubt} for {counted(tokens)} tokens",
+        "throughput": f"{rate}, {counted(figures['tokens_per_day'])} tokens a day",
+        "utilisation": f"MFU {percent(figures['mfu'])}, HFU {percent(figures['hfu'])}",
+        "memory": f"{needed} of {there}" + ("" if memory["fits"] else ": does not fit"),
+        "per million tokens": f"{figures['usd_per_million_tokens']:.3g} $, "
+        f"{figures['kwh_per_million_tokens']:.3g} kWh",
+    }
+    return facts(words, title)
+
+
+def _time(prediction: Prediction, index: int) -> Table:
+    """Where the step's time went: kernels, communication that nothing hides, and the rest."""
+    step = prediction.step
+    parts = {name: float(part[index]) for name, part in step.seconds.items()}
+    total = float(step.time[index])
+    rows: list[tuple[str, str, float, float | None]] = []
+    for name, part in parts.items():
+        if name not in COMMUNICATION and name not in ONCE:
+            rows.append(("compute", name.replace("_", " "), part, None))
+    for name in COMMUNICATION:
+        if name in step.communication or name in parts:
+            whole = float(
+                np.ravel(step.communication.get(name, 0.0))[index if name in step.communication else 0]
+            )
+            rows.append(("communication", WORDS.get(name, name), parts.get(name, 0.0), whole))
+    rows += [("", words, parts[name], None) for name, words in ONCE.items() if name in parts]
+    shown = [
+        [group, name, seconds(part), percent(part / total), "" if whole is None else seconds(whole)]
+        for group, name, part, whole in rows
+        if part or whole
+    ]
+    shown.append(["step", "", seconds(total), percent(1.0), ""])
+    return table(("", "part", "time", "of step", "with what is hidden"), shown, "Where the time goes", left=2)
+
+
+def _memory_table(prediction: Prediction, index: int) -> Table:
+    stages = _memory(prediction, index)["stages"]
+    headings = ["memory of a device", *(_stage_words(stage) for stage in stages)]
+    names = [name for name in stages[0]["parts_bytes"] if any(stage["parts_bytes"][name] for stage in stages)]
+    rows = [[name, *(gibibytes(stage["parts_bytes"][name]) for stage in stages)] for name in names]
+    rows.append(["total", *(gibibytes(stage["total_bytes"]) for stage in stages)])
+    return table(headings, rows, "Memory by pipeline stage")
+
+
+def shortage(prediction: Prediction, index: int = 0) -> str:
+    """By how much a plan exceeds its devices' memory, in words; nothing where it fits."""
+    memory = _memory(prediction, index)
+    if memory["fits"]:
+        return ""
+    fullest = max(memory["stages"], key=lambda stage: stage["total_bytes"])
+    part, size = max(fullest["parts_bytes"].items(), key=lambda item: item[1])
+    missing = gibibytes(memory["peak_bytes"] - memory["capacity_bytes"])
+    needed, there = gibibytes(memory["peak_bytes"]), gibibytes(memory["capacity_bytes"])
+    return (
+        f"the plan does not fit: a device of the {fullest['stage']} stage needs {needed} and has {there}, "
+        f"{missing} short; most of it is {part} ({gibibytes(size)})"
+    )
+
+
+def _stage_words(stage: dict[str, Any]) -> str:
+    many = f" x {stage['count']}" if stage["count"] > 1 else ""
+    return f"{stage['stage']}{many} ({stage['layers']:g} layers)"
+
+
+def verdict(result: SearchResult) -> list[Table | str]:
+    """How far the runner-up is, whether that can be told, and what became of all candidates."""
+    rows: list[Sequence[str]] = [[name, f"{count:,}"] for name, count in result.removed.items() if count]
+    rows += [["scored", f"{result.scored:,}"], ["all", f"{result.candidates:,}"]]
+    return [*_lead(result), table(("removed by rule", "candidates"), rows)]
+
+
+def _lead(result: SearchResult) -> list[str]:
+    gap, others = result.runner_up_gap, range(1, len(result.plans))
+    if gap is None:
+        return []
+    alike = [str(other + 1) for other in others if not tells_apart(result.setting, result.step, 0, other)]
+    words = [f"The best plan is {percent(gap, 2)} better in {result.objective} than the next."]
+    if alike:
+        words.append(f"Rank {', '.join(alike)}: too close to it for the calibration to tell apart.")
+    return words

@@ -1,0 +1,108 @@
+"""Plans that a search and the event engine have both timed: where the two disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.exporters.parts import grouped
+from meshwright.prediction import Prediction
+from meshwright.refine import Refined
+from meshwright.reports.plans import ONCE
+from meshwright.reports.tables import table
+from meshwright.reports.units import percent, seconds, signed_percent
+from planner.metrics import COMMUNICATION
+from simulator.engine.graph import COMPUTE
+
+SHOWN_PARTS = 2
+"""Groups of parts named for each plan."""
+LEAST_SHARE = 0.003
+"""Share of the step from which a difference is worth naming."""
+
+
+def describe_refined(found: Prediction, refined: Sequence[Refined], index: int) -> dict[str, Any]:
+    """What the engine adds to a plan's figures, with documented keys; nothing if it was not asked."""
+    if index >= len(refined):
+        return {}
+    run = refined[index]
+    if run.problem:
+        return {"engine": {"problem": run.problem}}
+    return {
+        "engine": {
+            "step_time_s": run.step_s,
+            "rank": 1 + _order(refined).index(index),
+            "over_analytic": _gap(found, run, index),
+            "disagrees_s": _differences(found, run, index),
+            "peak_memory_bytes": run.peak_bytes,
+        }
+    }
+
+
+def refined_table(found: Prediction, refined: Sequence[Refined]) -> list[Table | str]:
+    """Analytic and engine side by side, and a verdict."""
+    plans, order = list(found.plans), _order(refined)
+    rows = []
+    for index, run in enumerate(refined):
+        analytic = float(found.step.time[index])
+        cells = [str(index + 1), plans[index].describe(), plans[index].schedule, seconds(analytic)]
+        if run.problem:
+            rows.append([*cells, "", "", "", run.problem])
+        else:
+            gap = signed_percent(_gap(found, run, index))
+            place = str(1 + order.index(index))
+            rows.append([*cells, seconds(run.step_s), gap, place, _words(found, run, index)])
+    columns = ("rank", "plan", "schedule", "analytic", "engine", "off by", "rank there", "because of")
+    made = table(columns, rows, "On the event engine", left=3)
+    made.columns[-1].justify = "left"
+    return [made, *_verdict(found, refined)]
+
+
+def _verdict(found: Prediction, refined: Sequence[Refined]) -> list[str]:
+    ran = [index for index, run in enumerate(refined) if not run.problem]
+    if not ran:
+        return []
+    gaps = {index: _gap(found, refined[index], index) for index in ran}
+    worst = max(ran, key=lambda index: abs(gaps[index]))
+    words = [f"They disagree by {percent(abs(gaps[worst]))} at most, for rank {worst + 1}."]
+    best = _order(refined)[0]
+    if best != ran[0]:
+        gain = refined[ran[0]].step_s / refined[best].step_s - 1
+        words.append(f"On the engine rank {best + 1} is {percent(gain)} faster than rank {ran[0] + 1}.")
+    return words
+
+
+def _order(refined: Sequence[Refined]) -> list[int]:
+    """Plans from the fastest on the engine to the slowest; of equal ones the search's better first."""
+    ran = [index for index, run in enumerate(refined) if not run.problem]
+    return sorted(ran, key=lambda index: float(f"{refined[index].step_s:.7g}"))
+
+
+def _gap(found: Prediction, run: Refined, index: int) -> float:
+    return run.step_s / float(found.step.time[index]) - 1
+
+
+def _differences(found: Prediction, run: Refined, index: int) -> dict[str, float]:
+    """Seconds by which the engine's share of each group is longer, the largest first; none where it ran whole
+    passes."""
+    if COMPUTE in run.parts_s:
+        return {}
+    before, now = grouped(_as_engine_counts(found, index)), grouped(run.parts_s)
+    parts = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys([*before, *now])}
+    return dict(sorted(parts.items(), key=lambda item: -abs(item[1])))
+
+
+def _as_engine_counts(found: Prediction, index: int) -> dict[str, float]:
+    """The analytic parts, with the kernels as long as they are on the slowest device, launching included."""
+    parts = {name: float(part[index]) for name, part in found.step.seconds.items()}
+    waits = sum(parts.pop(name, 0.0) for name in ("variation", "launch"))
+    kernels = [name for name in parts if name not in COMMUNICATION and name not in ONCE]
+    longer = 1 + waits / sum(parts[name] for name in kernels)
+    return {name: part * (longer if name in kernels else 1.0) for name, part in parts.items()}
+
+
+def _words(found: Prediction, run: Refined, index: int) -> str:
+    least = LEAST_SHARE * float(found.step.time[index])
+    parts = [(name, by) for name, by in _differences(found, run, index).items() if abs(by) >= least]
+    return ", ".join(f"{name} {'+' if by > 0 else '-'}{seconds(abs(by))}" for name, by in parts[:SHOWN_PARTS])

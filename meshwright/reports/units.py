@@ -1,0 +1,47 @@
+"""Numbers with units, for people."""
+
+from __future__ import annotations
+
+DAY_S = 86_400
+
+
+def scaled(value: float, unit: str, digits: int = 3) -> str:
+    """A number with a decimal prefix: ``3.35 TB/s``."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.{digits}g} {prefix}{unit}"
+    return f"{value:.{digits}g} {unit}"
+
+
+def counted(value: float) -> str:
+    """A count as the field writes it: ``175B``, ``1.04T``."""
+    for factor, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return (
+                f"{value / factor:.3g}{suffix}" if value < 100 * factor else f"{value / factor:.4g}{suffix}"
+            )
+    return f"{value:.4g}"
+
+
+def gibibytes(value: float) -> str:
+    """Bytes of memory: ``79.1 GiB``."""
+    return f"{value / 2**30:.1f} GiB"
+
+
+def seconds(value: float) -> str:
+    """A duration: ``16.3 s``, ``812 ms``, ``5 us``."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(value) >= factor:
+            digits = 2 if value / factor < 10 else 1 if value / factor < 100 else 0
+            return f"{value / factor:.{digits}f} {unit}"
+    return "0" if value == 0 else f"{value:.2g} s"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share: ``12.3 %``."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def signed_percent(share: float) -> str:
+    """A deviation: ``+12.3 %``."""
+    return f"{100 * share:+.1f} %"

@@ -1,0 +1,144 @@
+"""What variations of a scenario change: step time, where it moved, memory, money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.plans import ONCE, WORDS
+from meshwright.reports.tables import table
+from meshwright.reports.units import gibibytes, seconds, signed_percent
+from meshwright.whatif.answer import Outcome
+from simulator.plan import Plan
+
+NUMBERS = 6
+"""Column of the table after which only words follow."""
+SHOWN_PARTS = 3
+"""Parts of the step that a line of the table names."""
+LEAST_SHARE = 0.002
+"""Share of the base step from which a change of a part is worth naming."""
+
+
+def describe_answer(
+    title: str, outcomes: Sequence[Outcome], engine: bool, interrupted: bool = False
+) -> dict[str, Any]:
+    """All outcomes with documented keys; the first is the base."""
+    base = outcomes[0].report or {}
+    return {
+        "title": title,
+        "engine": engine,
+        "interrupted": interrupted,
+        "base": base,
+        "variations": [_described(outcome, base) for outcome in outcomes[1:]],
+    }
+
+
+def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
+    run = outcome.run
+    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
+    if outcome.report is None:
+        return {**asked, "problem": outcome.problem}
+    return {
+        **asked,
+        "step_time_change": change(outcome.report, base, "step_time_s"),
+        "usd_per_million_tokens_change": change(outcome.report, base, "usd_per_million_tokens"),
+        "moved_s": moved(outcome.report, base),
+        **outcome.report,
+    }
+
+
+def change(report: dict[str, Any], base: dict[str, Any], key: str) -> float:
+    """A figure over that of the base, less 1."""
+    return report[key] / base[key] - 1 if base[key] else 0.0
+
+
+def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
+    """Seconds by which each part of the step grew or shrank, the most moved first; together they are the
+    change of the step time."""
+    now, before = report["time_breakdown_s"], base["time_breakdown_s"]
+    parts = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys([*before, *now])}
+    return dict(sorted(parts.items(), key=lambda item: -abs(item[1])))
+
+
+def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
+    """All outcomes for people, the base first, and what could not be run."""
+    columns, rows = figures(outcomes)
+    main = table(columns, rows, title)
+    for column in main.columns[NUMBERS:]:
+        column.justify = "left"
+    made: list[Table | str] = [main]
+    if failed := failures(outcomes):
+        made.append(table(("cannot be run", "because"), failed, left=2))
+    return made
+
+
+def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of all outcomes that have figures; words stand in the first and after ``NUMBERS``."""
+    base = outcomes[0].report or {}
+    replanned = any(outcome.run.replan for outcome in outcomes)
+    columns = ["variation", "step", "change", "tok/s/GPU", "memory", "$/Mtok", "what moved"]
+    rows = [_row(outcome, base, replanned) for outcome in outcomes if outcome.report is not None]
+    return columns + (["plan"] if replanned else []), rows
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """What could not be run, and why."""
+    return [[outcome.run.label, outcome.problem] for outcome in outcomes if outcome.report is None]
+
+
+def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
+    report = outcome.report or {}
+    memory, first = report["memory"], report is base
+    cells = [
+        outcome.run.label,
+        seconds(report["step_time_s"]),
+        "" if first else signed_percent(change(report, base, "step_time_s")),
+        f"{report['tokens_per_s_per_gpu']:,.0f}",
+        gibibytes(memory["peak_bytes"]) + ("" if memory["fits"] else ", does not fit"),
+        f"{report['usd_per_million_tokens']:.3g}",
+        "" if first else what_moved(report, base),
+    ]
+    if replanned:
+        cells.append(plan_words(report["plan"]) if first or outcome.run.replan else "")
+    return cells
+
+
+def what_moved(report: dict[str, Any], base: dict[str, Any]) -> str:
+    """The parts of the step that moved most, in words."""
+    least = LEAST_SHARE * base["step_time_s"]
+    parts = [(name, by) for name, by in moved(report, base).items() if abs(by) >= least][:SHOWN_PARTS]
+    return ", ".join(f"{part_words(name)} {'+' if by > 0 else '-'}{seconds(abs(by))}" for name, by in parts)
+
+
+def part_words(name: str) -> str:
+    """A part of the step as tables call it."""
+    return ONCE.get(name) or WORDS.get(name) or name.replace("_", " ")
+
+
+def plan_words(plan: dict[str, Any]) -> str:
+    """A plan in a line."""
+    made = Plan(**plan)
+    words = [made.describe(), f"micro {made.micro_batch}", made.schedule if made.pipeline > 1 else ""]
+    words += [f"recompute {made.recompute}" if made.recompute != "none" else ""]
+    words += [f"ZeRO-{made.zero}" if made.zero else ""]
+    return ", ".join(word for word in words if word)
+
+
+def estimate_words(same_plan: int, replanned: int, expected_s: float) -> str:
+    """What is about to be done, before it starts."""
+    kinds = [
+        f"{count:,} {words}"
+        for count, words in ((same_plan, "with the same plan"), (replanned, "planned anew"))
+        if count
+    ]
+    return f"{same_plan + replanned:,} runs ({', '.join(kinds)}), about {duration(expected_s)}"
+
+
+def duration(expected_s: float) -> str:
+    """A rough duration: ``40 s``, ``12 min``, ``3 h``."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if expected_s >= 2 * size:
+            return f"{expected_s / size:,.0f} {unit}"
+    return f"{max(expected_s, 1.0):.0f} s"

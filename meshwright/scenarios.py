@@ -1,0 +1,44 @@
+"""The scenarios that ship with Meshwright, and finding one by its name."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import SUFFIXES
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """The shipped files by name: the path below ``scenarios`` without its suffix."""
+    folder = Path(str(files("scenarios")))
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
+    }
+
+
+def scenario_path(reference: str) -> Path:
+    """The file that a name or a path means; a file of the user's goes before a shipped one.
+
+    Raises:
+        InputError: there is no such file.
+        UnknownNameError: no shipped scenario has this name (nearest one offered).
+    """
+    path, shipped = Path(reference), shipped_scenarios()
+    if path.is_file():
+        return path
+    if reference in shipped:
+        return shipped[reference]
+    if reference.endswith(SUFFIXES):
+        raise InputError("no such file", reference)
+    raise UnknownNameError("scenario", reference, shipped)
+
+
+def question_of(path: Path) -> str:
+    """What a scenario asks and answers: the comment at the top of its file."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# ").rstrip())
+    return " ".join(lines)

@@ -1,0 +1,316 @@
+"""Published measurements, read from CSV rows into settings and plans that the simulator can predict.
+
+A row states what was run and how long a step took. What it leaves out takes the framework's documented
+default or, where no default decides, is a reason to skip the row.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from hwmodels.cluster import Cluster, Fabric, clusters
+from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.loading import build, read_mapping, read_text
+from simulator.costs.setting import Setting
+from simulator.frameworks import Framework, frameworks
+from simulator.models import Model, models
+from simulator.plan import Plan
+from simulator.schedules import schedules
+from simulator.workload import Training
+
+REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
+
+
+class Skipped(Exception):
+    """A row that cannot decide what was run; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured run and the question it answers."""
+
+    case_id: str
+    gpu: str
+    framework: str
+    precision: str
+    experts: bool
+    setting: Setting
+    plan: Plan
+    measured_step_s: float | None
+    measured_peak_bytes: float | None
+
+
+@cache
+def conventions() -> dict[str, Any]:
+    """The words that published rows use, and what they mean here."""
+    return read_mapping(Path(__file__).with_name("conventions.yaml"))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV of published runs.
+
+    Raises:
+        InputError: unreadable, no header, or a needed column is missing.
+    """
+    lines = read_text(path).splitlines()
+    reader = csv.DictReader(lines)
+    missing = [name for name in REQUIRED if name not in (reader.fieldnames or [])]
+    if missing:
+        raise InputError(f"column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}", str(path))
+    return [{k: (v or "").strip() for k, v in row.items() if k} for row in reader]
+
+
+class Row:
+    """One CSV row with typed access that says what is wrong and where."""
+
+    def __init__(self, values: dict[str, str], where: str) -> None:
+        self.values, self.where = values, where
+
+    def text(self, name: str, default: str = "") -> str:
+        """The text of a column, or the default where it is blank or absent."""
+        return self.values.get(name, "") or default
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """The number in a column.
+
+        Raises:
+            InputError: it is not a positive number.
+        """
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
+        if not 0 <= value < float("inf"):
+            raise InputError(
+                f"column {name!r} must be a finite number, not negative, found {text!r}", self.where
+            )
+        return value
+
+    def need(self, name: str) -> int:
+        """A whole number that the row must state."""
+        value = self.number(name)
+        if not value:
+            raise Skipped(f"{name} not stated")
+        return round(value)
+
+    def whole(self, name: str, default: int) -> int:
+        """A whole number with a default."""
+        return round(self.number(name) or default)
+
+
+def read_case(values: dict[str, str], where: str) -> Case:
+    """Turn one row into a case.
+
+    Raises:
+        Skipped: the row leaves open what was run.
+        InputError: the row is malformed.
+    """
+    row = Row(values, where)
+    gpus, framework_text = row.need("n_gpus"), row.text("framework")
+    offload = row.text("offload", "none").lower()
+    if offload not in ("none", "0"):
+        raise Skipped(f"offload ({offload}) is not modelled")
+    if re.search(r"\bLoRA\b", row.text("source")):
+        raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
+    framework = _framework(row, framework_text)
+    precision = _precision(row.text("precision", "bf16"))
+    training = build(
+        Training,
+        {"seq_len": row.need("seq_len"), "global_batch": row.need("global_batch"), "precision": precision},
+        where,
+    )
+    model = _model(row)
+    cluster = _cluster(row, gpus)
+    plan = _plan(row, gpus, model, framework.defaults)
+    peak = row.number("peak_memory_gib")
+    return Case(
+        case_id=row.text("case_id"),
+        gpu=row.text("gpu"),
+        framework=framework_text,
+        precision=precision,
+        experts=model.moe is not None,
+        setting=Setting(model, cluster, training, framework),
+        plan=plan,
+        measured_step_s=row.number("derived_step_time_s") or None,
+        measured_peak_bytes=peak * 2**30 if peak else None,
+    )
+
+
+def _framework(row: Row, text: str) -> Framework:
+    for rule in conventions()["frameworks"]:
+        if re.search(rule["match"], text):
+            chosen = frameworks.get(rule["framework"])
+            break
+    else:
+        raise Skipped(f"framework {text!r} is not known")
+    update: dict[str, Any] = {}
+    flash = row.text("flash_attention")
+    if flash == "0":
+        update["attention"] = "unfused"
+    elif flash == "1" and chosen.attention == "unfused":
+        # Code that still had unfused attention met FlashAttention as version 2 at the newest.
+        update["attention"] = "flash-2"
+    if "fp32 grad accumulation" in row.text("precision"):
+        update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
+    return chosen.model_copy(update=update)
+
+
+def _precision(text: str) -> str:
+    words = re.match(r"(nvfp4|mxfp8|fp8|bf16|fp16|tf32|fp32)", text.lower())
+    if not words:
+        raise Skipped(f"precision {text!r} is not known")
+    return words.group(1)
+
+
+def _cluster(row: Row, gpus: int) -> Cluster:
+    gpu = row.text("gpu")
+    if gpu not in conventions()["clusters"]:
+        raise Skipped(f"no cluster with {gpu!r} is known")
+    cluster = clusters.get(conventions()["clusters"][gpu])
+    per_node = row.whole("gpus_per_node", cluster.devices_per_node)
+    nic = row.number("nic_gbps_per_node")
+    many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)
+    if many and nic is None:
+        raise Skipped("several nodes and their network is not stated")
+    if per_node not in (cluster.devices_per_node, cluster.domain):
+        cluster = cluster.with_node(per_node)
+    if nic:
+        named = row.text("fabric")
+        fabric = named if named in get_args(Fabric) else cluster.network.fabric
+        cluster = cluster.with_network(nic_gbps_per_node=nic, fabric=fabric)
+    return cluster.resized(gpus)
+
+
+def _model(row: Row) -> Model:
+    """The architecture: from the columns, or the catalogue's where name, layers and width agree."""
+    name = re.sub(r"[^a-z0-9.]+", "-", row.text("model_name", "model").lower()).strip("-")
+    layers, hidden = row.need("n_layers"), row.need("d_model")
+    if name in models.names():
+        known = models.get(name)
+        if (known.layers, known.hidden) == (layers, hidden) and (known.moe or known.mla):
+            return known
+    heads = row.need("n_heads")
+    kind = row.text("ffn_type", "gelu")
+    gated = "glu" in kind
+    activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
+    experts = row.number("n_experts")
+    data: dict[str, Any] = {
+        "name": name,
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": row.whole("n_kv_heads", heads),
+        "feed_forward": row.whole("d_ff", 4 * hidden),
+        "vocabulary": row.whole("vocab", conventions()["defaults"]["vocabulary"]),
+        "max_sequence": row.need("seq_len"),
+        "activation": activation,
+        "norm": "rmsnorm" if gated else "layernorm",
+        "position": "learned" if activation == "gelu" else "rope",
+        "tied_embeddings": activation == "gelu",
+        "bias": activation == "gelu",
+    }
+    if hidden % heads:
+        data["head_dim"] = round(hidden / heads)
+    if experts and experts > 1:
+        width = row.whole("moe_d_ff", data["feed_forward"])
+        data["moe"] = {"experts": round(experts), "top_k": row.need("top_k"), "feed_forward": width}
+    return build(Model, data, row.where)
+
+
+def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
+    tensor, pipeline = row.need("tp"), row.need("pp")
+    context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
+    if gpus % (tensor * pipeline * context):
+        raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
+    sequence = tensor > 1 and row.text("sequence_parallel") == "1"
+    data = {
+        **defaults,
+        "tensor": tensor,
+        "pipeline": pipeline,
+        "context": context,
+        "data": gpus // (tensor * pipeline * context),
+        "virtual_pipeline": chunks if pipeline > 1 else 1,
+        "expert": row.whole("ep", 1),
+        "micro_batch": row.need("micro_batch"),
+        "sequence_parallel": sequence,
+        "schedule": _schedule(row, pipeline, chunks),
+        "recompute": _recompute(row),
+        **_sharding(row, gpus, defaults),
+        **_uneven(model, pipeline, chunks),
+    }
+    plan = build(Plan, data, row.where)
+    if row.need("global_batch") % (plan.data * plan.micro_batch):
+        raise Skipped(f"global batch does not divide by data x micro batch = {plan.data * plan.micro_batch}")
+    return plan
+
+
+def _chunks(row: Row, model: Model, pipeline: int) -> int:
+    """Virtual stages a rank; "max" is one layer a chunk, where the ends may be one layer short."""
+    if not row.text("vpp").startswith("max"):
+        return row.whole("vpp", 1)
+    return -(-model.layers // pipeline)
+
+
+def _schedule(row: Row, pipeline: int, chunks: int) -> str:
+    stated = row.text("pp_schedule").lower()
+    if pipeline == 1:
+        return "1f1b"
+    for rule in conventions()["schedules"]:
+        if re.search(rule["match"], stated):
+            return rule["schedule"]
+    text = stated.split(" (")[0]
+    if chunks > 1:
+        return "interleaved"
+    if text in ("", "none", "interleaved", "interleaved or 1f1b"):
+        return "1f1b"
+    if text not in schedules:
+        raise Skipped(f"pipeline schedule {text!r} is not known")
+    return text
+
+
+def _recompute(row: Row) -> str:
+    text = row.text("activation_recompute", conventions()["defaults"]["recompute"]).lower()
+    return next((word for word in ("full", "selective") if text.startswith(word)), "none")
+
+
+def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
+    """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP."""
+    text = row.text("zero_stage", str(defaults.get("zero", 0))).lower()
+    if text.startswith("hsdp"):
+        per_node = row.whole("gpus_per_node", 8)
+        return {"zero": 3, "shard_group": min(per_node, gpus)}
+    stage = re.match(r"[0-3]", text)
+    if not stage:
+        raise Skipped(f"zero_stage {text!r} is not known")
+    group = re.search(r"sharded over (\d+) ranks", text)
+    return {"zero": int(stage.group()), "shard_group": int(group.group(1)) if group else 0}
+
+
+def _uneven(model: Model, pipeline: int, chunks: int) -> dict[str, int]:
+    """Ends of the pipeline where embedding and loss each stand for a layer (Llama 3's 126, ZB's kp-2)."""
+    slots = pipeline * chunks
+    if pipeline > 1 and model.layers % slots and (model.layers + 2) % slots == 0:
+        share = (model.layers + 2) // pipeline - 1
+        return {"first_stage_layers": share, "last_stage_layers": share}
+    return {}
+
+
+def read_cases(path: Path) -> tuple[list[Case], list[tuple[str, str]]]:
+    """Read all cases of a CSV, and the rows that were skipped with their reasons."""
+    cases, skipped = [], []
+    for number, values in enumerate(read_rows(path), start=2):
+        try:
+            cases.append(read_case(values, f"{path}: line {number}"))
+        except Skipped as reason:
+            skipped.append((values["case_id"], str(reason)))
+        except MeshwrightError as error:
+            skipped.append((values["case_id"], str(error)))
+    return cases, skipped

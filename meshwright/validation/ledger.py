@@ -1,0 +1,162 @@
+"""Predicted against measured: every case of a ledger is predicted from its configuration alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.errors import MeshwrightError
+from meshwright.validation.cases import Case, read_cases
+from simulator.memory import memory
+from simulator.plan import Plans
+from simulator.schedules import schedules
+from simulator.training import predict
+
+PUBLISHED = Path(__file__).parent.parent / "published"
+"""The cases that Meshwright ships."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One case with its prediction."""
+
+    case: Case
+    predicted_step_s: float
+    predicted_peak_bytes: float
+
+    @property
+    def relative_error(self) -> float | None:
+        """Predicted over measured step time, less 1; none where no step time was measured."""
+        measured = self.case.measured_step_s
+        return None if measured is None else self.predicted_step_s / measured - 1
+
+    @property
+    def memory_error(self) -> float | None:
+        """Predicted over measured peak memory, less 1; none where no peak was measured."""
+        measured = self.case.measured_peak_bytes
+        return None if measured is None else self.predicted_peak_bytes / measured - 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether the predicted peak is within the device's memory."""
+        return self.predicted_peak_bytes <= self.case.setting.cluster.device.memory_bytes
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Errors of some cases, as shares; none where ``n`` is 0. ``bias`` is the mean of the signed ones."""
+
+    n: int
+    median_abs_error: float | None
+    p90_abs_error: float | None
+    mean_abs_error: float | None
+    bias: float | None
+
+    @classmethod
+    def of(cls, errors: Iterable[float | None]) -> Summary:
+        """Sum up signed relative errors; cases without a measurement do not count."""
+        signed = np.array([error for error in errors if error is not None])
+        if len(signed) == 0:
+            return cls(0, None, None, None, None)
+        size = np.abs(signed)
+        return cls(
+            n=len(signed),
+            median_abs_error=float(np.median(size)),
+            p90_abs_error=float(np.percentile(size, 90)),
+            mean_abs_error=float(size.mean()),
+            bias=float(signed.mean()),
+        )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All cases of some files: predicted ones, and skipped ones as (case, reason)."""
+
+    entries: Sequence[Entry]
+    skipped: Sequence[tuple[str, str]]
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Step-time errors of all cases."""
+        return Summary.of(entry.relative_error for entry in self.entries)
+
+    @cached_property
+    def memory_summary(self) -> Summary:
+        """Peak-memory errors of all cases."""
+        return Summary.of(entry.memory_error for entry in self.entries)
+
+    def grouped(self, key: Callable[[Case], str]) -> dict[str, Summary]:
+        """Step-time errors by what ``key`` says of a case, sorted."""
+        groups: dict[str, list[float | None]] = {}
+        for entry in self.entries:
+            groups.setdefault(key(entry.case), []).append(entry.relative_error)
+        return {name: Summary.of(groups[name]) for name in sorted(groups)}
+
+
+def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = None) -> Ledger:
+    """Predict every case of the files that states what was run.
+
+    Args:
+        paths: CSV files of published runs.
+        progress: called now and then with the share of cases done so far.
+
+    Raises:
+        InputError: a file is not readable or lacks a needed column.
+    """
+    cases: list[Case] = []
+    skipped: list[tuple[str, str]] = []
+    for path in paths:
+        found, left_out = read_cases(path)
+        cases += found
+        skipped += left_out
+    entries: dict[int, Entry] = {}
+    done = 0
+    for same in _by_setting(cases):
+        try:
+            entries |= dict(zip(same, _predicted([cases[index] for index in same]), strict=True))
+        except MeshwrightError as reason:
+            skipped += [(cases[index].case_id, str(reason)) for index in same]
+        done += len(same)
+        if progress:
+            progress(done / len(cases))
+    return Ledger([entries[index] for index in sorted(entries)], skipped)
+
+
+def _by_setting(cases: Sequence[Case]) -> list[list[int]]:
+    """Indices of the cases that share a setting and a schedule, so that one call predicts them."""
+    groups: dict[str, list[int]] = {}
+    for index, case in enumerate(cases):
+        groups.setdefault(f"{case.plan.schedule} {case.setting!r}", []).append(index)
+    return list(groups.values())
+
+
+def _predicted(cases: Sequence[Case]) -> list[Entry]:
+    """Entries of cases that share a setting and a schedule; without a closed form, from the event engine."""
+    if not schedules[cases[0].plan.schedule].has_closed_form:
+        return [_simulated(case) for case in cases]
+    setting, plans = cases[0].setting, Plans.of(case.plan for case in cases)
+    step = predict(setting, plans)
+    held = memory(setting, plans, step.stages, step.parameters)
+    return [
+        Entry(case, float(seconds), float(peak))
+        for case, seconds, peak in zip(cases, step.time, held.peak, strict=True)
+    ]
+
+
+def _simulated(case: Case) -> Entry:
+    """The entry of one case from the event engine."""
+    from simulator.engine import run
+    from simulator.engine.build import step_program
+
+    timeline = run(step_program(case.setting, case.plan))
+    peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
+    return Entry(case, timeline.period, peak)
+
+
+def published_files() -> list[Path]:
+    """The CSV files of the cases that Meshwright ships."""
+    return sorted(PUBLISHED.glob("*.csv"))

@@ -1,0 +1,89 @@
+"""The prediction of the closed loop: the simulator's own, of the very steps that the training runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.loading import build
+from meshwright.validation.live import LiveConfig, PredictedStep
+from simulator.costs.setting import Setting
+from simulator.frameworks import Framework, frameworks
+from simulator.models import Model
+from simulator.plan import Plans
+from simulator.scenario import complete_plan
+from simulator.training import predict
+from simulator.uncertainty import band
+from simulator.workload import Training
+
+WAITING = ("tensor", "context", "expert", "pipeline", "bubble", "gradients", "parameters")
+"""Parts of a step in which a rank communicates, or waits for another to."""
+
+UNNAMED = ("launch", "variation", "host")
+"""Parts that no operator has: they are left to the overhead."""
+
+
+def setting_of(config: LiveConfig, cluster: Cluster) -> Setting:
+    """Return the question that a live configuration asks of a cluster of its devices."""
+    model = build(
+        Model,
+        {
+            "name": "small-gpt",
+            "layers": config.layers,
+            "hidden": config.hidden,
+            "heads": config.heads,
+            "feed_forward": 4 * config.hidden,
+            "vocabulary": config.vocabulary,
+            "max_sequence": config.sequence,
+            "bias": True,
+        },
+        "small GPT",
+    )
+    training = build(
+        Training,
+        {
+            "seq_len": config.sequence,
+            "global_batch": config.tokens_per_step // config.sequence,
+            "precision": config.dtype,
+        },
+        "small GPT",
+    )
+    return Setting(model, cluster, training, _framework(training.activation_bytes))
+
+
+def _framework(width: int) -> Framework:
+    """Plain torch; parameters, gradients and moments all have the width of the activations here."""
+    eager = frameworks.get("torch-eager")
+    bytes_ = {"gradient_bytes": width, "reduce_bytes": width, "gather_bytes": width}
+    moved = eager.optimizer_bytes_per_parameter * width / eager.gradient_bytes
+    return eager.model_copy(update={**bytes_, "optimizer_bytes_per_parameter": moved})
+
+
+def predict_step(config: LiveConfig, cluster: Cluster) -> PredictedStep:
+    """Predict the steps that ``live.train`` runs.
+
+    Args:
+        config: the model and how it is laid out.
+        cluster: as many devices as the configuration asks for.
+
+    Raises:
+        InputError: the devices, or the number format, are not those of the configuration.
+    """
+    setting = setting_of(config, cluster)
+    plan = complete_plan(setting, _layout(config), "small GPT")
+    step = predict(setting, Plans.of(plan))
+    operators: dict[str, float] = {}
+    for part, seconds in step.seconds.items():
+        if part not in UNNAMED:
+            name = "collective" if part in WAITING else part
+            operators[name] = operators.get(name, 0.0) + float(seconds[0])
+    shown = {name: seconds for name, seconds in operators.items() if seconds}
+    return PredictedStep(float(step.time[0]), shown, float(band(setting, step)[0]))
+
+
+def _layout(config: LiveConfig) -> dict[str, Any]:
+    """The plan's fields that the layout decides; all others are the framework's defaults."""
+    given: dict[str, Any] = {"micro_batch": config.micro_batch}
+    if config.parallelism == "pipeline":
+        return given | {"pipeline": config.devices}
+    return given | {"data": config.devices, "zero": 3 if config.parallelism == "fsdp" else 0}

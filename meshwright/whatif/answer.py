@@ -1,0 +1,137 @@
+"""Timing the runs that a question asks for, one by one or on all cores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from meshwright.prediction import Prediction, simulate_plan
+from meshwright.reports.plans import describe_plan, describe_setting
+from meshwright.whatif.question import Question, Run
+from meshwright.workers import WORTH_SHARING_S, in_parallel
+from planner.constraints import Constraints
+from planner.search import search
+from simulator.costs.setting import Setting
+from simulator.plan import Plan
+from simulator.scenario import Scenario
+from simulator.schedules import get_schedule
+
+LONG_S = 600.0
+"""Seconds from which a question is only answered when the user says so."""
+
+DETAIL = 100_000
+"""Kernels and collectives up to which the engine tells parts of a step apart."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: its figures under the keys of ``simulate --json``, or why it could not be."""
+
+    run: Run
+    report: dict[str, Any] | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is still to do when the base is known, and how long that may take."""
+
+    same_plan: int
+    replanned: int
+    seconds: float
+
+    @property
+    def runs(self) -> int:
+        """All runs."""
+        return self.same_plan + self.replanned
+
+
+class Inquiry:
+    """Answers a question: the base first, then, once it is known how long they take, the variations.
+
+    Args:
+        question: what to ask.
+        engine: time every run with the event engine; done anyway where a schedule has no closed form.
+        workers: processes; 1 stays in this one.
+    """
+
+    def __init__(self, question: Question, engine: bool = False, workers: int = 1) -> None:
+        self.question, self.workers = question, workers
+        self.open_form = sorted(
+            name for name in question.schedules() if not get_schedule(name).has_closed_form
+        )
+        self.engine = engine or bool(self.open_form)
+
+    def base(self) -> tuple[list[Outcome], Work]:
+        """Time the base, and plan it anew where variations are.
+
+        Raises:
+            MeshwrightError: the base cannot be run.
+        """
+        started = time.perf_counter()
+        outcome, plan = _answer(self.question.base, self.engine)
+        first = time.perf_counter() - started
+        outcomes, again = [outcome], first
+        if self.question.base.replan:
+            self.question = self.question.with_plan(plan)
+            started = time.perf_counter()
+            _answer(self.question.base, self.engine)
+            first, again = time.perf_counter() - started, first
+        elif replanned := self.question.replanned_base:
+            started = time.perf_counter()
+            outcomes.append(answer(replanned, self.engine))
+            again = time.perf_counter() - started
+        same, new = self.question.count(replan=False), self.question.count(replan=True)
+        return outcomes, Work(same, new, same * first + new * again)
+
+    def variations(self, work: Work) -> Iterator[tuple[int, Outcome]]:
+        """Time every variation.
+
+        Yields:
+            The number of a run, in the order of the file, and its outcome; in the order in which runs end.
+        """
+        workers = self.workers if work.seconds >= WORTH_SHARING_S else 1
+        yield from in_parallel(answer, ((run, self.engine) for run in self.question.runs()), workers)
+
+
+def answer(run: Run, engine: bool) -> Outcome:
+    """Time one run; what it cannot do is an outcome too."""
+    try:
+        return _answer(run, engine)[0]
+    except MeshwrightError as error:
+        problem = error.problem if isinstance(error, InputError) else str(error)
+        lines = (line.strip() for line in problem.splitlines())
+        return Outcome(run, problem="; ".join(line for line in lines if line))
+
+
+def _answer(run: Run, engine: bool) -> tuple[Outcome, Plan]:
+    scenario = run.scenario()
+    plan = scenario.plan if scenario.plan is not None else _best(scenario)
+    prediction = _predict(scenario.setting, plan, engine)
+    report = {**describe_setting(scenario.setting), **describe_plan(prediction, 0)}
+    return Outcome(run, report), plan
+
+
+def _best(scenario: Scenario) -> Plan:
+    """The best plan that fits.
+
+    Raises:
+        InfeasibleError: none does.
+    """
+    asked = scenario.search
+    constraints = Constraints.of(asked.fix, asked.limit)
+    devices = scenario.setting.cluster.devices
+    result = search(scenario.setting, devices, constraints, asked.objective, top=1)
+    if not len(result.plans):
+        raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
+    return result.plans.plan(0)
+
+
+def _predict(setting: Setting, plan: Plan, engine: bool) -> Prediction:
+    simulation = simulate_plan(setting, plan, engine, DETAIL)
+    if simulation.timeline is None:
+        return simulation.prediction
+    return Prediction.of_timeline(setting, plan, simulation.timeline)

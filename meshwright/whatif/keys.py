@@ -1,0 +1,142 @@
+"""Key paths of a scenario (``cluster.network.nic_gbps``): which there are, and changing what one holds.
+
+A path reaches through catalogue names: where a scenario says ``cluster: dgx-h100``, the definition of that
+cluster takes the place of its name as soon as something inside it is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+
+from hwmodels.errors import InputError, UnknownNameError
+from simulator.plan import Plan
+from simulator.scenario import CATALOGUES, Definition, find
+
+Data = dict[str, Any]
+
+PLAN_FIELDS = ("plan", "search.fix", "search.limit", "framework.defaults")
+"""Mappings whose keys are the fields of a plan."""
+
+NOT_KEYS = ("variations", "cluster.devices")
+"""What no variation changes: the variations themselves, and what follows from other keys."""
+
+
+class Place(NamedTuple):
+    """Somewhere in a scenario: its key path, the type of what may be there, and what is."""
+
+    path: str
+    kind: Any
+    value: Any
+
+
+def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, where: str) -> Data:
+    """Return a scenario with one key path set; names of the catalogue that it leads through are written out.
+
+    Args:
+        data: the scenario as its file holds it.
+        key: names (or, in lists, names or numbers of entries) joined by dots.
+        value: what to put there.
+        folder: what relative paths in the scenario are relative to.
+        where: what to name in errors.
+
+    Raises:
+        UnknownNameError: there is no such key (the nearest is offered).
+        InputError: a name in the scenario that the path leads through is unknown or wrong.
+    """
+    first, *rest = key.split(".")
+    if rest and first in CATALOGUES:
+        data = {**data, first: _written_out(data, first, folder, where)}
+    place = Place("", Definition, data)
+    for part in (first, *rest):
+        children = {child.path.rpartition(".")[2]: child for child in _children(place)}
+        if part not in children:
+            raise _unknown(data, key, folder, where)
+        place = children[part]
+    return _put(data, [first, *rest], value)
+
+
+def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:
+    """All key paths of a scenario.
+
+    Raises:
+        InputError: a catalogue name in it is unknown, or a definition is wrong.
+    """
+    written = {name: _written_out(data, name, folder, where) for name in CATALOGUES}
+    return list(_below(Place("", Definition, {**data, **written})))
+
+
+def _below(place: Place) -> Iterator[str]:
+    for child in _children(place):
+        yield child.path
+        yield from _below(child)
+
+
+def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> InputError:
+    paths = key_paths(data, folder, where)
+    same_end = [path for path in paths if path.endswith(f".{key}")]
+    return UnknownNameError("key", key, same_end or paths, where)
+
+
+def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:
+    reference = data.get(name, Definition.model_fields[name].default)
+    found = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
+    return found.model_dump(exclude={"devices"} if name == "cluster" else None)
+
+
+def _children(place: Place) -> Iterator[Place]:
+    """The keys of what is at a place, or of what may be there."""
+    path, value = place.path, place.value
+    if isinstance(value, list):
+        kind = next(iter(get_args(place.kind)), None)
+        for index, item in enumerate(value):
+            for name in (str(index), item.get("name") if isinstance(item, Mapping) else None):
+                if isinstance(name, str):
+                    yield Place(_join(path, name), kind, item)
+    elif value is None or isinstance(value, Mapping):
+        for name, kind in _fields(place).items():
+            child = _join(path, name)
+            if child not in NOT_KEYS:
+                yield Place(child, kind, (value or {}).get(name))
+
+
+def _fields(place: Place) -> dict[str, Any]:
+    """Names below a place with the types of their values."""
+    if place.path in PLAN_FIELDS:
+        return dict.fromkeys(Plan.model_fields)
+    kinds = (place.kind, *get_args(place.kind))
+    if place.value is None and NoneType in kinds:
+        return {}  # a part that this definition does not have; it can only be given as a whole
+    fields: dict[str, Any] = {}
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            fields |= {name: info.annotation for name, info in kind.model_fields.items()}
+        elif get_origin(kind) is dict:
+            names, inner = get_args(kind)
+            fields |= dict.fromkeys((*get_args(names), *(place.value or {})), inner)
+    if place.kind is Definition:
+        fields |= {name: catalogue.model for name, catalogue in CATALOGUES.items()}
+    return fields
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _put(held: Any, parts: list[str], value: object) -> Any:
+    if not parts:
+        return value
+    first, *rest = parts
+    if isinstance(held, list):
+        numbered = enumerate(held)
+        return [_put(item, rest, value) if _is(item, index, first) else item for index, item in numbered]
+    held = held or {}
+    return {**held, first: _put(held.get(first), rest, value)}
+
+
+def _is(item: object, index: int, part: str) -> bool:
+    return part == str(index) or (isinstance(item, Mapping) and item.get("name") == part)

@@ -1,0 +1,211 @@
+"""One base scenario and its named variations: every run that they ask for, each as a scenario of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import build, read_mapping
+from meshwright.whatif.keys import Data, set_key
+from planner.constraints import Constraints
+from simulator.plan import Plan
+from simulator.scenario import Scenario, Variation, look_up, make_scenario
+from simulator.schedules import get_schedule
+
+BASE = "base"
+REPLANNED_BASE = "base, planned anew"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One scenario to time.
+
+    Attributes:
+        name: of the variation, or ``BASE``.
+        changed: values by key path.
+        point: those of them that a sweep varies.
+        data: the scenario, without variations.
+        replan: whether to search a plan instead of taking the one given.
+        where: what to call it in errors.
+        folder: what relative paths are relative to.
+    """
+
+    name: str
+    changed: Mapping[str, Any]
+    point: Mapping[str, Any]
+    data: Data
+    replan: bool
+    where: str
+    folder: Path
+
+    @property
+    def label(self) -> str:
+        """The variation's name, with the point where it sweeps."""
+        point = ", ".join(f"{key.rpartition('.')[2]} {shown(value)}" for key, value in self.point.items())
+        return f"{self.name}: {point}" if point else self.name
+
+    def scenario(self) -> Scenario:
+        """The scenario with everything that it names found and checked.
+
+        Raises:
+            InputError: it cannot be; also where a plan is needed and none is given.
+        """
+        data = {key: value for key, value in self.data.items() if key != "plan" or not self.replan}
+        made = make_scenario(data, self.where, self.folder)
+        if made.plan is None and not self.replan:
+            raise InputError("key 'plan' is missing", self.where)
+        return made
+
+
+def shown(value: object) -> str:
+    """A value of a scenario in few characters."""
+    if isinstance(value, Mapping):
+        return str(value.get("name", "..."))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scenario file with variations.
+
+    Attributes:
+        title: of the scenario.
+        data: the base scenario, without variations.
+        variations: by name.
+        where, folder: of the file, for errors and for relative paths.
+    """
+
+    title: str
+    data: Data
+    variations: Mapping[str, Variation]
+    where: str
+    folder: Path = field(default=Path())
+
+    @classmethod
+    def read(cls, path: Path) -> Question:
+        """Read a scenario file, and check every key and value of its variations.
+
+        Raises:
+            InputError: unreadable, no variations in it, a wrong value, a variation of a variation that is
+                not there.
+            UnknownNameError: a key path that the scenario does not have (the nearest is offered).
+        """
+        data = read_mapping(path)
+        folder = path.parent.resolve()
+        written, _ = look_up(data, str(path), folder)
+        if not written.variations:
+            raise InputError("key 'variations' is missing; it names what to change", str(path))
+        rest = {key: value for key, value in data.items() if key != "variations"}
+        question = cls(written.title, rest, written.variations, str(path), folder)
+        for name in question.variations:
+            question._check(name)
+        return question
+
+    @property
+    def base(self) -> Run:
+        """The scenario as it is; planned where it gives no plan."""
+        return Run(BASE, {}, {}, self.data, "plan" not in self.data, self.where, self.folder)
+
+    @property
+    def replanned_base(self) -> Run | None:
+        """The scenario with a new plan, to compare other new plans with; None where there are none."""
+        asked = any(each.replan for each in self.variations.values())
+        if self.base.replan or not asked:
+            return None
+        return Run(REPLANNED_BASE, {}, {}, self.data, True, self.where, self.folder)
+
+    def with_plan(self, plan: Plan) -> Question:
+        """The same question with a plan; its replicas follow from the devices."""
+        given = {**self.data, "plan": plan.model_dump(exclude={"data"}, exclude_defaults=True)}
+        return replace(self, data=given)
+
+    def count(self, replan: bool) -> int:
+        """Runs of all variations that search a plan, or of those that do not."""
+        return sum(
+            prod(len(values) for values in each.sweep.values())
+            for each in self.variations.values()
+            if each.replan == replan
+        )
+
+    def runs(self) -> Iterator[Run]:
+        """Every run of every variation, in the order of the file; the last key of a grid varies fastest."""
+        for name, variation in self.variations.items():
+            changes = self._overrides(name)
+            data = self._changed(name, changes)
+            for point in product(*variation.sweep.values()):
+                values = dict(zip(variation.sweep, point, strict=True))
+                yield Run(
+                    name=name,
+                    changed={**changes, **values},
+                    point=values,
+                    data=self._changed(name, values, data),
+                    replan=variation.replan,
+                    where=f"{self.where}: variations.{name}",
+                    folder=self.folder,
+                )
+
+    def schedules(self) -> set[str]:
+        """Pipeline schedules that plans of the runs may name."""
+        plans = [self.data.get("plan") or {}]
+        for name, variation in self.variations.items():
+            plans += [self._changed(name, self._overrides(name)).get("plan") or {}]
+            plans += [{"schedule": value} for value in variation.sweep.get("plan.schedule", [])]
+        return {plan["schedule"] for plan in plans if "schedule" in plan}
+
+    def _changed(self, name: str, changes: Mapping[str, Any], data: Data | None = None) -> Data:
+        changed = self.data if data is None else data
+        for key, value in changes.items():
+            changed = set_key(changed, key, value, self.folder, f"{self.where}: variations.{name}")
+        return changed
+
+    def _overrides(self, name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+        """What a variation sets, other variations that it names among it."""
+        where = f"{self.where}: variations.{name}.set"
+        if name in above:
+            raise InputError(f"names itself, by way of {' and '.join(above)}", where)
+        changes: dict[str, Any] = {}
+        for part in self.variations[name].set:
+            if isinstance(part, Mapping):
+                inner = part
+            elif part not in self.variations:
+                raise UnknownNameError("variation", part, self.variations, where)
+            elif self.variations[part].sweep:
+                raise InputError(f"{part!r} sweeps, and cannot be part of another variation", where)
+            else:
+                inner = self._overrides(part, (*above, name))
+            # What is set again goes to the end: it may reach into what was set in between.
+            changes = {key: value for key, value in changes.items() if key not in inner} | dict(inner)
+        return changes
+
+    def _check(self, name: str) -> None:
+        """Check every key and value that a variation names; whether they go together shows when it runs."""
+        variation, where = self.variations[name], f"{self.where}: variations.{name}"
+        data = self._changed(name, self._overrides(name))
+        first = self._changed(name, {key: values[0] for key, values in variation.sweep.items()}, data)
+        self._check_values(first, where)
+        for key, values in variation.sweep.items():
+            for value in values[1:]:
+                self._check_values(self._changed(name, {key: value}, first), where)
+        planned = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("plan.")]
+        if variation.replan and planned:
+            instead = planned[0].replace("plan.", "search.fix.")
+            raise InputError(f"{planned[0]} has no effect on a plan that is searched; set {instead}", where)
+
+    def _check_values(self, data: Data, where: str) -> None:
+        written, _ = look_up(data, where, self.folder)
+        Constraints.of(written.search.fix, written.search.limit, f"{where}: search")
+        plan = written.plan or {}
+        try:
+            Plan.model_validate(plan)
+        except ValidationError as error:
+            # Without a place it is about several fields, which may go together in another run.
+            if any(problem["loc"] for problem in error.errors()):
+                build(Plan, plan, f"{where}: plan")
+        get_schedule(plan.get("schedule", "1f1b"), f"{where}: plan.schedule")

@@ -1,0 +1,1 @@
+"""Chooses: candidate spaces, rules, search, and what a choice is worth."""

@@ -1,0 +1,155 @@
+"""Exact enumeration: every candidate of a space in arrays, rejected by rules as soon as a rule can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from planner.space import Space
+from simulator.plan import Plan, Plans
+
+BLOCK = 1 << 18
+"""Candidates held at once while they branch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A block of candidates: columns of the fields that have branched so far, each of shape (count,).
+
+    A field that has not branched, or that has only one value, reads as the first of its values.
+    """
+
+    space: Space
+    columns: dict[str, np.ndarray]
+    count: int = 1
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name in self.columns:
+            return self.columns[name]
+        return np.broadcast_to(self.space.codes(name)[0], self.count)
+
+    def branch(self, name: str) -> Candidates:
+        """Every candidate with every value of one more field."""
+        codes = self.space.codes(name)
+        columns = {key: np.repeat(column, len(codes)) for key, column in self.columns.items()}
+        columns[name] = np.tile(codes, self.count)
+        return Candidates(self.space, columns, self.count * len(codes))
+
+    def take(self, index: np.ndarray | slice) -> Candidates:
+        """The candidates that a mask, an index array or a slice selects."""
+        columns = {name: column[index] for name, column in self.columns.items()}
+        count = len(next(iter(columns.values()))) if columns else len(np.arange(self.count)[index])
+        return Candidates(self.space, columns, count)
+
+    @cached_property
+    def data(self) -> np.ndarray:
+        """Data-parallel replicas that fill the devices (rounded down where they cannot)."""
+        model_ranks = self["tensor"] * self["pipeline"] * self["context"]
+        return np.maximum(self.space.devices // model_ranks, 1)
+
+    @cached_property
+    def sequence_parallel(self) -> np.ndarray:
+        """On wherever there are tensor-parallel ranks, unless the constraints say otherwise."""
+        fixed = self.space.constraints.fixed.get("sequence_parallel")
+        return self["tensor"] > 1 if fixed is None else np.full(self.count, bool(fixed))
+
+    @cached_property
+    def plans(self) -> Plans:
+        """The candidates as plans."""
+        columns = {name: self[name] for name in Plan.model_fields if name in self.space.values}
+        first, last = end_layers(self.space.setting.model.layers, self["pipeline"], self["virtual_pipeline"])
+        return Plans(
+            **columns,
+            data=self.data,
+            sequence_parallel=self.sequence_parallel,
+            first_stage_layers=first,
+            last_stage_layers=last,
+            schedule_names=self.space.schedule_names,
+        )
+
+
+def end_layers(layers: int, pipeline: np.ndarray, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Layers of the first and the last stage where the stages cannot be equal; 0 where they are.
+
+    All chunks are of one size but the first and the last of the model, which hold embedding and loss beside
+    their layers and do with fewer; the last gives up more (Llama 3: 126 layers on 16 stages of 8). Where even
+    empty end chunks would leave layers over, the result is 0 too: the layers do not divide.
+    """
+    size = -(-layers // (pipeline * chunks))
+    missing = pipeline * chunks * size - layers
+    first, last = chunks * size - missing // 2, chunks * size - (missing + 1) // 2
+    uneven = (missing > 0) & (missing <= 2 * size) & (last > 0) & (pipeline > 1)
+    return np.where(uneven, first, 0), np.where(uneven, last, 0)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to reject candidates.
+
+    Attributes:
+        name: what reports call it; rules that remove for the same reason share a name.
+        why: what must hold, and why, for people.
+        reads: the fields that it looks at; it runs as soon as all of them have branched.
+        keep: which candidates stay, a mask of shape (count,).
+    """
+
+    name: str
+    why: str
+    reads: tuple[str, ...]
+    keep: Callable[[Candidates], np.ndarray]
+
+
+class Enumeration:
+    """Walks through a space once.
+
+    ``removed`` counts the candidates that each rule has removed so far; a candidate counts for the first
+    rule that rejects it, with all values of the fields that had not branched by then. Once ``blocks`` is
+    exhausted, ``removed`` and what it yielded add up to ``space.candidates``.
+    """
+
+    def __init__(self, space: Space, rules: Sequence[Rule]) -> None:
+        self.space = space
+        self.removed: Counter[str] = Counter({rule.name: 0 for rule in rules})
+        self._fields = [name for name, values in space.values.items() if len(values) > 1]
+        self._rules = self._place(rules)
+
+    def _place(self, rules: Sequence[Rule]) -> list[list[Rule]]:
+        """The rules that can decide after each number of branched fields."""
+        places: list[list[Rule]] = [[] for _ in range(len(self._fields) + 1)]
+        for rule in rules:
+            needed = [self._fields.index(name) + 1 for name in rule.reads if name in self._fields]
+            places[max(needed, default=0)].append(rule)
+        return places
+
+    def blocks(self) -> Iterator[Candidates]:
+        """Yield all candidates that every rule keeps, in order, never an empty block."""
+        yield from self._walk(self._filter(Candidates(self.space, {}), 0), 0)
+
+    def _walk(self, block: Candidates, depth: int) -> Iterator[Candidates]:
+        if depth == len(self._fields):
+            if block.count:
+                yield block
+            return
+        name = self._fields[depth]
+        rows = max(BLOCK // len(self.space.values[name]), 1)
+        for start in range(0, block.count, rows):
+            part = block.take(slice(start, start + rows)) if block.count > rows else block
+            yield from self._walk(self._filter(part.branch(name), depth + 1), depth + 1)
+
+    def _filter(self, block: Candidates, depth: int) -> Candidates:
+        """Apply the rules that can decide now, and count what they remove."""
+        unbranched = prod(len(self.space.values[name]) for name in self._fields[depth:])
+        for rule in self._rules[depth]:
+            if not block.count:
+                break
+            keep = rule.keep(block)
+            kept = int(np.count_nonzero(keep))
+            self.removed[rule.name] += (block.count - kept) * unbranched
+            if kept < block.count:
+                block = block.take(keep)
+        return block

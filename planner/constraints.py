@@ -1,0 +1,159 @@
+"""What a user asks of the plans that are searched: fields held at a value, and upper limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hwmodels.errors import InputError, UnknownNameError
+from simulator.plan import Choice, Plan
+from simulator.schedules import get_schedule
+
+Value = int | bool | str
+"""What a field of a plan holds."""
+
+FOLLOWING = {
+    "first_stage_layers": "the layers and the pipeline",
+    "last_stage_layers": "the layers and the pipeline",
+}
+"""Fields that follow from others in a search, and from what."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Fields of the plan that must have a value (``fixed``) or may not exceed one (``limits``)."""
+
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        fix: Mapping[str, object] | None = None,
+        limit: Mapping[str, object] | None = None,
+        where: str = "",
+    ) -> Constraints:
+        """Check names and values, which may be text as typed or values as read from a file.
+
+        Raises:
+            InputError: a value that the field cannot take, or a fixed value above its own limit.
+            UnknownNameError: no such field, or no such word for it.
+        """
+        fixed = {name: _value(name, raw, _at(where, "fix", name)) for name, raw in (fix or {}).items()}
+        limits = {name: _limit(name, raw, _at(where, "limit", name)) for name, raw in (limit or {}).items()}
+        for name, most in limits.items():
+            if name in fixed and int(fixed[name]) > most:
+                raise InputError(f"{name} is fixed at {fixed[name]} and limited to {most}", where)
+        return cls(fixed, limits)
+
+    @classmethod
+    def parse(cls, fix: Iterable[str] = (), limit: Iterable[str] = ()) -> Constraints:
+        """Read constraints as they are typed: ``tensor=8``.
+
+        Raises:
+            InputError: as ``of``; also no equals sign, or a field given twice.
+        """
+        return cls.of(_pairs(fix, "--fix"), _pairs(limit, "--limit"), "")
+
+    def describe(self) -> str:
+        """The constraints in words, empty where there are none."""
+        held = [f"{name}={value}" for name, value in self.fixed.items()]
+        return ", ".join([*held, *(f"{name} up to {most}" for name, most in self.limits.items())])
+
+    def overridden(self, by: Constraints) -> Constraints:
+        """Both constraints; where each holds, or each limits, a field, the other one goes before.
+
+        Raises:
+            InputError: a value that stays fixed is above a limit.
+        """
+        fixed, limits = {**self.fixed, **by.fixed}, {**self.limits, **by.limits}
+        return Constraints.of(fixed, limits)
+
+    def without(self, name: str) -> Constraints:
+        """The same constraints but for those on one field."""
+        fixed = {key: value for key, value in self.fixed.items() if key != name}
+        limits = {key: value for key, value in self.limits.items() if key != name}
+        return Constraints(fixed, limits)
+
+    def allows(self, name: str, value: Value) -> bool:
+        """Whether a field may have a value."""
+        if name in self.fixed:
+            return value == self.fixed[name]
+        return name not in self.limits or int(value) <= self.limits[name]
+
+
+def _at(where: str, option: str, name: str) -> str:
+    return f"{where}: {option}.{name}" if where else f"--{option} {name}"
+
+
+def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            raise InputError(f"must be field=value, for instance tensor=8; found {text!r}", option)
+        if name in pairs:
+            raise InputError(f"{name} is given twice", option)
+        pairs[name] = value
+    return pairs
+
+
+def _check_name(name: str, where: str) -> None:
+    if name not in Plan.model_fields:
+        raise UnknownNameError("plan field", name, Plan.model_fields, where)
+    if name in FOLLOWING:
+        raise InputError(f"a search derives {name} from {FOLLOWING[name]}", where)
+
+
+def _value(name: str, raw: object, where: str) -> Value:
+    """One value of a field, from text or already of its type."""
+    _check_name(name, where)
+    if name == "schedule":
+        return get_schedule(str(raw), where).name
+    if name in Choice:
+        if raw not in Choice[name]:
+            raise UnknownNameError(name, str(raw), Choice[name], where)
+        return str(raw)
+    if Plan.model_fields[name].annotation is bool:
+        return _switch(raw, where)
+    return _whole(name, raw, where)
+
+
+def _switch(raw: object, where: str) -> bool:
+    words = {"true": True, "false": False, "on": True, "off": False}
+    if isinstance(raw, bool):
+        return raw
+    if str(raw).lower() not in words:
+        raise InputError(f"must be true or false, found {raw!r}", where)
+    return words[str(raw).lower()]
+
+
+def _whole(name: str, raw: object, where: str) -> int:
+    low, high = _range(name)
+    allowed = f"a whole number from {low} to {high}" if high is not None else f"a whole number, {low} or more"
+    try:
+        value = int(raw) if isinstance(raw, str) else raw
+    except ValueError:
+        raise InputError(f"must be {allowed}, found {raw!r}", where) from None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < low
+        or (high is not None and value > high)
+    ):
+        raise InputError(f"must be {allowed}, found {raw!r}", where)
+    return value
+
+
+def _range(name: str) -> tuple[int, int | None]:
+    """Lowest and highest value that a plan's field accepts."""
+    bounds = Plan.model_fields[name].metadata
+    low = next((bound.ge for bound in bounds if hasattr(bound, "ge")), 0)
+    return low, next((bound.le for bound in bounds if hasattr(bound, "le")), None)
+
+
+def _limit(name: str, raw: object, where: str) -> int:
+    _check_name(name, where)
+    if Plan.model_fields[name].annotation is not int:
+        raise InputError(f"a limit needs a field that counts; fix {name} instead", where)
+    return _whole(name, raw, where)

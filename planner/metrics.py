@@ -1,0 +1,87 @@
+"""What a step time means: throughput, utilisation, money and energy, over arrays of plans.
+
+Model FLOPs follow Megatron-LM (Narayanan et al. 2021, appendix): every product with weights, the output
+layer among them, and attention over the whole square of the sequence, causal or not; the backward pass counts
+twice. Hardware FLOPs add what is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from simulator.costs.setting import Setting
+from simulator.plan import Choice, Plans
+from simulator.training import Step
+
+COMMUNICATION = ("tensor", "context", "expert", "pipeline", "gradients", "parameters")
+"""Parts of a step that are communication which nothing hides."""
+WAITING = (*COMMUNICATION, "bubble", "launch", "variation", "host")
+"""Parts of a step in which a device runs no kernels of its own."""
+
+SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """Figures of merit of each plan, shape (plans,)."""
+
+    step_time_s: np.ndarray
+    tokens_per_s_per_device: np.ndarray
+    model_flops_utilisation: np.ndarray
+    """Model FLOP/s over the devices' dense peak in the workload's number format (MFU)."""
+    hardware_flops_utilisation: np.ndarray
+    """The same with recomputed FLOPs (HFU)."""
+    tokens_per_day: np.ndarray
+    usd_per_million_tokens: np.ndarray
+    """At the devices' list price per hour."""
+    kwh_per_million_tokens: np.ndarray
+    """Devices draw their limit while kernels run and idle power while they wait; hosts draw theirs always."""
+    bubble_share: np.ndarray
+    exposed_communication_share: np.ndarray
+
+    @classmethod
+    def of(cls, setting: Setting, plans: Plans, step: Step) -> Metrics:
+        """Work the figures out for plans that occupy all of the cluster's devices."""
+        cluster, training = setting.cluster, setting.training
+        peak = cluster.device.peak(training.precision) * cluster.devices
+        rate = training.tokens / step.time
+        model, again = flops_per_token(setting, plans)
+        idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
+        watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
+        return cls(
+            step_time_s=step.time,
+            tokens_per_s_per_device=rate / cluster.devices,
+            model_flops_utilisation=rate * model / peak,
+            hardware_flops_utilisation=rate * (model + again) / peak,
+            tokens_per_day=rate * 86400,
+            usd_per_million_tokens=cluster.price_per_hour_usd / 3600 / rate * 1e6,
+            kwh_per_million_tokens=watts / rate * 1e6 / 3.6e6,
+            bubble_share=step.share("bubble"),
+            exposed_communication_share=step.share(*_present(step, COMMUNICATION)),
+        )
+
+
+def flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
+    """FLOPs of one token in a step: the model's own, and what each plan computes again, shape (plans,)."""
+    model, length = setting.model, setting.training.seq_len
+    forward = float(model.flops_per_token(length))
+    attention = float(model.attention_flops_per_token(length))
+    layers = forward - 2 * model.hidden * model.vocabulary
+    return 3 * forward, np.select(
+        [plans.recompute == FULL, plans.recompute == SELECTIVE], [layers, attention], 0.0
+    )
+
+
+def _present(step: Step, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts of a step that a model has at all: dense ones have no expert communication."""
+    return tuple(name for name in names if name in step.seconds)
+
+
+OBJECTIVES: Mapping[str, str] = MappingProxyType(
+    {"time": "step_time_s", "cost": "usd_per_million_tokens", "energy": "kwh_per_million_tokens"}
+)
+"""What a search can minimise, and the figure that measures it."""

@@ -1,0 +1,196 @@
+"""Rules that a candidate must satisfy, each with its reason; add one by adding an entry to ``STRUCTURE``.
+
+What makes a plan possible at all is in ``simulator.rules``, which also judges plans that a user gives; here
+it is told from which fields it can decide. The others say what a search need not look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from planner.candidates import Candidates, Rule
+from simulator.costs.stages import Stages, parameters
+from simulator.memory import Memory, memory
+from simulator.rules import RULES as POSSIBLE
+
+DEGREES = ("tensor", "pipeline", "context")
+GRID = (*DEGREES, "expert", "expert_tensor")
+SHAPE = (*GRID, "micro_batch", "virtual_pipeline", "schedule")
+STATE = ("zero", "shard_group")
+
+
+def _possible(name: str) -> Callable[[Candidates], np.ndarray]:
+    """A rule of ``simulator.rules`` over candidates."""
+    holds = next(rule.holds for rule in POSSIBLE if rule.name == name)
+    return lambda c: holds(c.space.setting, c.plans)
+
+
+def _constraint(c: Candidates) -> np.ndarray:
+    constraints = c.space.constraints
+    fixed, most = constraints.fixed.get("data", c.data), constraints.limits.get("data", c.space.devices)
+    return (c.data == fixed) & (c.data <= most)
+
+
+def _nvlink(c: Candidates) -> np.ndarray:
+    if "tensor" in c.space.constraints.fixed:
+        return np.ones(c.count, bool)
+    return c.space.domain % c["tensor"] == 0
+
+
+def _sequence_parallel(c: Candidates) -> np.ndarray:
+    return ~c.sequence_parallel | (c["tensor"] > 1)
+
+
+def _expert_grid(c: Candidates) -> np.ndarray:
+    ranks, inside = c["tensor"] * c["context"] * c.data, c["expert"] * c["expert_tensor"]
+    return (ranks % inside == 0) & (c["tensor"] % c["expert_tensor"] == 0)
+
+
+def _shard_group(c: Candidates) -> np.ndarray:
+    group = c["shard_group"]
+    keep = (group == 0) | (c["context"] * c.data % np.maximum(group, 1) == 0)
+    if "shard_group" in c.space.constraints.fixed:
+        return keep
+    return keep & ((group == 0) | (group * c["tensor"] == c.space.domain))
+
+
+def _first(c: Candidates, name: str) -> np.ndarray:
+    """Whether a field has the simplest value that the search allows."""
+    return c[name] == c.space.codes(name)[0]
+
+
+def _one_stage(c: Candidates) -> np.ndarray:
+    return (c["pipeline"] > 1) | _first(c, "schedule")
+
+
+def _one_slice(c: Candidates) -> np.ndarray:
+    return (c["context"] > 1) | _first(c, "context_algorithm")
+
+
+def _unsharded(c: Candidates) -> np.ndarray:
+    ranks = c["context"] * c.data
+    if c.space.setting.model.moe:
+        ranks = np.maximum(ranks, c["tensor"] * ranks // (c["expert"] * c["expert_tensor"]))
+    sharded = (c["zero"] > 0) & (ranks > 1)
+    grouped = sharded & (c["shard_group"] < ranks)
+    return (sharded | _first(c, "zero")) & (grouped | _first(c, "shard_group"))
+
+
+def plan_memory(c: Candidates) -> Memory:
+    """Memory of candidates, without their times."""
+    setting, plans = c.space.setting, c.plans
+    stages = Stages.of(setting, plans)
+    return memory(setting, plans, stages, parameters(setting, plans, stages))
+
+
+def _memory(c: Candidates) -> np.ndarray:
+    return plan_memory(c).peak <= c.space.setting.cluster.device.memory_bytes
+
+
+STRUCTURE: tuple[Rule, ...] = (
+    Rule(
+        "devices",
+        "tensor x pipeline x context must divide the devices of the job",
+        DEGREES,
+        _possible("devices"),
+    ),
+    Rule(
+        "constraint", "the data-parallel degree that follows must be the one asked for", DEGREES, _constraint
+    ),
+    Rule(
+        "nvlink_domain",
+        "tensor stays inside an NVLink domain: it communicates several times a layer, and NICs are ten times "
+        "slower than NVLinks; fix tensor to try it all the same",
+        ("tensor",),
+        _nvlink,
+    ),
+    Rule("heads", "tensor must divide the attention heads", ("tensor",), _possible("heads")),
+    Rule(
+        "heads",
+        "with Ulysses, tensor x context must divide the attention heads",
+        ("tensor", "context", "context_algorithm"),
+        _possible("heads"),
+    ),
+    Rule(
+        "kv_heads",
+        "tensor must divide the key-value heads, or they it and each is copied",
+        ("tensor",),
+        _possible("kv_heads"),
+    ),
+    Rule(
+        "feed_forward",
+        "tensor must divide the inner width of the MLP",
+        ("tensor",),
+        _possible("feed_forward"),
+    ),
+    Rule("sequence_parallel", "sequence parallelism needs tensor > 1", ("tensor",), _sequence_parallel),
+    Rule(
+        "sequence",
+        "context, and with sequence parallelism context x tensor, must divide the sequence",
+        ("tensor", "context"),
+        _possible("sequence"),
+    ),
+    Rule(
+        "duplicate",
+        "without context parallelism no algorithm is used",
+        ("context", "context_algorithm"),
+        _one_slice,
+    ),
+    Rule(
+        "experts",
+        "expert must divide the experts and expert_tensor their width",
+        ("expert", "expert_tensor"),
+        _possible("experts"),
+    ),
+    Rule(
+        "expert_grid",
+        "expert x expert_tensor must divide tensor x context x data, and expert_tensor tensor",
+        GRID,
+        _expert_grid,
+    ),
+    Rule(
+        "batch",
+        "data x micro_batch must divide the global batch",
+        (*DEGREES, "micro_batch"),
+        _possible("batch"),
+    ),
+    Rule(
+        "layers",
+        "layers must divide over stages and chunks; the first and last chunk may be smaller",
+        ("pipeline", "virtual_pipeline"),
+        _possible("layers"),
+    ),
+    Rule(
+        "schedule",
+        "the schedule must accept the numbers of stages, micro batches and chunks",
+        (*DEGREES, "micro_batch", "virtual_pipeline", "schedule"),
+        _possible("schedule"),
+    ),
+    Rule("duplicate", "with one stage all schedules do the same", ("pipeline", "schedule"), _one_stage),
+    Rule(
+        "shard_group",
+        "a shard group is all data-parallel ranks or those of one NVLink domain, and must divide them",
+        (*DEGREES, "shard_group"),
+        _shard_group,
+    ),
+    Rule(
+        "duplicate",
+        "sharding over one rank, or over a group as large as all ranks, is a simpler plan again",
+        (*GRID, *STATE),
+        _unsharded,
+    ),
+)
+"""Rules about shapes. Of those that can decide at the same point, the earlier one gets the count."""
+
+RULES: tuple[Rule, ...] = (
+    *STRUCTURE,
+    Rule(
+        "memory",
+        "the fullest device must hold its parameters, gradients, optimizer state, activations and buffers",
+        (*SHAPE, *STATE, "recompute"),
+        _memory,
+    ),
+)
+"""All rules; memory is the last and the only one that no other cluster of the same shape would share."""

@@ -1,0 +1,163 @@
+"""Search: which plans fit, and which of them are fastest, cheapest or use the least energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from hwmodels.errors import InputError, UnknownNameError
+from planner.candidates import Candidates, Enumeration
+from planner.constraints import Constraints
+from planner.metrics import OBJECTIVES, Metrics
+from planner.rules import RULES
+from planner.shortfall import Shortfall, explain
+from planner.space import Space
+from simulator.costs.setting import Setting
+from simulator.memory import Memory, memory
+from simulator.plan import Plans
+from simulator.training import Step, predict
+
+CHUNK = 1 << 16
+"""Plans that the cost model takes at once: enough to compute each distinct kernel once for many plans, few
+enough for its arrays to stay in the caches."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """The best plans, in order, and what became of all the candidates.
+
+    ``plans``, ``step``, ``memory`` and ``metrics`` hold one row per plan, the best first; all are empty where
+    nothing fits, and ``shortfall`` says why.
+    """
+
+    space: Space
+    objective: str
+    plans: Plans
+    step: Step
+    memory: Memory
+    metrics: Metrics
+    candidates: int
+    scored: int
+    removed: dict[str, int]
+    """Candidates that each rule removed, in the order of the rules; with ``scored`` they add up to all."""
+    shortfall: Shortfall | None
+
+    @property
+    def setting(self) -> Setting:
+        """What the plans share, the cluster cut to the devices in use."""
+        return self.space.setting
+
+    @property
+    def runner_up_gap(self) -> float | None:
+        """How much worse the second plan is, as a share of the best; none with fewer than two."""
+        values = getattr(self.metrics, OBJECTIVES[self.objective])
+        return float(values[1] / values[0] - 1) if len(values) > 1 else None
+
+
+def search(
+    setting: Setting,
+    devices: int,
+    constraints: Constraints | None = None,
+    objective: str = "time",
+    top: int = 10,
+    progress: Callable[[float], None] | None = None,
+) -> SearchResult:
+    """Score every plan that the rules keep and return the best.
+
+    Plans that are equal to within rounding (7 digits) rank in the order of the space, simplest first.
+
+    Args:
+        setting: model, cluster, workload and framework.
+        devices: devices to use, of those that the cluster has.
+        constraints: fields of the plan to hold or to limit.
+        objective: what to minimise, one of ``OBJECTIVES``.
+        top: how many plans to return.
+        progress: called now and then with the share of candidates decided so far.
+
+    Raises:
+        InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
+            ``top`` or ``devices`` cannot be used.
+        UnknownNameError: no such objective.
+    """
+    if objective not in OBJECTIVES:
+        raise UnknownNameError("objective", objective, OBJECTIVES)
+    if top < 1:
+        raise InputError(f"top must be 1 or more, found {top}")
+    space = Space.of(setting, devices, constraints)
+    enumeration = Enumeration(space, RULES)
+    best, scored = _Best(top), 0
+    for plans in _chunks(enumeration):
+        step = predict(space.setting, plans)
+        best.offer(plans, _measure(space.setting, plans, step, objective))
+        scored += len(plans)
+        if progress:
+            progress((scored + sum(enumeration.removed.values())) / space.candidates)
+    removed = dict(enumeration.removed)
+    if not scored and not removed["memory"]:
+        raise InputError(_no_shape(space, removed))
+    ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
+    step = predict(space.setting, ranked)
+    return SearchResult(
+        space=space,
+        objective=objective,
+        plans=ranked,
+        step=step,
+        memory=memory(space.setting, ranked, step.stages, step.parameters),
+        metrics=Metrics.of(space.setting, ranked, step),
+        candidates=space.candidates,
+        scored=scored,
+        removed=removed,
+        shortfall=None if scored else explain(space),
+    )
+
+
+def _measure(setting: Setting, plans: Plans, step: Step, objective: str) -> np.ndarray:
+    return getattr(Metrics.of(setting, plans, step), OBJECTIVES[objective])
+
+
+def _chunks(enumeration: Enumeration) -> Iterator[Plans]:
+    """Gather blocks of any size into chunks for the cost model."""
+    waiting: list[Plans] = []
+    for block in enumeration.blocks():
+        waiting.append(block.plans)
+        while sum(map(len, waiting)) >= CHUNK:
+            plans = concatenate(waiting)
+            yield plans.take(np.arange(CHUNK))
+            waiting = [plans.take(np.arange(CHUNK, len(plans)))]
+    if sum(map(len, waiting)):
+        yield concatenate(waiting)
+
+
+def concatenate(parts: list[Plans]) -> Plans:
+    """Plans of one space, one after another."""
+    names = [f.name for f in fields(Plans) if f.name != "schedule_names"]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Plans(**columns, schedule_names=parts[0].schedule_names)
+
+
+class _Best:
+    """The best plans offered so far, in order."""
+
+    def __init__(self, top: int) -> None:
+        self.top = top
+        self.plans: Plans | None = None
+        self._values = np.zeros(0)
+
+    def offer(self, plans: Plans, values: np.ndarray) -> None:
+        """Consider more plans; of equal ones those offered first win."""
+        if self.plans is not None:
+            plans, values = concatenate([self.plans, plans]), np.concatenate([self._values, values])
+        # Equal plans may differ in the last bits; single precision makes them equal, and the sort is stable.
+        order = np.argsort(values.astype(np.float32), kind="stable")[: self.top]
+        self.plans, self._values = plans.take(order), values[order]
+
+
+def _no_shape(space: Space, removed: dict[str, int]) -> str:
+    """Which rules removed everything, with their reasons."""
+    why = {rule.name: rule.why for rule in reversed(RULES)}
+    guilty = sorted((name for name in removed if removed[name]), key=lambda name: -removed[name])
+    reasons = "; ".join(f"{why[name]} ({name}, {removed[name]:,} candidates)" for name in guilty)
+    asked = space.constraints.describe()
+    return f"no plan for {space.devices} devices{asked and f' with {asked}'} has a valid shape: {reasons}"

@@ -1,0 +1,147 @@
+"""The answer when nothing fits: which plan comes nearest, by how much it misses, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.candidates import Enumeration
+from planner.constraints import Constraints
+from planner.rules import STRUCTURE, plan_memory
+from planner.space import Space
+from simulator.plan import Plan
+from simulator.training import KINDS
+
+SAVERS = (
+    "recompute",
+    "zero",
+    "shard_group",
+    "micro_batch",
+    "tensor",
+    "pipeline",
+    "context",
+    "expert",
+    "expert_tensor",
+    "data",
+    "schedule",
+    "virtual_pipeline",
+    "sequence_parallel",
+)
+"""Fields by which a plan saves memory; letting one of them go may make room."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The plan that needs the least memory."""
+
+    plan: Plan
+    peak_bytes: float
+    stage: str
+    """The kind of stage whose devices are fullest."""
+    parts: dict[str, float]
+    """Bytes of such a device by part."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the question, and the least memory that a plan needs then."""
+
+    change: str
+    nearest: Nearest
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Why nothing fits."""
+
+    nearest: Nearest
+    capacity_bytes: float
+    remedies: tuple[Remedy, ...]
+    """Changes that lower the need, those that make room first."""
+
+    @property
+    def short_bytes(self) -> float:
+        """Bytes that the nearest plan needs beyond what a device has."""
+        return self.nearest.peak_bytes - self.capacity_bytes
+
+    def message(self) -> str:
+        """The answer in words, with the breakdown and what would help."""
+        near = self.nearest
+        parts = sorted(near.parts.items(), key=lambda item: -item[1])
+        lines = [
+            f"no plan fits: the nearest needs {_gib(near.peak_bytes)} on a device of the {near.stage} stage, "
+            f"which has {_gib(self.capacity_bytes)}: {_gib(self.short_bytes)} short",
+            f"  nearest: {describe(near.plan)}",
+            "  " + ", ".join(f"{name} {_gib(size)}" for name, size in parts if size > 0),
+        ]
+        for remedy in self.remedies:
+            short = remedy.nearest.peak_bytes - self.capacity_bytes
+            outcome = "a plan fits" if remedy.fits else f"still {_gib(short)} short"
+            lines.append(f"  {remedy.change}: {outcome} ({describe(remedy.nearest.plan)})")
+        if not any(remedy.fits for remedy in self.remedies):
+            lines.append("  no single change makes room; use devices with more memory, or more of them")
+        return "\n".join(lines)
+
+
+def describe(plan: Plan) -> str:
+    """Degrees, micro batch, sharding and recomputation of a plan in one line."""
+    return f"{plan.describe()}, micro batch {plan.micro_batch}, ZeRO {plan.zero}, recompute {plan.recompute}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+def nearest(space: Space) -> Nearest | None:
+    """The plan of a space that needs the least memory, if any plan has a valid shape."""
+    best: Nearest | None = None
+    for block in Enumeration(space, STRUCTURE).blocks():
+        memory = plan_memory(block)
+        index = int(np.argmin(memory.peak))
+        if best is None or memory.peak[index] < best.peak_bytes:
+            stage = KINDS[int(np.argmax(memory.stages[:, index]))]
+            best = Nearest(
+                plan=block.take(slice(index, index + 1)).plans.plan(0),
+                peak_bytes=float(memory.peak[index]),
+                stage=stage,
+                parts=memory.breakdown(index, stage),
+            )
+    return best
+
+
+def explain(space: Space) -> Shortfall | None:
+    """Say why nothing in a space fits, and try what would help; none if no plan has a valid shape."""
+    near = nearest(space)
+    if near is None:
+        return None
+    capacity = space.setting.cluster.device.memory_bytes
+    remedies = []
+    for change, wider in _wider(space):
+        found = nearest(wider)
+        if found and found.peak_bytes < near.peak_bytes:
+            remedies.append(Remedy(change, found, found.peak_bytes <= capacity))
+            if change.startswith("more devices") and found.peak_bytes <= capacity:
+                break
+    remedies.sort(key=lambda remedy: (not remedy.fits, remedy.nearest.peak_bytes))
+    return Shortfall(near, capacity, tuple(remedies))
+
+
+def _wider(space: Space) -> Iterator[tuple[str, Space]]:
+    """The same question with one constraint fewer, with tensor beyond the domain, or with more devices."""
+    setting, constraints = space.setting, space.constraints
+    for name in SAVERS:
+        if name in constraints.fixed or name in constraints.limits:
+            yield f"another {name}", Space.of(setting, space.devices, constraints.without(name))
+    if len({*constraints.fixed, *constraints.limits}) > 1:
+        yield "without constraints", Space.of(setting, space.devices)
+    if "tensor" not in constraints.fixed:
+        wider = Constraints({**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits)
+        yield f"tensor={2 * space.domain}, across the NVLink domain", Space.of(setting, space.devices, wider)
+    most = setting.cluster.nodes * setting.cluster.devices_per_node
+    devices = 2 * space.devices
+    while devices <= most:
+        yield f"more devices: {devices}", Space.of(setting, devices, constraints)
+        devices *= 2

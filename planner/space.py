@@ -1,0 +1,175 @@
+"""Which values each field of a plan may take in a search: the candidate space, as data.
+
+A candidate is one choice of value for every field here; the others follow from these (``data`` fills the
+devices, ``sequence_parallel`` goes with ``tensor``, uneven stages with ``pipeline``). The space is wider than
+what can run: rules remove the rest and say how much of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from hwmodels.errors import InputError
+from planner.constraints import Constraints, Value
+from simulator.costs.setting import Setting
+from simulator.plan import Choice, Plan
+from simulator.schedules import get_schedule, schedules
+
+SHORTEST_SLICE = 1024
+"""Tokens below which a context-parallel rank's share of a sequence is not cut: its attention would be shorter
+than the exchange of keys and values beside it."""
+MOST_SEQUENCES = 64
+"""Largest micro batch tried; by then matrix products have long reached their full speed."""
+
+
+def divisors(number: int, most: int) -> tuple[int, ...]:
+    """Divisors of a number up to a limit, in ascending order."""
+    return tuple(d for d in range(1, min(number, most) + 1) if number % d == 0)
+
+
+def _tensor(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.cluster.devices, setting.model.heads)
+
+
+def _pipeline(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.cluster.devices, setting.model.layers)
+
+
+def _context(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.cluster.devices, max(setting.training.seq_len // SHORTEST_SLICE, 1))
+
+
+def _expert(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.model.moe.experts, setting.cluster.devices) if setting.model.moe else (1,)
+
+
+def _expert_tensor(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.cluster.devices, domain(setting)) if setting.model.moe else (1,)
+
+
+def _micro_batch(setting: Setting) -> tuple[Value, ...]:
+    return divisors(setting.training.global_batch, MOST_SEQUENCES)
+
+
+def _virtual_pipeline(setting: Setting) -> tuple[Value, ...]:
+    """Chunks into which the layers divide, alone or with embedding, loss or both counted as a layer each."""
+    layers = setting.model.layers
+    return tuple(sorted({1, *(d for extra in range(3) for d in divisors(layers + extra, layers // 2))}))
+
+
+def _schedule(_: Setting) -> tuple[Value, ...]:
+    """Schedules whose makespan has a closed form, the usual one first."""
+    closed = [name for name, schedule in schedules.items() if schedule.has_closed_form]
+    return tuple(sorted(closed, key=lambda name: name != "1f1b"))
+
+
+def _shard_group(setting: Setting) -> tuple[Value, ...]:
+    """All data-parallel ranks, or those of one NVLink domain, whatever the tensor degree leaves of it."""
+    return 0, *(width for width in divisors(domain(setting), domain(setting)) if width > 1)
+
+
+VALUES: Mapping[str, Callable[[Setting], tuple[Value, ...]]] = MappingProxyType(
+    {
+        "tensor": _tensor,
+        "context": _context,
+        "context_algorithm": lambda _: Choice["context_algorithm"],
+        "expert": _expert,
+        "expert_tensor": _expert_tensor,
+        "micro_batch": _micro_batch,
+        "recompute": lambda _: Choice["recompute"],
+        "pipeline": _pipeline,
+        "virtual_pipeline": _virtual_pipeline,
+        "schedule": _schedule,
+        "zero": lambda _: (0, 1, 2, 3),
+        "shard_group": _shard_group,
+    }
+)
+"""Values of each field that is searched, the simplest first, in the order in which candidates branch: first
+what the kernels of a layer depend on, so that plans with the same kernels are neighbours."""
+
+
+def domain(setting: Setting) -> int:
+    """Devices in use that reach each other without a NIC."""
+    return min(setting.cluster.domain, setting.cluster.devices)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The candidates of one search.
+
+    ``setting.cluster`` holds exactly the devices to use. ``values`` maps each field to the values that the
+    constraints leave, in the order of ``VALUES``; what the framework sets by default has one value.
+    """
+
+    setting: Setting
+    constraints: Constraints
+    values: Mapping[str, tuple[Value, ...]]
+
+    @classmethod
+    def of(cls, setting: Setting, devices: int, constraints: Constraints | None = None) -> Space:
+        """Build the space of a job of that many devices.
+
+        Raises:
+            InputError: the cluster has fewer devices, or a constraint leaves a field without a value.
+        """
+        constraints = constraints or Constraints()
+        setting = replace(setting, cluster=setting.cluster.resized(devices))
+        values = {name: _allowed(name, VALUES[name](setting), constraints) for name in VALUES}
+        for name in (
+            "overlap_gradients",
+            "overlap_parameters",
+            "overlap_tensor",
+            "overlap_pipeline",
+            "rank_order",
+        ):
+            default = setting.framework.defaults.get(name, Plan.model_fields[name].default)
+            values[name] = (constraints.fixed.get(name, default),)
+        for name in values["schedule"]:
+            if not get_schedule(str(name)).has_closed_form:
+                raise InputError(
+                    f"the schedule {name!r} has no closed form to search with; simulate it instead"
+                )
+        return cls(setting, constraints, MappingProxyType(values))
+
+    @property
+    def candidates(self) -> int:
+        """How many candidates there are before any rule."""
+        return prod(len(values) for values in self.values.values())
+
+    @property
+    def devices(self) -> int:
+        """Devices that every plan occupies."""
+        return self.setting.cluster.devices
+
+    @property
+    def domain(self) -> int:
+        """Devices in use that reach each other without a NIC."""
+        return domain(self.setting)
+
+    @property
+    def schedule_names(self) -> tuple[str, ...]:
+        """Schedules in the order in which ``codes`` counts them."""
+        return tuple(str(name) for name in self.values["schedule"])
+
+    def codes(self, name: str) -> np.ndarray:
+        """The values of a field as arrays of plans hold them: words as their index."""
+        words = self.schedule_names if name == "schedule" else Choice.get(name)
+        values = self.values[name]
+        return np.array([words.index(str(value)) for value in values] if words else values, dtype=np.int64)
+
+
+def _allowed(name: str, values: tuple[Value, ...], constraints: Constraints) -> tuple[Value, ...]:
+    """The values that the constraints leave; a fixed value need not be one that a search would try."""
+    if name in constraints.fixed:
+        return (constraints.fixed[name],)
+    left = tuple(value for value in values if constraints.allows(name, value))
+    if not left:
+        raise InputError(
+            f"limit {name}={constraints.limits[name]} leaves no value; the lowest is {values[0]}"
+        )
+    return left

@@ -1,0 +1,1 @@
+"""Measures: torch microbenchmarks, measured-point files, fitting, importers."""

@@ -1,0 +1,191 @@
+"""One calibration entry from one group of points: fit, judge on shapes kept out, fit again on all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.kernels.calibration import ErrorOnUnseen
+from hwmodels.kernels.chip import Chip
+from hwmodels.kernels.residual import ResidualGrid
+from hwmodels.loading import Strict
+from profiles.fitting.holdout import errors, folds, held_out
+from profiles.fitting.operations import Operation
+from profiles.fitting.residuals import Smoother, best_smoother, residual_grid
+from profiles.fitting.robust import fit
+from profiles.points import Points
+
+Array = NDArray[np.floating]
+
+MICROSECOND = 1e-6
+FEWEST_TO_JUDGE = 4
+"""With fewer points none can be kept out: one inside the cache does not foretell one outside it."""
+NOT_JUDGED = {"median": 0.1, "p90": 0.25}
+"""The error that estimates carry."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Held-out points: measured, and predicted by the fit that did not see them (seconds)."""
+
+    measured_s: Array
+    form_s: Array
+    corrected_s: Array | None
+
+
+@dataclass(frozen=True)
+class FittedEntry:
+    """A form fitted on all points, with its error on those that a first fit did not see."""
+
+    form: Strict
+    error: ErrorOnUnseen
+    error_with_points: ErrorOnUnseen | None
+    grid: ResidualGrid | None
+    unseen: Unseen
+
+
+def fit_entry(
+    operation: Operation[Any], chip: Chip, points: Points, prior: Strict, share: float, keeps_grid: bool
+) -> FittedEntry:
+    """Fit one operation's form to one group of points.
+
+    The form is fitted twice: without a share of the shapes, on which its error is stated, and with them. Of
+    few points, one share after another is kept out, until the error is stated on all of them.
+
+    Args:
+        operation: what is fitted.
+        chip: the device at the points' dtype.
+        points: at least `operation.least` of them.
+        prior: constants of a like device; missing keys of mappings are filled in where points need them.
+        share: of the shapes, kept out.
+        keeps_grid: whether to keep a grid of residuals.
+    """
+    prior = _with_keys(prior, points)
+    kept_out = folds(operation.key(points), share)
+    tried = [_try(operation, chip, points, out, prior, share, keeps_grid) for out in kept_out]
+    smoother, unseen = tried[0].smoother, _joined([each.unseen for each in tried])
+    error, with_points = errors(unseen.form_s, unseen.measured_s), None
+    if len(points) < FEWEST_TO_JUDGE:
+        error = ErrorOnUnseen(shapes=0, **NOT_JUDGED)
+    if unseen.corrected_s is not None:
+        with_points = errors(unseen.corrected_s, unseen.measured_s)
+        scores = [_score(predicted, unseen.measured_s) for predicted in (unseen.corrected_s, unseen.form_s)]
+        if scores[0] >= scores[1]:
+            unseen, with_points = replace(unseen, corrected_s=None), None
+    final = _fit_variants(replace(operation, starts=({},), variants=({},)), chip, points, tried[0].form)
+    keeps = with_points is not None and smoother is not None
+    return FittedEntry(
+        form=final,
+        error=error,
+        error_with_points=with_points,
+        grid=_grid(operation, chip, points, final, smoother) if keeps and smoother else None,
+        unseen=unseen,
+    )
+
+
+@dataclass(frozen=True)
+class _Try:
+    """One fit that did not see some of the points."""
+
+    form: Strict
+    smoother: Smoother | None
+    unseen: Unseen
+
+
+def _try(
+    operation: Operation[Any],
+    chip: Chip,
+    points: Points,
+    out: NDArray[np.bool_],
+    prior: Strict,
+    share: float,
+    keeps_grid: bool,
+) -> _Try:
+    seen, unseen = points.where(~out), points.where(out)
+    form = _fit_variants(operation, chip, seen, prior)
+    form_s = operation.seconds(form, chip, unseen)
+    corrected_s, smoother = None, None
+    if keeps_grid and operation.coordinates is not None:
+        smoother = _smoother(operation, chip, seen, form, share)
+    if smoother:
+        grid = _grid(operation, chip, seen, form, smoother)
+        corrected_s = form_s * grid.factor(*_coordinates(operation, form, unseen))
+    return _Try(form, smoother, Unseen(unseen["time_us"] * MICROSECOND, form_s, corrected_s))
+
+
+def _joined(parts: list[Unseen]) -> Unseen:
+    """All held-out points; corrected where any part is, parts without a correction as their form."""
+    corrected = None
+    if any(part.corrected_s is not None for part in parts):
+        each = [part.form_s if part.corrected_s is None else part.corrected_s for part in parts]
+        corrected = np.concatenate(each)
+    measured, form = ([getattr(part, name) for part in parts] for name in ("measured_s", "form_s"))
+    return Unseen(np.concatenate(measured), np.concatenate(form), corrected)
+
+
+def _coordinates(operation: Operation[Any], form: Strict, points: Points) -> Any:
+    if operation.coordinates is None:
+        raise ValueError(f"{operation.name} keeps no residuals")
+    return operation.coordinates(form, points)
+
+
+def _ratios(operation: Operation[Any], chip: Chip, points: Points, form: Strict) -> Array:
+    return points["time_us"] * MICROSECOND / operation.seconds(form, chip, points)
+
+
+def _smoother(
+    operation: Operation[Any], chip: Chip, points: Points, form: Strict, share: float
+) -> Smoother | None:
+    out = held_out(operation.key(points), min(share, 0.15), "smoother")
+    ratios = _ratios(operation, chip, points, form)
+    return best_smoother(_coordinates(operation, form, points), ratios, operation.smoothers, out)
+
+
+def _grid(
+    operation: Operation[Any], chip: Chip, points: Points, form: Strict, smoother: Smoother
+) -> ResidualGrid:
+    ratios = _ratios(operation, chip, points, form)
+    return residual_grid(_coordinates(operation, form, points), ratios, smoother)
+
+
+def _fit_variants(operation: Operation[Any], chip: Chip, points: Points, prior: Strict) -> Strict:
+    """Return the best fit over the operation's variants, by the median log error and its 90th percentile."""
+    measured = points["time_us"] * MICROSECOND
+    best, best_score = prior, np.inf
+    for variant in operation.variants:
+        begin = prior.model_copy(update=dict(variant))
+
+        def predict(form: Strict, indices: NDArray[np.intp]) -> Array:
+            return operation.seconds(form, chip, points.where(indices))
+
+        form = fit(begin, operation.numbers, predict, measured, operation.starts)
+        score = _score(operation.seconds(form, chip, points), measured)
+        if score < best_score:
+            best, best_score = form, score
+    return best
+
+
+def _score(predicted: Array, measured: Array) -> float:
+    wrong = np.abs(np.log(predicted / measured))
+    return float(np.median(wrong) + np.quantile(wrong, 0.9) / 3.0)
+
+
+def better(first: FittedEntry, second: FittedEntry) -> bool:
+    """Whether the first entry's form predicts unseen shapes better than the second's."""
+    scores = [_score(entry.unseen.form_s, entry.unseen.measured_s) for entry in (first, second)]
+    return scores[0] <= scores[1]
+
+
+def _with_keys(prior: Strict, points: Points) -> Strict:
+    """Give the prior one efficiency for each head dimension that the points have (and no others)."""
+    known = getattr(prior, "efficiency", None)
+    if not isinstance(known, Mapping) or "head_dim" not in points.columns:
+        return prior
+    needed = np.unique(points["head_dim"]).astype(int)
+    logs = np.log(sorted(known))
+    values = np.interp(np.log(needed), logs, [known[key] for key in sorted(known)])
+    return prior.model_copy(update={"efficiency": dict(zip(needed.tolist(), values.tolist(), strict=True))})

@@ -1,0 +1,68 @@
+"""Ranks of a process group on this machine, started, waited for, and the first one's answer."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hwmodels.errors import InputError, MeshwrightError
+from profiles.measure.machine import require_torch
+
+Answer = TypeVar("Answer")
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+
+
+def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *arguments: object) -> Answer:
+    """Call a function on every rank of a new process group.
+
+    Args:
+        function: a function of a module (it is pickled), called with ``arguments``.
+        processes: how many ranks, at least two.
+        kind: "cpu" (gloo) or "cuda" (NCCL; rank i uses device i).
+        arguments: passed on.
+
+    Returns:
+        What rank 0 returns.
+
+    Raises:
+        InputError: fewer than two ranks, or more than there are GPUs.
+        MeshwrightError: a rank failed.
+    """
+    torch = require_torch()
+    devices = torch.cuda.device_count() if kind == "cuda" else processes
+    if not 2 <= processes <= devices:
+        limit = f"2 to {devices}" if devices >= 2 else "at least 2"
+        raise InputError(f"a process group here needs {limit} processes, found {processes}", "--processes")
+    multiprocessing = torch.multiprocessing
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            multiprocessing.spawn(_rank, (function, arguments, kind, processes, folder), processes)
+        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+            last = str(error).strip().splitlines()[-1]
+            raise MeshwrightError(f"a rank failed ({last}); what it finished is kept") from None
+        return pickle.loads((Path(folder) / "answer").read_bytes())
+
+
+def _rank(
+    rank: int,
+    function: Callable[..., Any],
+    arguments: tuple[object, ...],
+    kind: str,
+    processes: int,
+    folder: str,
+) -> None:
+    torch = require_torch()
+    meeting = f"file://{folder}/meeting"
+    if kind == "cuda":
+        torch.cuda.set_device(rank)
+    torch.distributed.init_process_group(BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes)
+    try:
+        answer = function(*arguments)
+        if rank == 0:
+            (Path(folder) / "answer").write_bytes(pickle.dumps(answer))
+    finally:
+        torch.distributed.destroy_process_group()

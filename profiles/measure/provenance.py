@@ -1,0 +1,117 @@
+"""Where points come from: ``provenance.yaml`` beside them, one entry a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from hwmodels.errors import InputError
+from hwmodels.loading import read_mapping
+from profiles import points
+from profiles.measure.machine import Machine, clocks
+from profiles.measure.result import Skipped
+
+
+class Provenance:
+    """The file that says which device, software and clocks stand behind the points of a folder.
+
+    It is written when a run begins and again when it ends, whole and under a temporary name first.
+    """
+
+    def __init__(self, path: Path, machine: Machine, mode: str, dtypes: Sequence[str]) -> None:
+        self.path, self.machine = path, machine
+        earlier: list[dict[str, Any]] = read_mapping(path).get("runs", []) if path.is_file() else []
+        self.run: dict[str, Any] = {
+            "started": _now(),
+            "mode": mode,
+            "dtypes": list(dtypes),
+            "versions": machine.versions,
+            "clocks": [],
+        }
+        self.runs = [*earlier, self.run]
+        self._write()
+
+    def look_at_clocks(self, measured_points: int) -> None:
+        """Note clocks, power and throttling after so many points of this run."""
+        found = clocks(self.machine)
+        if found:
+            self.run["clocks"].append({"after_points": measured_points, **found})
+
+    def finish(
+        self,
+        measured: int,
+        skipped: Sequence[Skipped],
+        without_graph: Sequence[str],
+        interrupted: bool,
+    ) -> None:
+        """Note how the run ended."""
+        self.run |= {
+            "ended": _now(),
+            "measured": measured,
+            "interrupted": interrupted,
+            "skipped": [{"point": point.point, "reason": point.reason} for point in skipped],
+            "without_graph": list(without_graph),
+        }
+        self._write()
+
+    def _write(self) -> None:
+        machine = self.machine
+        content = {
+            "device": {
+                "name": machine.name,
+                "full_name": machine.full_name,
+                "kind": machine.kind,
+                "dtypes": list(machine.dtypes),
+                "multiprocessors": machine.multiprocessors,
+                "last_level_cache_bytes": machine.cache_bytes,
+                "memory_bytes": machine.memory_bytes,
+            },
+            "observed": observed(self.path.parent),
+            "units": "times in the point files are microseconds; spread is interquartile range over median",
+            "runs": self.runs,
+        }
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+        temporary = self.path.with_name(f".{self.path.name}.new")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(self.path)
+        except OSError as error:
+            raise InputError(f"cannot be written ({error.strerror})", str(self.path)) from None
+
+
+def observed(folder: Path) -> dict[str, Any]:
+    """What the points of a folder show at best: FLOP/s by dtype, memory bandwidth, noisy points.
+
+    For a device that no catalogue has, these stand in for the data sheet.
+    """
+    found = points.files(folder)
+    best: dict[str, Any] = {"points": {}, "flops": {}}
+    noisy: Counter[str] = Counter()
+    for name, path in found.items():
+        if path.stat().st_size == 0:
+            continue
+        table = points.read(path, points.TABLES[name])
+        best["points"][name] = len(table)
+        noisy[name] = int((table["spread"] > 0.03).sum())
+        if name == "gemm":
+            rates = 2.0 * table["m"] * table["n"] * table["k"] / (table["time_us"] * 1e-6)
+            for dtype in sorted(set(table["dtype"].tolist())):
+                best["flops"][dtype] = float(f"{rates[table['dtype'] == dtype].max():.4g}")
+        if name == "elementwise":
+            copies = table.where(table["op"] == "copy")
+            if len(copies):
+                largest = int(np.argmax(copies["bytes_per_token"]))
+                moved = copies["bytes_per_token"][largest] / (copies["time_us"][largest] * 1e-6)
+                best["memory_bandwidth"] = float(f"{moved:.4g}")
+    best["points_with_spread_above_3_percent"] = dict(noisy)
+    return best
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

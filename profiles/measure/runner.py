@@ -1,0 +1,158 @@
+"""Runs a plan: one point after another, each on disk as soon as it is finished."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
+from profiles import points
+from profiles.measure import Mode, machine
+from profiles.measure.bench import Bench, Operation, Point, Scope
+from profiles.measure.machine import Machine
+from profiles.measure.operations import OPERATIONS
+from profiles.measure.progress import progress
+from profiles.measure.provenance import Provenance
+from profiles.measure.result import ProfileResult, Skipped
+from profiles.measure.store import Store, reason
+from profiles.measure.timing import NOISY
+
+CPU_LIMITS = {"quick": (4e9, 160e6), "full": (16e9, 320e6)}
+"""Largest operation on a CPU, (FLOP, bytes moved): a point then takes tenths of a second."""
+
+CLOCKS_EVERY = 20  # points between two looks at the clocks
+
+
+def run(
+    device: str,
+    mode: Mode,
+    dtypes: tuple[str, ...],
+    out: Path,
+    name: str,
+    operations: tuple[str, ...],
+    storage: Path | None,
+    show_progress: bool,
+    notice: Callable[[str], None] | None,
+) -> ProfileResult:
+    """See ``profiles.measure.profile``."""
+    start = time.perf_counter()
+    notice = notice or (lambda line: None)
+    if mode not in CPU_LIMITS:
+        raise UnknownNameError("mode", mode, CPU_LIMITS)
+    chosen = _chosen(operations)
+    if storage is not None and not storage.is_dir():
+        raise InputError("a folder on the drive to measure is needed", str(storage))
+    found = machine.find(device, name)
+    scope = _scope(found, mode, found.checked_dtypes(dtypes), storage)
+    plan = planned(scope, chosen)
+    store = Store(out, found)
+    todo = [point for point in plan if point not in store]
+    if len(todo) < len(plan):
+        notice(f"{len(plan) - len(todo)} of {len(plan)} points are in {out} already")
+    provenance = Provenance(out / "provenance.yaml", found, mode, scope.dtypes)
+    session = Session(OPERATIONS, Bench(found, storage), store, provenance, notice)
+    interrupted = session.run(todo, show_progress)
+    if session.noisy:
+        share = f"{session.noisy} of {session.measured} points"
+        notice(f"{share} scatter by more than {NOISY:.0%}: was the machine busy with something else?")
+    provenance.finish(session.measured, session.skipped, session.bench.without_graph, interrupted)
+    return ProfileResult(
+        out=out,
+        device=found.name,
+        planned=len(plan),
+        measured=session.measured,
+        resumed=len(plan) - len(todo),
+        noisy=session.noisy,
+        skipped=tuple(session.skipped),
+        interrupted=interrupted,
+        seconds=time.perf_counter() - start,
+        files=tuple(points.files(out).values()),
+    )
+
+
+def _chosen(names: tuple[str, ...]) -> list[Operation]:
+    for name in names:
+        if name not in OPERATIONS:
+            raise UnknownNameError("operation", name, OPERATIONS)
+    return [OPERATIONS[name] for name in names or OPERATIONS]
+
+
+def _scope(found: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | None) -> Scope:
+    if found.kind == "cuda":
+        return Scope(mode, dtypes, found, storage)
+    flops, moved = CPU_LIMITS[mode]
+    return Scope(mode, dtypes, found, storage, flops, moved)
+
+
+def planned(scope: Scope, operations: Iterable[Operation]) -> list[Point]:
+    """The plan, large and small points mixed so that heat spreads, the sustained ones at the end.
+
+    The order depends on nothing but the points, so that an interrupted run can go on. A point that two
+    operations ask for (scaled down, shapes may meet) is in the plan once.
+    """
+    plan: dict[tuple[str, frozenset[tuple[str, str | int]]], Point] = {}
+    for operation in operations:
+        for values in operation.plan(scope):
+            key = (operation.table, frozenset(values.items()))
+            plan.setdefault(key, Point(operation.name, operation.table, values))
+    return sorted(plan.values(), key=lambda p: (OPERATIONS[p.operation].last, zlib.crc32(str(p).encode())))
+
+
+class Session:
+    """One run over the points that are left to measure.
+
+    Args:
+        operations: the operations that points name.
+        bench: times them.
+        store: keeps what was measured.
+        provenance: notes the clocks.
+        notice: is told of each point that cannot be measured.
+    """
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        bench: Bench,
+        store: Store,
+        provenance: Provenance,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.operations, self.bench, self.store = operations, bench, store
+        self.provenance, self.notice = provenance, notice
+        self.measured = self.noisy = 0
+        self.skipped: list[Skipped] = []
+
+    def run(self, todo: list[Point], show_progress: bool) -> bool:
+        """Measure; return whether Ctrl-C ended the run early."""
+        with progress(len(todo), show_progress) as advance:
+            try:
+                for index, point in enumerate(todo):
+                    if index % CLOCKS_EVERY == 0:
+                        self.provenance.look_at_clocks(index)
+                    advance(str(point))
+                    self._measure(point)
+                self.provenance.look_at_clocks(len(todo))
+            except KeyboardInterrupt:
+                return True
+        return False
+
+    def _measure(self, point: Point) -> None:
+        try:
+            timing = self.bench.time(self.operations[point.operation], point)
+        except (MemoryError, RuntimeError, NotImplementedError, OSError, ValueError, TypeError) as error:
+            self._skip(point, reason(error))
+        else:
+            self.store.add(point, timing.seconds, timing.spread)
+            self.measured += 1
+            self.noisy += timing.spread > NOISY
+        try:
+            self.bench.release()
+        except RuntimeError as error:
+            kept = f"{self.measured} finished points are kept in {self.store.folder}"
+            raise MeshwrightError(f"the device failed at {point} ({reason(error)}); {kept}") from None
+
+    def _skip(self, point: Point, why: str) -> None:
+        self.skipped.append(Skipped(str(point), why))
+        self.notice(f"skipped {point}: {why}")

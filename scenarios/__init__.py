@@ -1,0 +1,1 @@
+"""Scenarios that ship with Meshwright: YAML files, each runnable by its name."""

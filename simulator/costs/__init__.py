@@ -1,0 +1,1 @@
+"""What the parts of a training step cost, as functions over arrays of plans."""

@@ -1,0 +1,207 @@
+"""Attention of one layer: projections, core, and the exchange of keys and values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.costs import elementwise as passes
+from simulator.costs.linear import Linears
+from simulator.costs.setting import Setting
+from simulator.costs.work import Transfer, Work
+from simulator.plan import Choice, Plans
+
+OLDER_KERNELS = {
+    ("flash-1", "ampere"): (0.65, 0.55),
+    ("flash-1", "hopper"): (0.37, 0.33),
+    ("flash-2", "hopper"): (0.57, 0.57),
+    ("flash-2", "blackwell"): (0.45, 0.45),
+}
+"""Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
+of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
+half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
+reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
+6); on Blackwell it runs without the new tensor-core instructions."""
+
+RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
+
+
+@dataclass
+class Attention:
+    """One attention block: kernels by pass, the core alone, and context-parallel communication."""
+
+    linears: Linears
+    core_forward: Work
+    core_backward: Work
+    context_forward: Transfer
+    context_backward: Transfer
+
+
+def attention(setting: Setting, plans: Plans) -> Attention:
+    """Cost of one attention block on one device and one micro batch; arrays of shape (plans,)."""
+    linears = _projections(setting, plans)
+    forward, backward = _core(setting, plans)
+    context_forward, context_backward = _exchange(setting, plans, forward, backward)
+    return Attention(linears, forward, backward, context_forward, context_backward)
+
+
+def _heads(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray]:
+    """Query and key-value heads on one tensor-parallel rank; key-value heads are copied when too few."""
+    model = setting.model
+    return model.heads / plans.tensor, np.maximum(model.kv_heads / plans.tensor, 1.0)
+
+
+def _projections(setting: Setting, plans: Plans) -> Linears:
+    model = setting.model
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    heads, kv_heads = _heads(setting, plans)
+    linears = Linears(setting, tokens)
+    if model.mla:
+        mla = model.mla
+        if mla.q_lora_rank:
+            linears.add("down", mla.q_lora_rank, model.hidden)
+            linears.add("column", heads * model.head_dim, mla.q_lora_rank)
+        else:
+            linears.add("column", heads * model.head_dim, model.hidden)
+        linears.add("down", mla.kv_lora_rank + mla.qk_rope_head_dim, model.hidden)
+        linears.add("column", heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank)
+        linears.add("row", model.hidden, heads * mla.v_head_dim)
+    else:
+        linears.add("column", (heads + 2 * kv_heads) * model.head_dim, model.hidden)
+        linears.add("row", model.hidden, heads * model.head_dim)
+    return linears
+
+
+def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
+    """Rotary embedding and softmax(QK^T)V of the heads of one rank, forward and backward."""
+    model, training, fusion = setting.model, setting.training, setting.framework.elementwise
+    heads, kv_heads = _heads(setting, plans)
+    tokens = plans.micro_batch * training.seq_len / plans.context
+    forward, backward = Work(), Work()
+    query_key = tokens * (heads + kv_heads) * model.head_dim
+    if model.position == "rope":
+        _add_passes(setting, forward, backward, "rope", passes.ROTARY[fusion], query_key)
+    if setting.framework.attention != "unfused":
+        for work, direction in ((forward, "forward"), (backward, "backward")):
+            work.add(
+                "attention",
+                _flash(setting, plans, heads, kv_heads, direction),
+                1 if direction == "forward" else 3,
+            )
+        copies = passes.JOIN_HEADS[fusion]
+    else:
+        _unfused(setting, plans, heads, forward, backward)
+        copies = passes.SPLIT_HEADS[fusion]
+    copied = tokens * (heads + 2 * kv_heads) * model.head_dim
+    _add_passes(setting, forward, backward, "copy", copies, copied)
+    return forward, backward
+
+
+def _flash(
+    setting: Setting, plans: Plans, heads: np.ndarray, kv_heads: np.ndarray, direction: str
+) -> np.ndarray:
+    """Fused attention over the sequence blocks that one context-parallel rank sees.
+
+    Ring and all-gather attention balance the causal triangle by giving every rank two slices from
+    opposite ends (Megatron Core, Llama 3): one causal block of s/c and c-1 full ones of half its width.
+    Ulysses shards heads instead of the sequence.
+    """
+    model, training, kernels = setting.model, setting.training, setting.kernels
+    c = plans.context
+    ulysses = plans.context_algorithm == ULYSSES
+    local_heads = np.where(ulysses, np.maximum(heads / c, 1), heads)
+    local_kv = np.where(ulysses, np.maximum(kv_heads / c, 1), kv_heads)
+    block = np.where(ulysses, training.seq_len, training.seq_len / c)
+    shape = {
+        "heads": local_heads,
+        "kv_heads": local_kv,
+        "head_dim": model.head_dim,
+        "dtype": setting.core_dtype,
+    }
+    shape |= {"direction": direction, "v_head_dim": model.v_head_dim}
+    b = plans.micro_batch
+    seconds = kernels.attention(b, block, block, causal=training.causal, **shape)
+    if np.any((c > 1) & ~ulysses):
+        width = block / 2 if training.causal else block
+        other = kernels.attention(b, block, width, causal=False, **shape)
+        seconds = seconds + np.where(ulysses, 0, (c - 1) * other)
+    generation = setting.cluster.device.generation
+    narrow, wide = OLDER_KERNELS.get((setting.framework.attention, generation), (1.0, 1.0))
+    return seconds * _visible_share(setting) / (narrow if model.head_dim <= 64 else wide)
+
+
+def _visible_share(setting: Setting) -> float:
+    """Share of the attention matrix that sliding windows leave, averaged over the layers."""
+    model, s = setting.model, setting.training.seq_len
+    if model.sliding_window is None or model.sliding_window >= s:
+        return 1.0
+    sliding = model.layers_of_kind("sliding") / model.layers
+    full_area = s * (s + 1) / 2 if setting.training.causal else s * s
+    w = model.sliding_window
+    area = w * (w + 1) / 2 + (s - w) * w
+    return 1.0 - sliding + sliding * area / full_area
+
+
+def _unfused(setting: Setting, plans: Plans, heads: np.ndarray, forward: Work, backward: Work) -> None:
+    """Attention as matrix products and a softmax over the whole s x s matrix, masked or not."""
+    training, kernels, dtype = setting.training, setting.kernels, setting.core_dtype
+    d = setting.model.head_dim
+    rows = training.seq_len / plans.context
+    batch = plans.micro_batch * heads
+    # Rows of heads that do not start on 16 bytes are loaded in narrower pieces, 8, 4 or 2 bytes at a time.
+    narrow = 16 / math.gcd(d * setting.width, 16)
+    scores = kernels.batched_gemm(batch, rows, training.seq_len, d, dtype)
+    values = kernels.batched_gemm(batch, rows, d, training.seq_len, dtype)
+    forward.add("attention", narrow * (scores + values), 2)
+    backward.add("attention", narrow * 2 * (scores + values), 4)
+    matrix = batch * rows * training.seq_len
+    count = passes.SOFTMAX[setting.framework.elementwise, setting.dropout]
+    _add_passes(setting, forward, backward, "softmax", count, matrix)
+
+
+def _add_passes(
+    setting: Setting, forward: Work, backward: Work, kind: str, count: passes.Passes, elements: np.ndarray
+) -> None:
+    size = elements * setting.width
+    forward.add_bytes(setting.kernels, kind, count.forward * size, count.forward_launches)
+    backward.add_bytes(setting.kernels, kind, count.backward * size, count.backward_launches)
+
+
+def _exchange(setting: Setting, plans: Plans, forward: Work, backward: Work) -> tuple[Transfer, Transfer]:
+    """Context-parallel traffic of one layer: what is moved, and what attention does not hide.
+
+    Ring: keys and values travel c-1 times to the neighbour while a block is computed, and their gradients
+    with them in the backward pass. All-gather: one gather forward, one gather and one reduce-scatter
+    backward, not hidden (Llama 3, section 3.3.2). Ulysses: all-to-all of q, k, v and the output.
+    """
+    model, training, cluster = setting.model, setting.training, setting.cluster
+    heads, kv_heads = _heads(setting, plans)
+    c, t = plans.context, plans.tensor
+    zero = np.zeros(len(plans))
+    if not np.any(c > 1):
+        return Transfer(zero, zero), Transfer(zero, zero)
+    tokens = plans.micro_batch * training.seq_len / c
+    kv = tokens * 2 * kv_heads * model.head_dim * setting.width
+    query = tokens * heads * model.head_dim * setting.width
+
+    hop = cluster.collective("send_receive", kv, c, t)
+    ring = (c - 1) * hop
+    hidden = (c - 1) / c
+    gather = cluster.collective("all_gather", kv * c, c, t)
+    scatter = cluster.collective("reduce_scatter", kv * c, c, t)
+    swap = sum(cluster.collective("all_to_all", part, c, t) for part in (2 * query, kv))
+
+    choice = [plans.context_algorithm == ALL_GATHER, plans.context_algorithm == ULYSSES]
+    total_forward = np.select(choice, [gather, swap], ring)
+    total_backward = np.select(choice, [gather + scatter, swap], 2 * ring)
+    shown_forward = np.select(choice, [gather, swap], np.maximum(ring - hidden * forward.device, 0))
+    shown_backward = np.select(
+        choice, [gather + scatter, swap], np.maximum(2 * ring - hidden * backward.device, 0)
+    )
+    active = c > 1
+    return (
+        Transfer(np.where(active, total_forward, 0), np.where(active, shown_forward, 0)),
+        Transfer(np.where(active, total_backward, 0), np.where(active, shown_backward, 0)),
+    )

@@ -1,0 +1,79 @@
+"""Memory passes of the kernels between matrix products.
+
+A pass is one read or one write of one element of a tensor; bytes are passes x elements x width. The
+counts follow from what each kernel reads and writes: the fused column is Megatron-LM's bias-dropout-add,
+bias-GELU / SwiGLU, rotary and masked-softmax kernels; the eager column is one torch kernel an operation.
+A dropout mask is one byte, half a pass at 16 bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Passes(NamedTuple):
+    """Passes and kernel launches of one operation, forward and backward."""
+
+    forward: float
+    backward: float
+    forward_launches: int = 1
+    backward_launches: int = 1
+
+
+VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "swiglu": "silu_mul"}
+"""What calibrations call a model's norm or activation where they know it apart from others."""
+
+NORM = Passes(2.0, 5.0, 1, 2)
+"""Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
+
+RESIDUAL = {
+    ("fused", True): Passes(3.5, 6.5, 1, 2),
+    ("fused", False): Passes(3.0, 3.0, 1, 1),
+    ("eager", True): Passes(5.5, 5.5, 2, 2),
+    ("eager", False): Passes(3.0, 3.0, 1, 1),
+}
+"""Bias, dropout and residual add; by fusion and dropout. The backward pass adds the two gradient branches
+(read both, write the sum) and, with dropout, applies the mask."""
+
+ROTARY = {"fused": Passes(2.0, 2.0, 1, 1), "eager": Passes(10.0, 10.0, 5, 5)}
+"""Rotate q and k."""
+
+GATED = {"fused": Passes(3.0, 5.0, 1, 1), "eager": Passes(5.0, 9.0, 2, 3)}
+"""act(a) * b, per element of the product: reads a and b, writes one; backward reads three, writes two."""
+
+PLAIN = {"fused": Passes(2.0, 3.0, 1, 1), "eager": Passes(2.0, 3.0, 1, 1)}
+"""act(a), per element."""
+
+SOFTMAX = {
+    ("fused", True): Passes(4.5, 5.5, 2, 2),
+    ("fused", False): Passes(2.0, 3.0, 1, 1),
+    ("eager", True): Passes(8.5, 7.5, 4, 3),
+    ("eager", False): Passes(6.0, 5.0, 3, 2),
+}
+"""Scale, mask, softmax and dropout over the full s x s matrix of unfused attention."""
+
+SPLIT_HEADS = {"fused": Passes(2.0, 2.0, 1, 1), "eager": Passes(4.0, 4.0, 3, 3)}
+"""Copies that bring heads next to each other and back, per element of the query, key and value."""
+
+JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
+"""Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
+value and copies them into the projection's layout. Per element of the three."""
+
+BIAS_GRADIENT = Passes(0.0, 1.0, 0, 1)
+"""Sum of the output's gradient over the tokens, per element of it."""
+
+CROSS_ENTROPY = {
+    "fused": Passes(2.0, 2.0, 3, 2),
+    "eager": Passes(14.0, 6.0, 8, 4),
+    "torch": Passes(4.0, 8.0, 2, 2),
+}
+"""Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
+maximum, subtract, exponentiate, sum and divide, each over 4-byte values; backward scales and casts back.
+Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
+and combines it with the log-softmax."""
+
+CAST_LOGITS = Passes(3.0, 3.0, 1, 1)
+"""Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""
+
+CAST = Passes(2.0, 2.0, 1, 1)
+"""Quantise to 8 bits and keep a transposed copy: read 2 bytes, write 1 and 1."""

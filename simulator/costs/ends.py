@@ -1,0 +1,104 @@
+"""The two ends of the model: input embedding on the first stage, output layer and loss on the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.costs import elementwise as passes
+from simulator.costs.layer import Pass
+from simulator.costs.linear import Linears
+from simulator.costs.setting import Setting
+from simulator.costs.work import Transfer, Work
+from simulator.plan import Plans
+
+END_FIELDS = ("tensor", "context", "micro_batch", "sequence_parallel")
+"""The plan fields that the ends' cost depends on."""
+
+
+@dataclass
+class End:
+    """Forward and backward pass of one end for one micro batch on one device."""
+
+    forward: Pass
+    backward_input: Pass
+    backward_weight: Pass
+
+
+def padded_vocabulary(setting: Setting, tensor: np.ndarray) -> np.ndarray:
+    """Rows of the embedding, padded to a multiple of 128 on each tensor-parallel rank (Megatron-LM)."""
+    unit = 128 * np.asarray(tensor)
+    return np.ceil(setting.model.vocabulary / unit) * unit
+
+
+def _end(
+    setting: Setting, plans: Plans, works: tuple[Work, Work, Work], tensor: tuple[Transfer, Transfer]
+) -> End:
+    none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
+    forward, backward_input, backward_weight = works
+    return End(
+        Pass(forward, tensor[0], none, none, setting),
+        Pass(backward_input, tensor[1], none, none, setting),
+        Pass(backward_weight, none, none, none, setting),
+    )
+
+
+def embedding(setting: Setting, plans: Plans) -> End:
+    """Look a row up for each token; backward adds rows into a dense gradient."""
+    model, kernels = setting.model, setting.kernels
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    size = tokens * model.hidden * setting.width
+    forward, backward = Work(), Work()
+    sources = 2 if model.position == "learned" else 1
+    forward.add_bytes(kernels, "embedding", (sources + 1) * size, 1 + sources)
+    backward.add_bytes(kernels, "embedding", 3 * size, 2)
+    if setting.dropout:
+        forward.add_bytes(kernels, "elementwise", 2.5 * size)
+        backward.add_bytes(kernels, "elementwise", 2.5 * size)
+    cluster, t = setting.cluster, plans.tensor
+    reduce = cluster.collective("all_reduce", size, t, 1)
+    scatter = cluster.collective("reduce_scatter", size, t, 1)
+    gather = cluster.collective("all_gather", size, t, 1)
+    sequence = plans.sequence_parallel.astype(bool)
+    first, second = np.where(sequence, scatter, reduce), np.where(sequence, gather, 0.0)
+    return _end(
+        setting, plans, (forward, backward, Work()), (Transfer(first, first), Transfer(second, second))
+    )
+
+
+def head(setting: Setting, plans: Plans) -> End:
+    """Final norm, output layer and cross-entropy over the vocabulary shard of one rank."""
+    model, kernels, framework = setting.model, setting.kernels, setting.framework
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    rows = padded_vocabulary(setting, plans.tensor) / plans.tensor
+    linears = Linears(setting, tokens)
+    linears.add("column", rows, model.hidden, setting.core_dtype, bias=False)
+    forward, backward = linears.forward, linears.backward_input
+    logits = tokens * rows * 2
+    casts = framework.cross_entropy == "torch" and setting.width == 2
+    for loss in (passes.CROSS_ENTROPY[framework.cross_entropy], *([passes.CAST_LOGITS] if casts else [])):
+        forward.add_bytes(kernels, "cross_entropy", loss.forward * logits, loss.forward_launches)
+        backward.add_bytes(kernels, "cross_entropy", loss.backward * logits, loss.backward_launches)
+    size = tokens * model.hidden * setting.width
+    norm, variant = passes.NORM, passes.VARIANTS[model.norm]
+    forward.add_bytes(kernels, "norm", norm.forward * size, norm.forward_launches, variant)
+    backward.add_bytes(kernels, "norm", norm.backward * size, norm.backward_launches, variant)
+    cluster, t = setting.cluster, plans.tensor
+    sequence = plans.sequence_parallel.astype(bool)
+    gather = cluster.collective("all_gather", size, t, 1)
+    reduce = np.where(
+        sequence,
+        cluster.collective("reduce_scatter", size, t, 1),
+        cluster.collective("all_reduce", size, t, 1),
+    )
+    # Maximum, sum of exponentials and the target's logit are each reduced over the vocabulary shards.
+    statistics = 3 * cluster.collective("all_reduce", 4 * tokens, t, 1)
+    first = np.where(sequence, gather, 0.0) + statistics
+    second = reduce + np.where(sequence, gather, 0.0)
+    return _end(
+        setting,
+        plans,
+        (forward, backward, linears.backward_weight),
+        (Transfer(first, first), Transfer(second, second)),
+    )

@@ -1,0 +1,89 @@
+"""Linear layers of a block: forward, input-gradient and weight-gradient products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulator.costs import elementwise as passes
+from simulator.costs.setting import Setting
+from simulator.costs.work import Work
+
+COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}
+"""Time of a product whose operands and result all come from and go to memory, as in a training step, over one
+whose activations a benchmark finds in the cache: median ratio of aiconfigurator's SGLang tables (everything
+rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 1024, n and k >= 1536 that both
+hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
+
+
+@dataclass
+class Linears:
+    """Linear layers over the same tokens, with what each product takes.
+
+    ``role`` of a layer is ``column`` (its output is sharded over tensor-parallel ranks), ``row`` (its input
+    is) or ``down`` (neither). The seconds of column and row products are kept apart because tensor-parallel
+    communication hides behind them.
+    """
+
+    setting: Setting
+    tokens: np.ndarray
+    forward: Work = field(default_factory=Work)
+    backward_input: Work = field(default_factory=Work)
+    backward_weight: Work = field(default_factory=Work)
+    products: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+
+    def add(
+        self,
+        role: str,
+        outputs: np.ndarray | float,
+        inputs: np.ndarray | float,
+        dtype: str = "",
+        bias: bool = True,
+    ) -> None:
+        """Append a layer with weights of shape (outputs, inputs), sizes on one rank.
+
+        ``bias`` says whether it has one where the model's linear layers do.
+        """
+        setting, kernels = self.setting, self.setting.kernels
+        dtype = dtype or setting.linear_dtype
+        tokens, n, k = np.broadcast_arrays(self.tokens, outputs, inputs)
+        cold = COLD_OPERANDS.get(setting.cluster.device.generation, 1.0)
+        forward = cold * kernels.gemm(tokens, n, k, dtype, "forward")
+        dgrad = cold * kernels.gemm(tokens, k, n, dtype, "dgrad")
+        wgrad = cold * kernels.gemm(n, k, tokens, dtype, "wgrad") + self._accumulate(n * k)
+        self.forward.add("gemm", forward)
+        self.backward_input.add("gemm", dgrad)
+        self.backward_weight.add("gemm", wgrad, 2 if self._accumulates else 1)
+        self._keep(role, "forward", forward)
+        self._keep(role, "dgrad", dgrad)
+        self._keep(role, "wgrad", wgrad)
+        if bias and setting.model.bias and setting.framework.elementwise == "eager":
+            count, size = passes.BIAS_GRADIENT, setting.width * tokens * n
+            moved = count.backward * size
+            self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
+        if dtype in ("fp8", "mxfp8", "nvfp4"):
+            size = setting.width * tokens
+            self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
+            self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)
+
+    def _accumulate(self, elements: np.ndarray) -> np.ndarray | float:
+        """Seconds to add a fresh weight gradient to the accumulated one, where the product does not."""
+        if not self._accumulates:
+            return 0.0
+        return self.setting.kernels.memory_bound(
+            (self.setting.width + 2 * self.setting.framework.gradient_bytes) * elements
+        )
+
+    @property
+    def _accumulates(self) -> bool:
+        """Whether every micro batch adds its gradient in a kernel of its own."""
+        framework = self.setting.framework
+        return framework.adds_first_gradient and not framework.fused_accumulation
+
+    def _keep(self, role: str, product: str, seconds: np.ndarray) -> None:
+        self.products[role, product] = self.products.get((role, product), 0.0) + seconds
+
+    def seconds(self, role: str, product: str) -> np.ndarray:
+        """Seconds of one product summed over the layers of one role."""
+        return self.products.get((role, product), np.zeros(np.shape(self.tokens)))

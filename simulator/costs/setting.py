@@ -1,0 +1,72 @@
+"""What all plans of one question share: the model, the cluster, the workload and the framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwmodels.cluster import Cluster
+from hwmodels.kernels import KernelModel
+from simulator.costs.variation import slowest_of
+from simulator.frameworks import Framework
+from simulator.models import Model
+from simulator.workload import Training
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The fixed side of a cost computation; plans are the varying side."""
+
+    model: Model
+    cluster: Cluster
+    training: Training
+    framework: Framework
+
+    @cached_property
+    def kernels(self) -> KernelModel:
+        """Kernel times of the cluster's device in steady work, as the framework's libraries reach them.
+
+        The forms alone: what single points lie above them is in part the burst before clocks settle.
+        """
+        return self.cluster.device.kernels.sustained().uncorrected().using(self.framework.library)
+
+    @cached_property
+    def pace(self) -> float:
+        """Kernel time of the slowest device over that of the average one."""
+        return slowest_of(self.cluster.devices)
+
+    @property
+    def host_seconds_per_kernel(self) -> float:
+        """Host time of a kernel beside its time on the device."""
+        given = self.framework.host_seconds_per_kernel
+        if given is not None:
+            return given
+        launch = self.kernels.launch_seconds
+        # A CPU's kernels are timed with the call that starts them.
+        return launch if self.launches_ahead else max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
+
+    @property
+    def launches_ahead(self) -> bool:
+        """Whether the host launches kernels while the device still runs others; a CPU is its own host."""
+        return self.cluster.device.generation != "cpu"
+
+    @property
+    def linear_dtype(self) -> str:
+        """Number format of the matrix products of linear layers."""
+        return self.training.precision
+
+    @property
+    def core_dtype(self) -> str:
+        """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4."""
+        low_precision = self.training.precision in ("fp8", "mxfp8", "nvfp4")
+        return "bf16" if low_precision else self.training.precision
+
+    @property
+    def width(self) -> int:
+        """Bytes of one activation element."""
+        return self.training.activation_bytes
+
+    @property
+    def dropout(self) -> bool:
+        """Whether dropout kernels run."""
+        return self.framework.dropout if self.training.dropout is None else self.training.dropout

@@ -1,0 +1,129 @@
+"""The data-parallel stream of one rank: parameters gathered ahead of use, gradients reduced after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.engine.graph import DATA, TaskGraph
+from simulator.engine.step import Attached, ChunkWork, Segment, StepProgram, add_segment
+from simulator.schedules import Task
+from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
+
+
+class DataStream:
+    """Issues one rank's gathers and reductions in the order in which the rank comes to them.
+
+    Args:
+        graph: where tasks are added.
+        rank: the rank's number in the graph.
+        program: the step.
+        order: the rank's work.
+        works: the work of each of the rank's chunks.
+    """
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        rank: int,
+        program: StepProgram,
+        order: Sequence[Task],
+        works: dict[int, ChunkWork],
+    ) -> None:
+        self._graph, self._rank, self._program = graph, rank, program
+        self._lane = graph.lane_of(rank, DATA)
+        self.gathers: dict[int, tuple[Attached, ...]] = {}
+        self.reductions: dict[int, tuple[Attached, ...]] = {}
+        self._ends: dict[int, int] = {}
+        """The last pass that uses what a pass gathered, by place."""
+        if any(work.forward_gathers or work.backward_gathers or work.reductions for work in works.values()):
+            self._plan(order, works)
+        self._queue: list[Attached] = []
+        self._given_back: dict[int, range] = {}
+        """Gathers whose use ends with a pass, by place."""
+        for place in sorted(self.gathers):
+            first = len(self._queue)
+            self._queue += self.gathers[place]
+            self._given_back[self._ends[place]] = range(first, len(self._queue))
+        self._issued: list[int] = []
+        self._used = self._unfreed = 0
+        self._freed: dict[int, int] = {}
+        self.collectives: list[tuple[int, list[int]]] = []
+        """Every collective with what its rank must have done first, in order of issue."""
+        self.reduced: list[int] = []
+
+    def _plan(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> None:
+        """Find the passes that gather first, and those that complete a gradient."""
+        program = self._program
+        reducing = WEIGHT if program.schedule.splits_backward else BACKWARD
+        once = program.gather == "step"
+        # Micro batches whose passes gather or reduce as one: those of a unit, or all.
+        gathering = program.micro_batches if once else program.unit
+        reduced = program.micro_batches if program.reduce == "step" else program.unit
+        last_use = {(kind, chunk, i // gathering): place for place, (kind, i, chunk) in enumerate(order)}
+        completes = {(kind, chunk, i // reduced): place for place, (kind, i, chunk) in enumerate(order)}
+        for place, (kind, micro_batch, chunk) in enumerate(order):
+            if kind not in (FORWARD, BACKWARD) or (once and kind == BACKWARD):
+                continue
+            wanted = works[chunk].forward_gathers if kind == FORWARD else works[chunk].backward_gathers
+            key = kind, chunk, micro_batch // gathering
+            if wanted and key in last_use:
+                self.gathers[place], self._ends[place] = wanted, last_use.pop(key)
+        for (kind, chunk, _), place in completes.items():
+            if kind == reducing and works[chunk].reductions:
+                self.reductions[place] = works[chunk].reductions
+
+    def next_gather(self, micro_batch: int, before: list[int]) -> int:
+        """The task that gathers what the rank uses next; later ones are issued as far as prefetching goes.
+
+        Args:
+            micro_batch: whose pass it is.
+            before: what the segment that needs it waits for otherwise.
+        """
+        number = self._used
+        self._used += 1
+        late = self._queue[number].late
+        if late:
+            self._issue(number, micro_batch)
+            rest = Segment("gather", late, DATA)
+            self._issued[number] = add_segment(self._graph, self._lane, rest, 1.0, micro_batch, before)
+        self._issue(number + self._program.prefetch, micro_batch)
+        return self._issued[number]
+
+    def _issue(self, until: int, micro_batch: int) -> None:
+        while len(self._issued) <= min(until, len(self._queue) - 1):
+            gather = self._queue[len(self._issued)]
+            allowed = self._freed.get(len(self._issued) - self._program.prefetch - 1)
+            task = self._collective(gather.work, micro_batch, [] if allowed is None else [allowed])
+            if gather.held:
+                self._graph.memory.append((task, False, self._rank, gather.held))
+            self._issued.append(task)
+
+    def free(self, task: int, place: int) -> None:
+        """Give back gathered parameters whose use ends with a pass, which this task ends."""
+        if self._program.gather != "step":
+            for number in self._given_back.get(place, ()):
+                self._give_back(number, task)
+
+    def free_used(self, task: int) -> None:
+        """Give back, inside a pass, what the segments up to this task have used."""
+        if self._program.gather == "pass" and self._program.unit == 1:
+            for number in range(self._unfreed, self._used):
+                self._give_back(number, task)
+            self._unfreed = self._used
+
+    def _give_back(self, number: int, task: int) -> None:
+        if number in self._freed:
+            return
+        self._freed[number] = task
+        held = self._queue[number].held
+        if held:
+            self._graph.memory.append((task, True, self._rank, -held))
+
+    def reduce(self, work: Segment, micro_batch: int, after: int) -> None:
+        """Issue the reduction of gradients that a task has completed."""
+        self.reduced.append(self._collective(work, micro_batch, [after]))
+
+    def _collective(self, work: Segment, micro_batch: int, after: list[int]) -> int:
+        task = add_segment(self._graph, self._lane, work, 1.0, micro_batch, after)
+        self.collectives.append((task, after))
+        return task

@@ -1,0 +1,91 @@
+"""Turns a step program into tasks: who runs what in which order, and what it waits for."""
+
+from __future__ import annotations
+
+from simulator.engine.graph import NO_LANE, TaskGraph
+from simulator.engine.rank import Expansion, Key, Rank
+from simulator.engine.step import StepProgram, add_segment, predecessors
+from simulator.schedules.base import BACKWARD, FORWARD, OUTPUT_FORWARD, OUTPUT_WEIGHT
+
+
+def expand(program: StepProgram) -> TaskGraph:
+    """The tasks of one step.
+
+    Raises:
+        InputError: the schedule cannot run with these numbers.
+    """
+    plan = Expansion(program)
+    copies = [
+        [Rank(plan, copy * program.stages + rank, rank, scale) for rank, scale in enumerate(slowdowns)]
+        for copy, slowdowns in enumerate(plan.slowdowns)
+    ]
+    for ranks in copies:
+        _connect(plan, ranks)
+    _join_copies(plan.graph, copies)
+    _finish(plan, [rank for ranks in copies for rank in ranks])
+    return plan.graph
+
+
+def _connect(plan: Expansion, ranks: list[Rank]) -> None:
+    """Let work wait for what other ranks send."""
+    sent: dict[Key, int] = {}
+    for rank in ranks:
+        sent.update(rank.sent)
+    for rank in ranks:
+        plan.graph.edges([sent[key] for key, _ in rank.waiting], [task for _, task in rank.waiting])
+    if plan.program.output:
+        for micro_batch in range(plan.program.micro_batches):
+            _connect_output(plan, ranks, micro_batch)
+
+
+def _connect_output(plan: Expansion, ranks: list[Rank], micro_batch: int) -> None:
+    """Shares of the output layer wait for the last hidden states, its backward for all the shares."""
+    graph = plan.graph
+    forward, weight = (OUTPUT_FORWARD, micro_batch, 0), (OUTPUT_WEIGHT, micro_batch, 0)
+    source = ranks[plan.route[micro_batch][plan.last][0]]
+    hidden = source.output_sends[FORWARD, micro_batch, plan.last]
+    for rank in ranks:
+        graph.edge(hidden, rank.first[forward])
+    summed = _together(graph, ranks, forward)
+    for rank in ranks:
+        graph.edge(summed, rank.first[weight])
+    if plan.program.schedule.output_barriers == 2:
+        summed = _together(graph, ranks, weight)
+    graph.edge(summed, source.first[BACKWARD, micro_batch, plan.last])
+
+
+def _together(graph: TaskGraph, ranks: list[Rank], key: Key) -> int:
+    """A collective of all ranks after their passes of this key; returns what ends with it."""
+    ready = graph.add(NO_LANE, 0.0, "barrier", key[1], [rank.last[key] for rank in ranks])
+    for rank in ranks:
+        graph.edge(ready, rank.output_sends[key])
+    return graph.add(NO_LANE, 0.0, "barrier", key[1], [rank.output_sends[key] for rank in ranks])
+
+
+def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
+    """A data-parallel collective starts when the same rank of every group of replicas is ready."""
+    if len(copies) == 1:
+        return
+    for alike in zip(*copies, strict=True):
+        for same in zip(*(rank.data.collectives for rank in alike), strict=True):
+            ready = graph.add(NO_LANE, 0.0, "join", -1, [task for _, after in same for task in after])
+            for task, _ in same:
+                graph.edge(ready, task)
+
+
+def _finish(plan: Expansion, ranks: list[Rank]) -> None:
+    """What follows a rank's last work and reductions: optimizer, parameter gathering."""
+    graph, program = plan.graph, plan.program
+    ready = [
+        graph.add(NO_LANE, 0.0, "join", -1, [*rank.data.reduced, rank.previous, *rank.output_sends.values()])
+        for rank in ranks
+    ]
+    if program.synchronous:
+        ready = [graph.add(NO_LANE, 0.0, "barrier", -1, ready)] * len(ranks)
+    for rank, after in zip(ranks, ready, strict=True):
+        tasks: list[int] = []
+        work = program.finish[rank.rank] if program.finish else ()
+        for index, segment in enumerate(work):
+            waits = [tasks[other] for other in predecessors(work, index)] or [after]
+            lane = graph.lane_of(rank.index, segment.stream)
+            tasks.append(add_segment(graph, lane, segment, rank.slowdown, -1, waits))

@@ -1,0 +1,52 @@
+"""The step program of a pipeline whose times are given: no model, no cluster."""
+
+from __future__ import annotations
+
+from simulator.engine.step import ChunkWork, Segment, StepProgram
+from simulator.schedules import PipelineTimes, Schedule
+from simulator.schedules.base import position_times
+
+
+def from_times(
+    schedule: Schedule, times: PipelineTimes, weight_share: float = 0.5, offload_seconds: float = 0.0
+) -> StepProgram:
+    """The pipeline part of one plan, each pass one run of computation.
+
+    Args:
+        schedule: who runs what when.
+        times: scalars.
+        weight_share: part of the backward that is the weight gradient, where the schedule splits it.
+        offload_seconds: one chunk's activations to the host or back, where the schedule offloads.
+
+    Returns:
+        A program whose memory is counted in the unit of ``Schedule.in_flight``.
+
+    Raises:
+        InputError: the schedule cannot run with these numbers.
+    """
+    stages, micro_batches, chunks = (int(each) for each in (times.stages, times.micro_batches, times.chunks))
+    schedule.check(stages, micro_batches, chunks)
+    positions = len(schedule.routes(stages, chunks)[0])
+    forward, backward = position_times(times, positions)
+    later = weight_share if schedule.splits_backward else 0.0
+    held = stages / positions
+    work = tuple(
+        ChunkWork(
+            forward=(Segment("forward", f),),
+            backward=(Segment("backward", b * (1 - later)),),
+            weight=(Segment("weight gradient", b * later),),
+            activation=held,
+            activation_for_weight=held,
+            offload=Segment("offload", offload_seconds, size=held, level="host"),
+        )
+        for f, b in zip(forward, backward, strict=True)
+    )
+    return StepProgram(
+        schedule=schedule,
+        stages=stages,
+        micro_batches=micro_batches,
+        chunks=chunks,
+        work=work,
+        transfer=Segment("send", float(times.transfer), stream="pipeline"),
+        blocking=not bool(times.overlap_transfer),
+    )

@@ -1,0 +1,64 @@
+"""A vocabulary-parallel output layer: what each pipeline rank's share of it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.costs.ends import head, padded_vocabulary
+from simulator.costs.overlap import contention
+from simulator.costs.setting import Setting
+from simulator.costs.work import Transfer
+from simulator.engine.graph import OUTPUT
+from simulator.engine.passes import Passes, one
+from simulator.engine.rank import NAMES
+from simulator.engine.step import OutputWork, Segment
+from simulator.plan import Plan, Plans
+from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
+
+
+def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> OutputWork:
+    """Every rank's share of the output layer: its vocabulary is split over the pipeline ranks too.
+
+    With one barrier the input gradient's product comes before it, with two after (Yeung et al. 2025,
+    section 4); either way the partial input gradients are summed over the ranks.
+
+    Args:
+        setting: what plans share.
+        plan: the plan.
+        barriers: 1 or 2.
+        stride: devices between neighbouring pipeline ranks.
+    """
+    shared = Plans.of(plan.model_copy(update={"tensor": plan.tensor * plan.pipeline}))
+    share = head(setting, shared)
+    if barriers == 1:
+        before, after = [share.forward, share.backward_input], [share.backward_weight]
+    else:
+        before, after = [share.forward], [share.backward_input, share.backward_weight]
+    passes = []
+    for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
+        passes_of = Passes(NAMES[kind], contention(setting))
+        for each in works:
+            passes_of.add("output layer", replace(each, tensor=Transfer(np.zeros(1), np.zeros(1))))
+        passes.append(passes_of.done())
+    tokens = plan.micro_batch * setting.training.seq_len / plan.context
+    hidden = tokens * setting.model.hidden * setting.width / plan.tensor
+
+    def together(op: str, size: float) -> float:
+        return one(setting.cluster.collective(op, size, plan.pipeline, stride))
+
+    # Maximum, sum of exponentials and the target's logit of each token, and the input gradient.
+    seconds = 3 * together("all_reduce", 4 * tokens)
+    if barriers == 1:
+        seconds += together("all_reduce", hidden)
+    else:
+        seconds = (seconds + together("all_reduce", hidden)) / 2
+    logits = 2 * tokens * one(padded_vocabulary(setting, shared.tensor)) / (plan.tensor * plan.pipeline)
+    return OutputWork(
+        forward=passes[0],
+        weight=passes[1],
+        broadcast=Segment("broadcast", together("broadcast", hidden), OUTPUT),
+        barrier=Segment("softmax barrier", seconds, OUTPUT),
+        memory=logits,
+    )

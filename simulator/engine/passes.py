@@ -1,0 +1,112 @@
+"""Passes through the chunks of a model, layer after layer, from the costs of one layer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.costs.layer import Pass as LayerPass
+from simulator.costs.stages import Stages
+from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, TENSOR
+from simulator.engine.step import Pass, Segment
+
+
+class Passes:
+    """One pass through a chunk, layer after layer.
+
+    Communication that a pass hides starts with its kernels, on its own stream; the rest follows them.
+
+    Args:
+        name: what its segments' names begin with.
+        slow: share of its speed that computation loses beside communication.
+    """
+
+    def __init__(self, name: str, slow: float) -> None:
+        self._name, self._slow = name, slow
+        self._segments: list[Segment] = []
+        self._ends: tuple[int, ...] = ()
+        self.layers: list[int] = []
+        """Where each layer begins."""
+
+    def begin_layer(self) -> None:
+        """What is added next belongs to a further layer."""
+        self.layers.append(len(self._segments))
+
+    def last_segment(self, layer: int) -> int:
+        """The last segment of a layer (of those that were begun, in order)."""
+        ends = [*self.layers[1:], len(self._segments)]
+        return max(ends[layer] - 1, 0)
+
+    def done(self) -> Pass:
+        """The whole pass; never empty."""
+        return tuple(self._segments) or (Segment("nothing", 0.0),)
+
+    def add(self, name: str, each: LayerPass, share: float = 1.0) -> None:
+        """Append the kernels and communication of a pass through one layer (or a share of it)."""
+        name, before = f"{self._name} {name}", self._ends
+        kernels, device = one(each.kernels), one(each.work.device)
+        shown: list[Segment] = []
+        hidden: list[Segment] = []
+        for stream, transfer in ((TENSOR, each.tensor), (CONTEXT, each.context), (EXPERT, each.expert)):
+            total = one(transfer.total)
+            # The analytic form counts what hiding costs the kernels as exposed (costs.overlap.hide).
+            beside = (total - one(transfer.exposed)) / (1 - self._slow)
+            for segments, seconds in ((shown, total - beside), (hidden, beside)):
+                if seconds > 1e-12:
+                    segments.append(Segment(f"{name} {stream}", share * seconds, stream, after=before))
+        running: list[int] = []
+        for kind, seconds in each.work.seconds.items():
+            if one(seconds) > 0:
+                self._append(Segment(f"{name} {kind}", share * one(seconds) * kernels / device, COMPUTE))
+                # On its own stream, but after the segment that a gather of parameters may hold up.
+                running += [self._beside(segment) for segment in hidden]
+                hidden.clear()
+        for segment in shown:
+            self._append(segment)
+        self._ends += tuple(running)
+
+    def _beside(self, segment: Segment) -> int:
+        self._segments.append(segment)
+        return len(self._segments) - 1
+
+    def _append(self, segment: Segment) -> None:
+        self._segments.append(replace(segment, after=self._ends))
+        self._ends = (len(self._segments) - 1,)
+
+
+def layers_by_position(total: int, stages: Stages, pipeline: int, positions: int) -> list[float]:
+    """Layers of each position of the model.
+
+    With one chunk a rank the middle stages share what the ends leave, in whole layers. With more, a
+    position has an equal part of a middle stage, and the ends' difference sits in the outermost ones.
+    """
+    first, middle, last = one(stages.first), one(stages.middle), one(stages.last)
+    if pipeline == 1:
+        return [total / positions] * positions
+    if positions == pipeline:
+        least, more = divmod(int(total - first - last), max(pipeline - 2, 1))
+        inner = [float(least + (stage < more)) for stage in range(pipeline - 2)]
+        return [first, *inner, last]
+    each = middle * pipeline / positions
+    ends = each + first - middle, each + last - middle
+    if min(ends) < 0:
+        return [total / positions] * positions
+    return [ends[0], *[each] * (positions - 2), ends[1]]
+
+
+def first_of(layers: list[int], units: int) -> list[int]:
+    """Where each of so many runs of layers begins."""
+    return [layers[len(layers) * unit // units] for unit in range(units)]
+
+
+def last_of(passes: Passes, units: int) -> list[int]:
+    """Where each of so many runs of layers ends."""
+    count = len(passes.layers)
+    return [passes.last_segment(count * (unit + 1) // units - 1) for unit in range(units)]
+
+
+def one(value: ArrayLike) -> float:
+    """The value of the one plan."""
+    return float(np.asarray(value).reshape(-1)[0])

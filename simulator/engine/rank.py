@@ -1,0 +1,321 @@
+"""The tasks of one rank of a step, in the order in which it issues them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from simulator.engine.clock import Clock
+from simulator.engine.data_stream import DataStream
+from simulator.engine.graph import COMPUTE, FROM_HOST, NO_LANE, OUTPUT, PIPELINE, TO_HOST, TaskGraph
+from simulator.engine.step import Pass, Segment, StepProgram, add_segment, predecessors
+from simulator.schedules import Task, WorkTimes
+from simulator.schedules.base import (
+    BACKWARD,
+    FORWARD,
+    OFFLOAD,
+    OUTPUT_FORWARD,
+    OUTPUT_WEIGHT,
+    RELOAD,
+    WEIGHT,
+)
+
+NAMES = {
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    WEIGHT: "weight gradient",
+    OFFLOAD: "offload",
+    RELOAD: "reload",
+    OUTPUT_FORWARD: "output forward",
+    OUTPUT_WEIGHT: "output weight gradient",
+}
+
+Key = tuple[str, int, int]
+"""Kind, micro batch and position."""
+
+
+class Expansion:
+    """What all ranks of one expansion share."""
+
+    def __init__(self, program: StepProgram) -> None:
+        self.program, self.graph = program, TaskGraph()
+        schedule, stages, chunks = program.schedule, program.stages, program.chunks
+        m = program.micro_batches
+        self._blocks: dict[tuple[int, float], float] = {}
+        self.orders = schedule.orders(stages, m, chunks, self._times())
+        routes = schedule.routes(stages, chunks)
+        self.position = {place: index for route in routes for index, place in enumerate(route)}
+        self.last = len(routes[0]) - 1
+        self.route = [routes[schedule.route_index(micro_batch, m)] for micro_batch in range(m)]
+        self.slowdowns = [copy.slowdown or (1.0,) * stages for copy in program.replicas]
+
+    def _times(self) -> WorkTimes:
+        work, output = self.program.work, self.program.output
+        return WorkTimes(
+            forward=[self.block_seconds(each.forward, 1.0) for each in work],
+            backward=[self.block_seconds(each.backward, 1.0) for each in work],
+            weight=[self.block_seconds(each.weight, 1.0) for each in work],
+            hop=self.program.transfer.seconds,
+            output=self.block_seconds(output.forward, 1.0) if output else 0.0,
+            limit=self.program.activation_limit,
+        )
+
+    def block_seconds(self, work: Pass, slowdown: float) -> float:
+        """Seconds of a pass that nothing outside touches, timed by the clock once."""
+        if not work:
+            return 0.0
+        if len(work) == 1 and work[0].stream == COMPUTE:
+            return work[0].seconds * slowdown
+        key = (id(work), slowdown)
+        if key not in self._blocks:
+            graph = TaskGraph()
+            tasks: list[int] = []
+            for index, segment in enumerate(work):
+                after = [tasks[other] for other in predecessors(work, index)]
+                lane = graph.lane_of(0, segment.stream)
+                tasks.append(add_segment(graph, lane, replace(segment, links=()), slowdown, -1, after))
+            _, ends = Clock(graph, self.program.contention).run()
+            self._blocks[key] = float(ends.max(initial=0.0))
+        return self._blocks[key]
+
+
+class Visit(NamedTuple):
+    """What is the same for every micro batch that passes one chunk in one way."""
+
+    position: int
+    segments: Pass
+    seconds: float
+    name: str
+    moved: tuple[tuple[str, float], ...]
+    needs_input: bool
+    sends_to: int
+    """Position that gets the result; -1: none."""
+    memory: float
+    """Bytes taken when it starts, or, negative, given back when it ends."""
+
+
+class Rank:
+    """One rank's tasks, added in the order in which it issues them."""
+
+    def __init__(self, plan: Expansion, index: int, rank: int, slowdown: float) -> None:
+        self.plan, self.index, self.rank, self.slowdown = plan, index, rank, slowdown
+        self.program, self.graph = plan.program, plan.graph
+        self.compute = self.graph.lane_of(index, COMPUTE)
+        self.sends = self.graph.lane_of(index, PIPELINE)
+        order = plan.orders[rank]
+        chunks = {chunk: position for (owner, chunk), position in plan.position.items() if owner == rank}
+        works = {chunk: self.program.work[position] for chunk, position in chunks.items()}
+        self.visits = {
+            (kind, chunk): self._visit(kind, chunk, position)
+            for chunk, position in chunks.items()
+            for kind in (FORWARD, BACKWARD, WEIGHT)
+        }
+        self.data = DataStream(self.graph, index, self.program, order, works)
+        self.sent: dict[Key, int] = {}
+        """What carries the input of a pass, by that pass."""
+        self.waiting: list[tuple[Key, int]] = []
+        """Tasks that need an input which another rank may send."""
+        self.first: dict[Key, int] = {}
+        self.last: dict[Key, int] = {}
+        self.output_sends: dict[Key, int] = {}
+        """Collectives of a vocabulary-parallel output layer, by the pass that they follow."""
+        self.reloaded: dict[tuple[int, int], int] = {}
+        self.previous = -1
+        self.blocked_by: list[int] = []
+        """What the next pass waits for beside the one before it."""
+        self.leaving: list[int] = []
+        """Copies to the host that the next pass runs beside; the one after it needs their memory."""
+        places = iter(enumerate(order))
+        for place, task in places:
+            if task.kind in (OFFLOAD, RELOAD):
+                self._copy(task)
+            elif task.kind in (OUTPUT_FORWARD, OUTPUT_WEIGHT):
+                self._output(task)
+            elif self._is_pair(order[place : place + 2]):
+                self._pair(place, task, next(places)[1])
+            else:
+                self._pass(place, task)
+
+    def _visit(self, kind: str, chunk: int, position: int) -> Visit:
+        work, last = self.program.work[position], self.plan.last
+        late = work.activation_for_weight if self.program.schedule.splits_backward else 0.0
+        segments, memory, to = {
+            FORWARD: (work.forward, work.activation, position + 1),
+            BACKWARD: (work.backward, late - work.activation, position - 1),
+            WEIGHT: (work.weight, -late, -1),
+        }[kind]
+        return Visit(
+            position=position,
+            segments=segments,
+            seconds=self.plan.block_seconds(segments, self.slowdown),
+            name=NAMES[kind],
+            moved=tuple((each.level, each.size) for each in segments if each.size),
+            needs_input=(kind == FORWARD and position > 0) or (kind == BACKWARD and position < last),
+            sends_to=to if to <= last else -1,
+            memory=memory,
+        )
+
+    def _after_previous(self) -> list[int]:
+        return [self.previous, *self.blocked_by] if self.previous >= 0 else self.blocked_by
+
+    def _pass(self, place: int, task: Task) -> None:
+        data, visit = self.data, self.visits[task.kind, task.chunk]
+        roots: Sequence[int]
+        if self.program.detail or place in data.gathers or place in data.reductions:
+            roots, last = finished(self._segments(place, visit.segments, task.micro_batch))
+        else:
+            last = self.graph.add(self.compute, visit.seconds, visit.name, task.micro_batch, self.blocked_by)
+            roots = (last,)
+            for level, size in visit.moved:
+                self.graph.traffic.append((last, level, size))
+        self.previous, self.blocked_by, self.leaving = last, self.leaving, []
+        self._passed(place, task, roots, last)
+
+    def _is_pair(self, tasks: Sequence[Task]) -> bool:
+        """Whether a forward and a backward run at once, to hide the communication that either has."""
+        if not self.program.schedule.overlaps_passes or len(tasks) < 2 or tasks[0].chunk == tasks[1].chunk:
+            return False
+        if (tasks[0].kind, tasks[1].kind) != (FORWARD, BACKWARD):
+            return False
+        segments = (each for task in tasks for each in self.visits[task.kind, task.chunk].segments)
+        return any(each.stream != COMPUTE for each in segments)
+
+    def _pair(self, place: int, *tasks: Task) -> None:
+        """Two passes at once: each computes while the other communicates."""
+        passes = [self.visits[task.kind, task.chunk].segments for task in tasks]
+        steps = [
+            self._segments(place + index, segments, task.micro_batch)
+            for index, (segments, task) in enumerate(zip(passes, tasks, strict=True))
+        ]
+        done = [0, 0]
+        while all(count < len(segments) for count, segments in zip(done, passes, strict=True)):
+            behind = int(done[1] * len(passes[0]) < done[0] * len(passes[1]))
+            next(steps[behind])
+            done[behind] += 1
+        results = [finished(each) for each in steps]
+        self.previous = self.graph.add(NO_LANE, 0.0, "join", -1, [last for _, last in results])
+        self.blocked_by, self.leaving = self.leaving, []
+        for index, (task, (roots, last)) in enumerate(zip(tasks, results, strict=True)):
+            self._passed(place + index, task, roots, last)
+
+    def _passed(self, place: int, task: Task, roots: Sequence[int], last: int) -> None:
+        """What a pass needs, holds, gives back and sends on, once its tasks are there."""
+        kind, micro_batch, chunk = task
+        plan, graph, visit = self.plan, self.graph, self.visits[kind, chunk]
+        if self.data.gathers:
+            self.data.free(last, place)
+        key = kind, micro_batch, visit.position
+        if visit.needs_input:
+            for root in roots:
+                self.waiting.append((key, root))
+        if visit.memory:
+            at_end = visit.memory < 0
+            graph.memory.append((last if at_end else roots[0], at_end, self.index, visit.memory))
+        if visit.position == plan.last:
+            self.first[key], self.last[key] = roots[0], last
+            if kind == FORWARD and self.program.output:
+                self._to_output(key, self.program.output.broadcast, last)
+        if self.reloaded and kind == BACKWARD and (micro_batch, visit.position) in self.reloaded:
+            graph.edge(self.reloaded.pop((micro_batch, visit.position)), roots[0])
+        if visit.sends_to >= 0:
+            self._send(kind, micro_batch, visit.sends_to, last)
+
+    def _segments(
+        self, place: int, segments: Pass, micro_batch: int
+    ) -> Generator[None, None, tuple[list[int], int]]:
+        """Add the segments of a pass one by one, with the collectives that they wait for or complete.
+
+        Returns:
+            The tasks that wait for nothing else in the pass, and one that ends with the pass.
+        """
+        gathered = {each.segment for each in self.data.gathers.get(place, ())}
+        reductions = self.data.reductions.get(place, ())
+        before_pass = self._after_previous()
+        tasks: list[int] = []
+        roots: list[int] = []
+        inner: set[int] = set()
+        for index, segment in enumerate(segments):
+            others = predecessors(segments, index)
+            inner.update(others)
+            after = [tasks[other] for other in others] if others else list(before_pass)
+            if index in gathered:
+                if tasks:
+                    self.data.free_used(tasks[-1])
+                after.append(self.data.next_gather(micro_batch, after))
+            lane = self.graph.lane_of(self.index, segment.stream)
+            task = add_segment(self.graph, lane, segment, self.slowdown, micro_batch, after)
+            tasks.append(task)
+            if not others:
+                roots.append(task)
+            for each in reductions:
+                if each.segment == index:
+                    self.data.reduce(each.work, micro_batch, task)
+            yield
+        ends = [task for index, task in enumerate(tasks) if index not in inner]
+        return roots, ends[0] if len(ends) == 1 else self.graph.add(NO_LANE, 0.0, "join", micro_batch, ends)
+
+    def _send(self, kind: str, micro_batch: int, to: int, ended: int) -> None:
+        """Pass the result on to the next position, over the network if another rank holds it."""
+        there = self.plan.route[micro_batch][to][0]
+        if there != self.rank:
+            transfer = self.program.transfer
+            if self.program.links_between:
+                transfer = replace(transfer, links=self.program.links_between.get((self.rank, there), ()))
+            if transfer.size:
+                ended = add_segment(self.graph, self.sends, transfer, 1.0, micro_batch, (ended,))
+            else:
+                ended = self.graph.add(self.sends, transfer.seconds, transfer.name, micro_batch, (ended,))
+            if self.program.blocking:
+                self.blocked_by.append(ended)
+        self.sent[kind, micro_batch, to] = ended
+
+    def _allocate(self, task: int, at_end: bool, size: float) -> None:
+        if size:
+            self.graph.memory.append((task, at_end, self.index, size))
+
+    def _copy(self, task: Task) -> None:
+        """Move a chunk's activations to the host or back, issued after the work before it in the order."""
+        kind, micro_batch, chunk = task
+        position = self.plan.position[self.rank, chunk]
+        copy = self.program.work[position].offload
+        lane = self.graph.lane_of(self.index, TO_HOST if kind == OFFLOAD else FROM_HOST)
+        after = [self.previous] if self.previous >= 0 else []
+        number = add_segment(self.graph, lane, replace(copy, name=NAMES[kind]), 1.0, micro_batch, after)
+        place = micro_batch, position
+        if kind == OFFLOAD:
+            self._allocate(number, True, -copy.size)
+            self.leaving.append(number)
+            self.reloaded[place] = number
+        else:
+            self.graph.edge(self.reloaded[place], number)
+            self._allocate(number, False, copy.size)
+            self.reloaded[place] = number
+
+    def _output(self, task: Task) -> None:
+        """This rank's share of a vocabulary-parallel output layer, and the barrier that follows it."""
+        output = self.program.output
+        if output is None:
+            return
+        forward = task.kind == OUTPUT_FORWARD
+        seconds = self.plan.block_seconds(output.forward if forward else output.weight, self.slowdown)
+        number = self.graph.add(self.compute, seconds, NAMES[task.kind], task.micro_batch, self.blocked_by)
+        self.previous, self.blocked_by = number, []
+        key = task.kind, task.micro_batch, 0
+        self.first[key] = self.last[key] = number
+        self._allocate(number, not forward, output.memory if forward else -output.memory)
+        if forward or self.program.schedule.output_barriers == 2:
+            self._to_output(key, output.barrier, number)
+
+    def _to_output(self, key: Key, work: Segment, after: int) -> None:
+        lane = self.graph.lane_of(self.index, OUTPUT)
+        self.output_sends[key] = add_segment(self.graph, lane, work, 1.0, key[1], (after,))
+
+
+def finished(steps: Generator[None, None, tuple[list[int], int]]) -> tuple[list[int], int]:
+    """Take all remaining steps; what came of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

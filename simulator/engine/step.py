@@ -1,0 +1,163 @@
+"""A training step as the engine takes it: what every rank has to do, free of models and clusters.
+
+Whoever knows costs fills this in (``simulator.engine.build``); ``simulator.engine.expand`` turns it
+into tasks. One pipeline stands for all tensor-, context- and data-parallel ranks that do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from simulator.engine.clock import Contention
+from simulator.engine.graph import COMPUTE, Flow, TaskGraph
+from simulator.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of work on one stream of a rank."""
+
+    name: str
+    seconds: float
+    stream: str = COMPUTE
+    after: tuple[int, ...] | None = None
+    """Which segments of the same pass it waits for, by place; None: the one before it."""
+    size: float = 0.0
+    """Bytes that it moves; they cross ``links`` as a flow if there are any, after ``seconds``."""
+    level: str = ""
+    """The level of the topology that the bytes cross, for the account of traffic."""
+    links: tuple[int, ...] = ()
+
+
+Pass = tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A collective of the data-parallel stream that belongs to one segment of a pass.
+
+    A gather must have ended before the segment starts; a reduction may start when it has ended.
+    """
+
+    segment: int
+    work: Segment
+    held: float = 0.0
+    """Bytes of a gathered copy, held until the pass (or run of passes) has ended."""
+    late: float = 0.0
+    """Further seconds of a gather that start only when what comes before its segment has ended."""
+
+
+@dataclass(frozen=True)
+class ChunkWork:
+    """What one micro batch costs at one position of the model, in seconds and bytes of one rank.
+
+    ``backward`` is the whole backward, recomputation included; where the schedule splits it, it is
+    the input gradient alone and ``weight`` the rest.
+    """
+
+    forward: Pass
+    backward: Pass
+    weight: Pass = ()
+    activation: float = 0.0
+    """Bytes that live from the forward's start to the backward's end."""
+    activation_for_weight: float = 0.0
+    """Bytes that live on until the weight gradient's end, where the schedule splits the backward."""
+    forward_gathers: tuple[Attached, ...] = ()
+    backward_gathers: tuple[Attached, ...] = ()
+    reductions: tuple[Attached, ...] = ()
+    """Of the backward pass, or of the weight pass where the schedule splits."""
+    offload: Segment = Segment("offload", 0.0)
+    """The copy of activations to the host (and back), where the schedule offloads them."""
+
+
+@dataclass(frozen=True)
+class OutputWork:
+    """A vocabulary-parallel output layer: every rank's share of it, for one micro batch."""
+
+    forward: Pass
+    """"S": logits, local softmax and, with one barrier, the local input gradient."""
+    weight: Pass
+    """"T": what follows the barrier."""
+    broadcast: Segment
+    barrier: Segment
+    memory: float = 0.0
+    """Bytes that live from "S" to "T" on every rank."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Data-parallel replicas that are alike; ``slowdown`` scales the computation of each pipeline rank."""
+
+    count: int = 1
+    slowdown: tuple[float, ...] = ()
+
+
+When = Literal["step", "pass"]
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    """One training step.
+
+    Attributes:
+        work: per position of the model (chunks x stages of one direction), first layers first.
+        transfer: an activation or gradient to the next rank; ``links_between`` gives the links of a
+            pair of ranks where the network is simulated.
+        blocking: a rank computes on only when its send has ended.
+        gather, reduce: how often the attached collectives run: once a "step" (the first forward
+            needs it, the last backward completes it) or each "pass".
+        unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
+            each pass.
+        prefetch: gathers that may start ahead of the one in use.
+        finish: per rank, after its last work and reductions: optimizer, parameter gathering.
+        synchronous: the finish waits for all ranks (gradient norm, overflow check).
+        static: bytes that each rank holds throughout.
+    """
+
+    schedule: Schedule
+    stages: int
+    micro_batches: int
+    chunks: int
+    work: tuple[ChunkWork, ...]
+    transfer: Segment
+    blocking: bool = False
+    links_between: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    gather: When = "step"
+    reduce: When = "step"
+    unit: int = 1
+    prefetch: int = 1
+    finish: tuple[Pass, ...] = ()
+    synchronous: bool = True
+    static: tuple[float, ...] = ()
+    output: OutputWork | None = None
+    replicas: tuple[Replicas, ...] = (Replicas(),)
+    contention: Contention | None = None
+    capacity: tuple[float, ...] = ()
+    """Bytes per second of each link that segments name."""
+    activation_limit: float | None = None
+    """Micro batches whose activations a rank has memory for, for schedules that use what there is."""
+    detail: bool = False
+    """Run every segment as a task of its own; otherwise passes that nothing interrupts run as one."""
+
+
+def add_segment(
+    graph: TaskGraph, lane: int, work: Segment, slowdown: float, micro_batch: int, after: Sequence[int]
+) -> int:
+    """Add one segment to a graph; ``slowdown`` scales it if it computes."""
+    seconds = work.seconds * slowdown if work.stream == COMPUTE else work.seconds
+    task = graph.add(lane, seconds, work.name, micro_batch, after)
+    if work.links and work.size:
+        graph.flows[task] = Flow(work.size, work.links)
+    if work.size:
+        graph.traffic.append((task, work.level, work.size))
+    return task
+
+
+def predecessors(work: Pass, index: int) -> tuple[int, ...]:
+    """Which segments of a pass its segment waits for, by place."""
+    after = work[index].after
+    if after is not None:
+        return after
+    return (index - 1,) if index else ()

@@ -1,0 +1,124 @@
+"""What one simulated step did: intervals, memory over time, bytes moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.engine.graph import COMPUTE, TaskGraph
+
+
+class Interval(NamedTuple):
+    """One task's stay on its stream."""
+
+    name: str
+    micro_batch: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The result of a run.
+
+    Attributes:
+        graph: the tasks that ran.
+        starts, ends: seconds, shape (tasks,).
+        static: bytes that each rank holds throughout; empty for none.
+    """
+
+    graph: TaskGraph
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    static: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """From the start of the step to the end of its last task."""
+        return float(self.ends.max(initial=0.0))
+
+    @cached_property
+    def ranks(self) -> int:
+        """Simulated ranks; each stands for all those that do the same."""
+        return 1 + max((lane.rank for lane in self.graph.lanes), default=-1)
+
+    @cached_property
+    def _lane(self) -> NDArray[np.int64]:
+        return np.array(self.graph.lane, dtype=np.int64)
+
+    @cached_property
+    def period(self) -> float:
+        """The step time: seconds from one step's start to the next one's.
+
+        A rank starts its next step when it has ended this one. Equal to ``seconds`` where ranks
+        synchronise; less where each goes on by itself (Qi et al., Zero Bubble Pipeline Parallelism,
+        section 4).
+        """
+        longest = 0.0
+        for rank in range(self.ranks):
+            tasks = np.flatnonzero(np.isin(self._lane, self._lanes_of(rank)) & (self.ends > self.starts))
+            if len(tasks):
+                longest = max(longest, float(self.ends[tasks].max() - self.starts[tasks].min()))
+        return longest
+
+    def _lanes_of(self, rank: int) -> list[int]:
+        return [index for index, lane in enumerate(self.graph.lanes) if lane.rank == rank]
+
+    def tasks(self, rank: int, stream: str) -> NDArray[np.int64]:
+        """Numbers of the tasks of one stream that took time, in the order in which they ran."""
+        lanes = [index for index, lane in enumerate(self.graph.lanes) if lane == (rank, stream)]
+        return np.flatnonzero(np.isin(self._lane, lanes) & (self.ends > self.starts))
+
+    def intervals(self, rank: int, stream: str) -> list[Interval]:
+        """What one stream of a rank did, in order."""
+        graph = self.graph
+        return [
+            Interval(
+                graph.name[task], graph.micro_batch[task], float(self.starts[task]), float(self.ends[task])
+            )
+            for task in self.tasks(rank, stream).tolist()
+        ]
+
+    def busy(self, rank: int, stream: str = COMPUTE) -> float:
+        """Seconds in which a stream of a rank had work."""
+        tasks = self.tasks(rank, stream)
+        return float((self.ends[tasks] - self.starts[tasks]).sum())
+
+    @property
+    def bubble_share(self) -> float:
+        """Share of the time between steps in which compute streams are idle, mean over ranks."""
+        busy = sum(self.busy(rank) for rank in range(self.ranks))
+        return 1.0 - busy / (self.ranks * self.period) if self.period else 0.0
+
+    def memory(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bytes held by a rank over time.
+
+        At one instant what is given back counts before what is taken.
+
+        Returns:
+            Times in seconds and the bytes held from each of them on.
+        """
+        changes = [(task, at_end, size) for task, at_end, owner, size in self.graph.memory if owner == rank]
+        tasks = np.array([task for task, _, _ in changes], dtype=np.int64)
+        at_end = np.array([at_end for _, at_end, _ in changes], dtype=bool)
+        sizes = np.array([size for _, _, size in changes], dtype=np.float64)
+        times = np.where(at_end, self.ends[tasks], self.starts[tasks])
+        order = np.lexsort((sizes > 0, times))
+        base = self.static[rank % len(self.static)] if self.static else 0.0
+        return np.concatenate(([0.0], times[order])), base + np.concatenate(([0.0], np.cumsum(sizes[order])))
+
+    def peak_memory(self, rank: int) -> float:
+        """Most bytes that a rank holds at once."""
+        return float(self.memory(rank)[1].max())
+
+    @cached_property
+    def traffic(self) -> dict[str, float]:
+        """Bytes moved over each level of the topology, summed over the simulated ranks."""
+        moved: dict[str, float] = {}
+        for _, level, size in self.graph.traffic:
+            moved[level] = moved.get(level, 0.0) + size
+        return moved

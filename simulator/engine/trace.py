@@ -1,0 +1,174 @@
+"""Timelines as Chrome traces, for Perfetto and Holistic Trace Analysis.
+
+Ranks are processes, streams threads; memory and link use are counters. Keys follow the JSON that PyTorch's
+profiler writes: times in microseconds, ``cat`` "kernel", ``args`` with stream, device and correlation,
+collectives named ``nccl...``, one ``ProfilerStep`` annotation, ``distributedInfo``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwmodels.errors import InputError
+from simulator.engine.graph import COMPUTE, FROM_HOST, STREAMS, TO_HOST, Lane
+from simulator.engine.timeline import Timeline
+
+Event = dict[str, Any]
+Moved = tuple[int, str, float]
+"""Task, level of the topology, bytes."""
+
+ANNOTATIONS = len(STREAMS)
+"""Thread of the step's annotation, after those of the streams."""
+
+
+def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = None, step: int = 0) -> None:
+    """Write a trace as JSON, compressed if the name ends in ``.gz``; the same timeline gives the same bytes.
+
+    Args:
+        timeline: what ran.
+        path: the file; it appears only when it is complete.
+        ranks: simulated ranks to write; all by default. Holistic Trace Analysis wants one file a rank.
+        step: number of the step, for its annotation.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    chosen = list(range(timeline.ranks) if ranks is None else ranks)
+    document = {
+        "traceEvents": list(trace_events(timeline, chosen, step)),
+        "displayTimeUnit": "ms",
+        "distributedInfo": {
+            "backend": "nccl",
+            "rank": chosen[0] if chosen else 0,
+            "world_size": timeline.ranks,
+        },
+    }
+    # Holistic Trace Analysis finds the rank by a pattern that wants a space after the colon.
+    data = json.dumps(document, separators=(",", ": ")).encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, compresslevel=6, mtime=0)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"the trace cannot be written ({error.strerror})", str(path)) from None
+
+
+def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Iterator[Event]:
+    """The events of some ranks, rank by rank and stream by stream."""
+    traffic: dict[int, list[Moved]] = {}
+    for task, level, size in timeline.graph.traffic:
+        rank = timeline.graph.lanes[timeline.graph.lane[task]].rank
+        traffic.setdefault(rank, []).append((task, level, size))
+    for rank in ranks:
+        moved = traffic.get(rank, [])
+        yield _named("process_name", rank, 0, f"rank {rank}")
+        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}}
+        yield _named("thread_name", rank, ANNOTATIONS, "steps")
+        yield from _step(timeline, rank, step)
+        for lane in timeline.graph.lanes:
+            if lane.rank == rank:
+                yield _named("thread_name", rank, STREAMS.index(lane.stream), lane.stream)
+                yield from _tasks(timeline, lane, moved)
+        yield from _memory(timeline, rank)
+        yield from _links(timeline, rank, moved)
+
+
+def _named(what: str, rank: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": {"name": name}}
+
+
+def _step(timeline: Timeline, rank: int, step: int) -> Iterator[Event]:
+    yield {
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": f"ProfilerStep#{step}",
+        "pid": rank,
+        "tid": ANNOTATIONS,
+        "ts": 0.0,
+        "dur": _microseconds(timeline.seconds),
+        "args": {},
+    }
+
+
+def _tasks(timeline: Timeline, lane: Lane, traffic: list[Moved]) -> Iterator[Event]:
+    graph, stream = timeline.graph, STREAMS.index(lane.stream)
+    moved = {task: (level, size) for task, level, size in traffic}
+    for task in timeline.tasks(lane.rank, lane.stream).tolist():
+        args: Event = {"stream": stream, "device": lane.rank, "correlation": task}
+        if graph.micro_batch[task] >= 0:
+            args["micro batch"] = graph.micro_batch[task]
+        if task in moved:
+            args["level"], args["bytes"] = moved[task]
+        start = _microseconds(float(timeline.starts[task]))
+        yield {
+            "ph": "X",
+            "cat": "gpu_memcpy" if lane.stream in (TO_HOST, FROM_HOST) else "kernel",
+            "name": _kernel_name(lane.stream, graph.name[task]),
+            "pid": lane.rank,
+            "tid": stream,
+            "ts": start,
+            "dur": round(_microseconds(float(timeline.ends[task])) - start, 3),
+            "args": args,
+        }
+
+
+def _kernel_name(stream: str, name: str) -> str:
+    """Names by which trace readers tell communication and copies from computation."""
+    if stream == COMPUTE:
+        return name
+    if stream in (TO_HOST, FROM_HOST):
+        return f"Memcpy {'DtoH' if stream == TO_HOST else 'HtoD'} ({name})"
+    return f"ncclDevKernel_{name}"
+
+
+def _memory(timeline: Timeline, rank: int) -> Iterator[Event]:
+    times, held = timeline.memory(rank)
+    # Of several changes at one instant the last one counts.
+    last = np.append(np.diff(times) > 0, True)
+    for time, size in zip(times[last].tolist(), held[last].tolist(), strict=True):
+        yield {
+            "ph": "C",
+            "name": "memory",
+            "pid": rank,
+            "tid": 0,
+            "ts": _microseconds(time),
+            "args": {"bytes": round(size)},
+        }
+
+
+def _links(timeline: Timeline, rank: int, traffic: list[Moved]) -> Iterator[Event]:
+    """Bytes per second that the rank's tasks move over each level, each task at its mean rate."""
+    changes: dict[str, dict[float, float]] = {}
+    for task, level, size in traffic:
+        start, end = float(timeline.starts[task]), float(timeline.ends[task])
+        if end <= start:
+            continue
+        rate = size / (end - start)
+        at = changes.setdefault(level, {})
+        at[start] = at.get(start, 0.0) + rate
+        at[end] = at.get(end, 0.0) - rate
+    for level in sorted(changes):
+        rate = 0.0
+        for time in sorted(changes[level]):
+            rate += changes[level][time]
+            yield {
+                "ph": "C",
+                "name": f"{level} bytes/s",
+                "pid": rank,
+                "tid": 0,
+                "ts": _microseconds(time),
+                "args": {"bytes/s": max(round(rate), 0)},
+            }
+
+
+def _microseconds(seconds: float) -> float:
+    return round(seconds * 1e6, 3)

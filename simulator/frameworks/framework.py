@@ -1,0 +1,137 @@
+"""What a training framework does that a plan does not say.
+
+Which kernels it fuses, how wide it accumulates and reduces gradients, what it overlaps by default, how
+long its host code takes to launch a kernel, what it allocates beside the model. Each constant belongs
+to a framework, never to a case, and names its source.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hwmodels.loading import Catalogue, Strict
+
+
+class Framework(Strict):
+    """A training framework as far as time and memory can tell it from another."""
+
+    name: str
+    title: str = Field(description="what it is, with versions")
+    attention: Literal["flash", "flash-2", "flash-1", "unfused"] = Field(
+        "flash",
+        description="attention kernel; flash "
+        "is the fastest that the device has (FlashAttention-3 or cuDNN on Hopper)",
+    )
+    library: str = Field(
+        "",
+        description="whose measured kernels resemble its own, where a device's calibration knows several; "
+        "empty: those of vendor containers",
+    )
+    selective: Literal["core", "all-but-projections"] = Field(
+        "core",
+        description="what selective recomputation repeats: "
+        "the attention core (Korthikanti et al. 2022), or all but the projections around it",
+    )
+    elementwise: Literal["fused", "eager"] = Field(
+        "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
+    )
+    dropout: bool = Field(False, description="dropout after attention and MLP by default")
+    gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
+    reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
+    grouped_launches: Literal["one", "per-expert"] = Field(
+        "per-expert", description="whether the products of all experts are one kernel or one kernel each"
+    )
+    fused_accumulation: bool = Field(
+        True, description="weight gradients accumulate inside the matrix product"
+    )
+    adds_first_gradient: bool = Field(
+        True,
+        description="whether the first gradient of a step is added to zeroes; autograd keeps it as it comes "
+        "where the old one was set to none",
+    )
+    gradient_passes: float = Field(
+        0.0,
+        ge=0,
+        description="reads and writes of each gradient while it is copied into and out of the buckets that "
+        "are reduced, where it does not live in them",
+    )
+    gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")
+    scatter_from_zero: int = Field(
+        1,
+        ge=0,
+        le=3,
+        description="lowest ZeRO stage whose gradients are reduce-scattered instead of all-reduced",
+    )
+    cross_entropy: Literal["fused", "eager", "torch"] = Field(
+        "eager",
+        description="loss kernel; eager is Megatron-LM's over the ranks' shards of the vocabulary, torch is "
+        "log-softmax and negative log-likelihood",
+    )
+    host_seconds_per_kernel: float | None = Field(
+        None,
+        ge=0,
+        description="host time to launch one kernel from Python; what the device's calibration measured of "
+        "eager torch where not given",
+    )
+    step_overhead_seconds: float = Field(0.0, ge=0, description="host time between steps that nothing hides")
+    optimizer_bytes_per_parameter: float = Field(
+        gt=0,
+        description="memory traffic of unscaling, clipping, update "
+        "and casting, per parameter that a rank owns",
+    )
+    wrapped_layers: int = Field(
+        1, ge=1, description="layers whose parameters are gathered at once under full sharding"
+    )
+    gathers_by_broadcast: bool = Field(
+        False, description="updated parameters are sent by one broadcast a rank instead of one all-gather"
+    )
+    gathers_a_layer: int = Field(
+        1,
+        ge=1,
+        description="collectives that gather one layer under full sharding: 1 where "
+        "a layer is wrapped as a whole, one a submodule elsewhere",
+    )
+    gathers_again: bool = Field(False, description="full recomputation gathers the parameters once more")
+    prefetch_parameters: float = Field(
+        1e18,
+        gt=0,
+        description="parameters that may be gathered ahead; the gathers of a larger layer are not hidden",
+    )
+    gather_overlap: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="share of the parameter gathers of full sharding that prefetching can hide",
+    )
+    context_bytes: float = Field(ge=0, description="memory of the driver context and libraries")
+    buffer_bytes_per_group: float = Field(ge=0, description="communication buffers of one process group")
+    bucket_bytes: float = Field(
+        0.0, ge=0, description="flat buckets for reducing and gathering, where they are extra memory"
+    )
+    separate_master: bool = Field(
+        True,
+        description="a 32-bit master copy beside the working parameters; FSDP keeps only "
+        "the sharded 32-bit parameter",
+    )
+    optimizer_gradient_bytes: float = Field(
+        0.0,
+        ge=0,
+        description="bytes of gradients that the optimizer holds beside "
+        "the accumulated ones, per parameter that a rank owns",
+    )
+    working_gradient_bytes: float = Field(
+        0.0,
+        ge=0,
+        description="bytes of a 16-bit gradient that stays beside a 32-bit accumulated one, per parameter",
+    )
+    fragmentation: float = Field(ge=1, description="reserved over allocated memory of the caching allocator")
+    defaults: dict[str, Any] = Field(
+        default_factory=dict, description="plan fields the framework sets when a plan does not"
+    )
+    source: dict[str, str] = Field(description="where each constant comes from")
+
+
+frameworks = Catalogue("framework", Path(__file__).parent, Framework)

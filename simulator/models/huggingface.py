@@ -1,0 +1,272 @@
+"""Read a Hugging Face ``config.json``: a local file or folder; no network, no transformers.
+
+The spellings live in ``huggingface.yaml``. What a table cannot say (Falcon's and MPT's own
+rules for key heads and positions) is a small function per model_type at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import build, read_mapping
+from simulator.models.model import Model
+
+TEXT_PARTS = ("text_config", "llm_config", "language_config")
+NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
+
+
+class Config(NamedTuple):
+    """A parsed ``config.json`` and where it lies."""
+
+    values: Mapping[str, object]
+    where: str
+
+    def number(self, *keys: str) -> int | None:
+        """The first of the keys that is there, as a whole number; None where none is.
+
+        Raises:
+            InputError: it is something else.
+        """
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InputError(f"{key}: a whole number is needed, found {value!r}", self.where)
+            return value
+        return None
+
+    def flag(self, *keys: str) -> bool | None:
+        """The first of the keys that is there, as true or false; None where none is.
+
+        Raises:
+            InputError: it is something else.
+        """
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if not isinstance(value, bool):
+                raise InputError(f"{key}: true or false is needed, found {value!r}", self.where)
+            return value
+        return None
+
+    def inner(self, key: str) -> Config:
+        """A nested part; empty where it is not there."""
+        part = self.values.get(key)
+        return Config(part if isinstance(part, Mapping) else {}, f"{self.where}: {key}")
+
+
+def looks_like_config(data: Mapping[str, object]) -> bool:
+    """Whether a parsed mapping is a Hugging Face configuration rather than a Model."""
+    return "model_type" in data or "architectures" in data or any(part in data for part in TEXT_PARTS)
+
+
+def config_path(path: Path) -> Path:
+    """The ``config.json`` that a path means: the file itself, or the one in a folder.
+
+    Raises:
+        InputError: a folder without one.
+    """
+    if not path.is_dir():
+        return path
+    if not (path / "config.json").is_file():
+        raise InputError("no config.json in this folder", str(path))
+    return path / "config.json"
+
+
+def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
+    """Build a Model from a ``config.json``.
+
+    Args:
+        path: the file, or the folder it lies in.
+        data: its content, where it has been parsed already.
+
+    Raises:
+        InputError: unreadable or cut off, a needed key missing or of a wrong type, or an
+            architecture that Model cannot describe; with file and key.
+    """
+    path = config_path(path)
+    config = Config(read_mapping(path) if data is None else data, str(path))
+    for part in TEXT_PARTS:
+        text = config.inner(part)
+        if text.values:  # what a multimodal file says outside holds for its text model too
+            config = Config({**config.values, **text.values}, text.where)
+    _refuse_unsupported(config)
+    config = _leading_dense_layers(config)
+    model_type = str(config.values.get("model_type", ""))
+    fields = _fields(config, model_type)
+    _check_complete(fields, config, model_type)
+    fields |= {"name": _name(path), "family": model_type, "source": str(path)}
+    return build(Model, fields, config.where)
+
+
+def _name(path: Path) -> str:
+    if path.name == "config.json":
+        return path.resolve().parent.name or "model"
+    return path.stem.removesuffix("_config")
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    tables = read_mapping(Path(__file__).with_suffix(".yaml"))
+    types = tables["model_types"]
+    return tables | {"model_types": types | {old: types[new] for old, new in tables["aliases"].items()}}
+
+
+def _refuse_unsupported(config: Config) -> None:
+    """Say so rather than read an architecture as something that it is not."""
+    for key, reason in _tables()["unsupported"].items():
+        if config.values.get(key):
+            raise InputError(f"{key}: {reason}", config.where)
+
+
+def _fields(config: Config, model_type: str) -> dict[str, Any]:
+    """The fields of Model, from the file where it says them, else from its model_type."""
+    tables = _tables()
+    unsaid = dict(tables["model_types"].get(model_type, tables["unknown"]))
+    gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
+    own = unsaid.pop("spellings", {})
+    found = {"activation": "gelu" if gated is False else "swiglu"} | unsaid
+    for read, table in ((config.number, tables["numbers"]), (config.flag, tables["flags"])):
+        values = {field: read(*own.get(field, keys)) for field, keys in table.items()}
+        found |= {field: value for field, value in values.items() if value is not None}
+    found |= _activation(config, gated, tables)
+    found |= _attention_pattern(config, found, tables["layer_types"])
+    found |= OWN_RULES.get(model_type, _no_rule)(config)
+    found = {field: value for field, value in found.items() if value is not None}
+    if expansion and "hidden" in found:
+        found.setdefault("feed_forward", expansion * found["hidden"])
+    return _nested(found)
+
+
+def _activation(config: Config, gated: bool | None, tables: Mapping[str, Any]) -> dict[str, Any]:
+    key = next((k for k in tables["activation_keys"] if isinstance(config.values.get(k), str)), None)
+    if key is None:
+        return {}
+    name = str(config.values[key])
+    if name not in tables["activations"]:
+        raise UnknownNameError("activation", name, tables["activations"], f"{config.where}: {key}")
+    plain, with_gate = tables["activations"][name]
+    if gated is None:  # not listed: SiLU nearly always comes with a gate, the others do not
+        gated = plain == "silu"
+    return {"activation": with_gate if gated else plain}
+
+
+def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Which layers see a window only; without a window, none does."""
+    if found.get("sliding_window") is None or config.flag("use_sliding_window") is False:
+        window: dict[str, Any] = {"sliding_window": None, "attention_pattern": None}
+    else:
+        window = {}
+    named = config.values.get("layer_types")
+    if isinstance(named, list):
+        unknown = next((kind for kind in named if kind not in kinds), None)
+        if unknown is not None:
+            raise UnknownNameError("kind of attention", str(unknown), kinds, f"{config.where}: layer_types")
+        return window or {"attention_pattern": tuple(kinds[kind] for kind in named)}
+    full = config.number("max_window_layers")
+    if not window and full and config.flag("use_sliding_window") and found.get("layers", 0) > full:
+        return {"attention_pattern": ("full",) * full + ("sliding",) * (found["layers"] - full)}
+    return window
+
+
+def _leading_dense_layers(config: Config) -> Config:
+    """Say lists of dense and expert layers as the number of dense ones at the start.
+
+    Raises:
+        InputError: the dense layers are elsewhere, which Model does not describe.
+    """
+    values = dict(config.values)
+    frequency, dense = values.get("moe_layer_freq"), values.get("mlp_only_layers") or []
+    if isinstance(frequency, list):
+        del values["moe_layer_freq"]
+        dense = [layer for layer, has_experts in enumerate(frequency) if not has_experts]
+    if not isinstance(dense, list) or dense != list(range(len(dense))):
+        raise InputError("dense layers among the expert layers must be the first ones", config.where)
+    if dense:
+        values["first_k_dense_replace"] = len(dense)
+    return config._replace(values=values)
+
+
+def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather ``moe.`` and ``mla.`` fields, where there are experts and latent attention at all."""
+    fields = {field: value for field, value in found.items() if "." not in field}
+    parts = {
+        part: {f.removeprefix(part + "."): v for f, v in found.items() if f.startswith(part + ".")}
+        for part in ("moe", "mla")
+    }
+    if parts["moe"].get("experts"):
+        parts["moe"].setdefault("feed_forward", fields.get("feed_forward"))
+        fields.setdefault("feed_forward", parts["moe"]["feed_forward"])
+        fields["moe"] = parts["moe"]
+    if "kv_lora_rank" in parts["mla"]:
+        fields = {f: v for f, v in fields.items() if f not in ("kv_heads", "head_dim")}
+        fields["mla"] = parts["mla"]
+    return fields
+
+
+def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) -> None:
+    """Name what is missing in the words of the file."""
+    tables = _tables()
+    spellings = tables["numbers"] | tables["model_types"].get(model_type, {}).get("spellings", {})
+    lacking = [spellings[f] for f in NEEDED if fields.get(f) is None]
+    if lacking:
+        listed = ", ".join(keys[0] + (f" (or {', '.join(keys[1:])})" if keys[1:] else "") for keys in lacking)
+        known = "" if model_type in tables["model_types"] else f"model_type {model_type!r} is not known, and "
+        raise InputError(f"{known}needed keys are missing: {listed}", config.where)
+
+
+# What no table can say: one function per model_type.
+
+
+def _falcon(config: Config) -> dict[str, Any]:
+    new = bool(config.flag("new_decoder_architecture"))
+    kv_heads = config.number("num_kv_heads", "n_head_kv") if new else None
+    if not new and config.flag("multi_query") is not False:
+        kv_heads = 1
+    parallel = config.flag("parallel_attn") is not False
+    one_norm = parallel and (not new or config.number("num_ln_in_parallel_attn") == 1)
+    position = "alibi" if config.flag("alibi") else "rope"
+    return {"kv_heads": kv_heads, "norms_per_layer": 1 if one_norm else 2, "position": position}
+
+
+def _mpt(config: Config) -> dict[str, Any]:
+    attention = config.inner("attn_config")
+    kv_heads = attention.number("kv_n_heads")
+    if attention.values.get("attn_type") == "multiquery_attention":
+        kv_heads = 1
+    hidden, ratio = config.number("d_model"), config.number("expansion_ratio")
+    return {
+        "kv_heads": kv_heads,
+        "position": "alibi" if attention.flag("alibi") else "learned",
+        "bias": config.flag("no_bias") is False,
+        "feed_forward": hidden * ratio if hidden and ratio else None,
+    }
+
+
+def _opt(config: Config) -> dict[str, Any]:
+    width, hidden = config.number("word_embed_proj_dim"), config.number("hidden_size")
+    if width is not None and width != hidden:
+        problem = (
+            f"word_embed_proj_dim: an embedding narrower than hidden_size is not supported, found {width}"
+        )
+        raise InputError(problem, config.where)
+    return {}
+
+
+def _no_rule(config: Config) -> dict[str, Any]:
+    return {}
+
+
+OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
+    "falcon": _falcon,
+    "RefinedWeb": _falcon,
+    "RefinedWebModel": _falcon,
+    "mpt": _mpt,
+    "opt": _opt,
+}

@@ -1,0 +1,359 @@
+"""A decoder-only transformer as the cost, memory and planning models see it.
+
+Counts are exact for the shapes they describe: matrices, biases, norms, embeddings. Where a
+publication rounds or leaves out small vectors, ``stated_parameters`` keeps its own figure.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict
+from simulator.models.parts import (
+    LatentAttention,
+    LayerParameters,
+    Matrix,
+    MixtureOfExperts,
+    NotNegative,
+    Positive,
+)
+
+Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
+AttentionKind = Literal["full", "sliding"]
+
+GATED: frozenset[str] = frozenset({"swiglu", "geglu"})
+
+
+class Model(Strict):
+    """A transformer architecture.
+
+    ``kv_heads`` is ``heads`` where it is not given (MHA; 1 is MQA, between is GQA), ``head_dim``
+    is ``hidden / heads``, and ``attention_pattern`` is full attention, or sliding where a
+    ``sliding_window`` is given.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    family: str = ""
+    source: str = ""
+    """Where the shape was published."""
+    stated_parameters: Positive | None = None
+    """The parameter count as its publication states it, rounded as there."""
+
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    kv_heads: NotNegative = 0
+    head_dim: NotNegative = 0
+    feed_forward: Positive
+    """Inner width of a dense MLP (for a gated one: of each half)."""
+    vocabulary: Positive
+    max_sequence: Positive = 2048
+    """The longest sequence it was built for; the rows of a learned position table."""
+
+    activation: Activation = "gelu"
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    norms_per_layer: Positive = 2
+    position: Literal["learned", "rope", "alibi", "none"] = "learned"
+    tied_embeddings: bool = False
+    """Whether the output layer shares the weights of the input embedding."""
+    bias: bool = False
+    """Whether the linear layers have biases."""
+    qkv_bias: bool = False
+    """Whether queries, keys and values have biases (as ``bias``, where it is not given)."""
+    qk_norm: bool = False
+    """Whether each query and key head is normalised."""
+    parallel_block: bool = False
+    """Whether attention and MLP read the same input and are added once (GPT-J, PaLM)."""
+
+    mla: LatentAttention | None = None
+    sliding_window: Positive | None = None
+    """Keys that a token of a sliding layer sees, itself included."""
+    attention_pattern: Annotated[tuple[AttentionKind, ...], Field(strict=False, min_length=1)] = ("full",)
+    """The kind of attention of each layer, repeated over the layers."""
+    moe: MixtureOfExperts | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: object) -> object:
+        """Derive what is left out, where what it derives from is there to derive it."""
+        if not isinstance(data, dict):
+            return data
+        filled = dict(data)
+        heads, hidden, mla = data.get("heads"), data.get("hidden"), data.get("mla")
+        filled.setdefault("kv_heads", heads)
+        filled.setdefault("qkv_bias", data.get("bias", False))
+        if isinstance(mla, dict) and "head_dim" not in data:
+            parts = mla.get("qk_nope_head_dim"), mla.get("qk_rope_head_dim")
+            filled["head_dim"] = sum(p for p in parts if isinstance(p, int))
+        elif isinstance(heads, int) and isinstance(hidden, int) and heads > 0 and "head_dim" not in data:
+            if hidden % heads:
+                raise ValueError(f"hidden ({hidden}) does not divide by heads ({heads}); give head_dim")
+            filled["head_dim"] = hidden // heads
+        if data.get("sliding_window") is not None:
+            filled.setdefault("attention_pattern", ("sliding",))
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> Model:
+        if self.kv_heads < 1 or self.heads % self.kv_heads:
+            raise ValueError(f"heads ({self.heads}) does not divide by kv_heads ({self.kv_heads})")
+        if self.head_dim < 1:
+            raise ValueError(f"head_dim must be positive, found {self.head_dim}")
+        if self.mla and self.kv_heads != self.heads:
+            raise ValueError(f"with mla each head has its own key: kv_heads ({self.kv_heads}) is not heads")
+        if self.mla and self.head_dim != self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim:
+            raise ValueError(f"head_dim ({self.head_dim}) is not mla.qk_nope_head_dim + mla.qk_rope_head_dim")
+        if "sliding" in self.attention_pattern and self.sliding_window is None:
+            raise ValueError("attention_pattern has sliding layers, but sliding_window is not given")
+        if self.moe and self.moe.first_dense_layers + self.moe.every > self.layers:
+            raise ValueError(
+                f"moe leaves no expert layer: first_dense_layers ({self.moe.first_dense_layers}) "
+                f"and every ({self.moe.every}) of {self.layers} layers"
+            )
+        return self
+
+    # Shapes
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLP multiplies an activated half with a linear half."""
+        return self.activation in GATED
+
+    @property
+    def v_head_dim(self) -> int:
+        """Width of a value head; differs from ``head_dim`` in MLA only."""
+        return self.mla.v_head_dim if self.mla else self.head_dim
+
+    @property
+    def query_width(self) -> int:
+        """Width of all query heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key heads (in MHA, GQA and MQA also that of all value heads)."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of what attention hands to the output projection."""
+        return self.heads * self.v_head_dim
+
+    @property
+    def kv_cache_width(self) -> int:
+        """Values that the KV cache keeps per token and layer."""
+        if self.mla:
+            return self.mla.kv_lora_rank + self.mla.qk_rope_head_dim
+        return 2 * self.kv_width
+
+    def is_moe_layer(self, layer: int) -> bool:
+        """Whether a layer (counted from 0) has experts."""
+        if self.moe is None:
+            return False
+        past = layer - self.moe.first_dense_layers
+        return past >= 0 and (past + 1) % self.moe.every == 0
+
+    @property
+    def moe_layers(self) -> int:
+        """How many layers have experts."""
+        return (self.layers - self.moe.first_dense_layers) // self.moe.every if self.moe else 0
+
+    @property
+    def dense_layers(self) -> int:
+        """How many layers have a dense MLP."""
+        return self.layers - self.moe_layers
+
+    def attention_kind(self, layer: int) -> AttentionKind:
+        """The kind of attention of a layer (counted from 0)."""
+        return self.attention_pattern[layer % len(self.attention_pattern)]
+
+    def layers_of_kind(self, kind: AttentionKind) -> int:
+        """How many layers have that kind of attention."""
+        rounds, rest = divmod(self.layers, len(self.attention_pattern))
+        return rounds * self.attention_pattern.count(kind) + self.attention_pattern[:rest].count(kind)
+
+    # Matrices: what a token is multiplied with. Counts and FLOPs both come from here.
+
+    @property
+    def attention_matrices(self) -> dict[str, Matrix]:
+        """Projections of one attention layer, in the order in which they run."""
+        output = Matrix(self.value_width, self.hidden, self.bias)
+        if self.mla is None:
+            fused = self.query_width + 2 * self.kv_width
+            return {"query_key_value": Matrix(self.hidden, fused, self.qkv_bias), "output": output}
+        mla, bias = self.mla, self.qkv_bias
+        if mla.q_lora_rank is None:
+            queries = {"query": Matrix(self.hidden, self.query_width, bias)}
+        else:
+            queries = {
+                "query_down": Matrix(self.hidden, mla.q_lora_rank, bias),
+                "query_up": Matrix(mla.q_lora_rank, self.query_width),
+            }
+        up = self.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+        return queries | {
+            "key_value_down": Matrix(self.hidden, mla.kv_lora_rank + mla.qk_rope_head_dim, bias),
+            "key_value_up": Matrix(mla.kv_lora_rank, up),
+            "output": output,
+        }
+
+    def mlp_matrices(self, feed_forward: int) -> dict[str, Matrix]:
+        """Up (gate and up as one, where gated) and down projection of an MLP of that inner width."""
+        up = feed_forward * (2 if self.gated else 1)
+        return {
+            "up": Matrix(self.hidden, up, self.bias),
+            "down": Matrix(feed_forward, self.hidden, self.bias),
+        }
+
+    @property
+    def router_matrix(self) -> Matrix | None:
+        """The router of an expert layer."""
+        return Matrix(self.hidden, self.moe.experts, self.bias) if self.moe else None
+
+    # Parameters
+
+    @property
+    def attention_parameters(self) -> int:
+        """One layer's projections, and the norms inside attention."""
+        inner = 2 * self.head_dim if self.qk_norm else 0
+        if self.mla:
+            inner += self.mla.kv_lora_rank + (self.mla.q_lora_rank or 0)
+        return sum(m.parameters for m in self.attention_matrices.values()) + inner
+
+    def _mlp_parameters(self, feed_forward: int) -> int:
+        return sum(m.parameters for m in self.mlp_matrices(feed_forward).values())
+
+    @property
+    def dense_mlp_parameters(self) -> int:
+        """One dense layer's MLP."""
+        return self._mlp_parameters(self.feed_forward)
+
+    @property
+    def expert_parameters(self) -> int:
+        """One routed expert."""
+        return self._mlp_parameters(self.moe.feed_forward) if self.moe else 0
+
+    @property
+    def shared_expert_parameters(self) -> int:
+        """All shared experts of one layer."""
+        if self.moe is None or self.moe.shared_experts == 0:
+            return 0
+        return self.moe.shared_experts * self._mlp_parameters(self.moe.shared_feed_forward)
+
+    @property
+    def router_parameters(self) -> int:
+        """One layer's router."""
+        return self.router_matrix.parameters if self.router_matrix else 0
+
+    @property
+    def moe_parameters(self) -> int:
+        """One expert layer: routed and shared experts and the router."""
+        if self.moe is None:
+            return 0
+        return (
+            self.moe.experts * self.expert_parameters + self.shared_expert_parameters + self.router_parameters
+        )
+
+    @property
+    def norm_width(self) -> int:
+        """Parameters of one norm: a scale, and in layer norm a shift."""
+        return self.hidden * (2 if self.norm == "layernorm" else 1)
+
+    @property
+    def norm_parameters(self) -> int:
+        """One layer's norms outside attention."""
+        return self.norms_per_layer * self.norm_width
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Input embedding and learned positions."""
+        return self.hidden * (self.vocabulary + (self.max_sequence if self.position == "learned" else 0))
+
+    @property
+    def output_parameters(self) -> int:
+        """The output layer's own weights: none where they are the input embedding's."""
+        return 0 if self.tied_embeddings else self.hidden * self.vocabulary
+
+    def layer_parameters(self, layer: int) -> LayerParameters:
+        """Parameters of a layer (counted from 0) by part."""
+        moe = self.moe if self.is_moe_layer(layer) else None
+        return LayerParameters(
+            attention=self.attention_parameters,
+            mlp=0 if moe else self.dense_mlp_parameters,
+            experts=moe.experts * self.expert_parameters if moe else 0,
+            shared_experts=self.shared_expert_parameters if moe else 0,
+            router=self.router_parameters if moe else 0,
+            norms=self.norm_parameters,
+        )
+
+    def parameters(self) -> int:
+        """All parameters: layers, final norm, embedding and output layer."""
+        each = self.attention_parameters + self.norm_parameters
+        mlps = self.dense_layers * self.dense_mlp_parameters + self.moe_layers * self.moe_parameters
+        return (
+            self.layers * each + mlps + self.norm_width + self.embedding_parameters + self.output_parameters
+        )
+
+    def active_parameters(self) -> int:
+        """Parameters that one token meets: all but the routed experts it does not visit."""
+        if self.moe is None:
+            return self.parameters()
+        idle = (self.moe.experts - self.moe.top_k) * self.expert_parameters
+        return self.parameters() - self.moe_layers * idle
+
+    # Work
+
+    def matmul_flops_per_token(self) -> int:
+        """Forward FLOPs of one token in weight matrices, the output layer among them."""
+        attention = sum(m.flops_per_token for m in self.attention_matrices.values())
+        moe = 0
+        if self.moe and self.router_matrix:
+            moe = self.router_matrix.flops_per_token
+            moe += self.moe.top_k * self._mlp_flops(self.moe.feed_forward)
+            moe += self.moe.shared_experts * self._mlp_flops(self.moe.shared_feed_forward)
+        mlps = self.dense_layers * self._mlp_flops(self.feed_forward) + self.moe_layers * moe
+        return self.layers * attention + mlps + 2 * self.hidden * self.vocabulary
+
+    def _mlp_flops(self, feed_forward: int) -> int:
+        return sum(m.flops_per_token for m in self.mlp_matrices(feed_forward).values())
+
+    def attention_flops_per_token(self, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
+        """Forward FLOPs of one token in the products of queries, keys and values, over all layers.
+
+        Args:
+            seq_len: tokens of a sequence; any shape.
+            causal: count only the keys that a token may see (s/2 on average), as flash attention
+                computes; else all keys, as most publications count.
+
+        Returns:
+            FLOPs, in the shape of ``seq_len``.
+        """
+        per_key = 2 * self.heads * (self.head_dim + self.v_head_dim)
+        keys = np.zeros(np.shape(seq_len))
+        for kind in dict.fromkeys(self.attention_pattern):
+            keys = keys + self.layers_of_kind(kind) * self.mean_keys(seq_len, kind, causal)
+        return per_key * keys
+
+    def mean_keys(self, seq_len: ArrayLike, kind: AttentionKind, causal: bool) -> NDArray[np.float64]:
+        """Keys that a token of a sequence is compared with, on average, in a layer of that kind."""
+        length = np.asarray(seq_len, dtype=np.float64)
+        window = np.minimum(length, self.sliding_window or np.inf) if kind == "sliding" else length
+        if not causal:
+            return window
+        # The first `window` tokens see half a window on average, all later ones a whole one.
+        return window * (1 - window / (2 * length))
+
+    def flops_per_token(self, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
+        """Forward model FLOPs per token of a sequence; a training step needs three times as many.
+
+        Args:
+            seq_len: tokens of a sequence; any shape.
+            causal: count only the keys that a token may see.
+
+        Returns:
+            FLOPs, in the shape of ``seq_len``.
+        """
+        return self.matmul_flops_per_token() + self.attention_flops_per_token(seq_len, causal)

@@ -1,0 +1,88 @@
+"""The parts of a transformer: matrices, latent attention, mixture of experts."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict
+
+Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+class Matrix(NamedTuple):
+    """A weight that every token it sees is multiplied with: ``inputs`` x ``outputs``, perhaps a bias."""
+
+    inputs: int
+    outputs: int
+    bias: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases."""
+        return self.inputs * self.outputs + (self.outputs if self.bias else 0)
+
+    @property
+    def flops_per_token(self) -> int:
+        """One multiply and one add per weight."""
+        return 2 * self.inputs * self.outputs
+
+
+class LayerParameters(NamedTuple):
+    """Parameters of one layer by part; parts that the layer lacks are 0."""
+
+    attention: int
+    mlp: int
+    experts: int
+    shared_experts: int
+    router: int
+    norms: int
+
+
+class LatentAttention(Strict):
+    """Multi-head latent attention (MLA): DeepSeek-V2, arXiv 2405.04434, section 2.1."""
+
+    q_lora_rank: Positive | None = None
+    """Width of the compressed query; none where queries are projected directly (V2-Lite)."""
+    kv_lora_rank: Positive
+    """Width of the compressed key and value, which is what the KV cache holds."""
+    qk_nope_head_dim: Positive
+    """Part of a query or key head without position."""
+    qk_rope_head_dim: Positive
+    """Part of a query or key head with rotary position; its key is shared by all heads."""
+    v_head_dim: Positive
+    """Width of a value head."""
+
+
+class MixtureOfExperts(Strict):
+    """Expert layers: how many, how wide, and which layers have them."""
+
+    experts: Positive
+    """Routed experts of a layer."""
+    top_k: Positive
+    """Routed experts that each token visits."""
+    feed_forward: Positive
+    """Inner width of one routed expert."""
+    shared_experts: NotNegative = 0
+    """Experts that every token visits."""
+    shared_feed_forward: NotNegative = 0
+    """Inner width of one shared expert; a routed expert's width where it is not given."""
+    first_dense_layers: NotNegative = 0
+    """Layers at the start with a dense MLP."""
+    every: Positive = 1
+    """After those, each n-th layer has experts (1: all of them; 2: the second, the fourth, ...)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: object) -> object:
+        if isinstance(data, dict) and data.get("shared_experts") and "shared_feed_forward" not in data:
+            return data | {"shared_feed_forward": data.get("feed_forward")}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> MixtureOfExperts:
+        if self.top_k > self.experts:
+            raise ValueError(f"top_k ({self.top_k}) is more than experts ({self.experts})")
+        return self

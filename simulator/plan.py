@@ -1,0 +1,195 @@
+"""How a training workload is laid on a cluster: one plan, and arrays of plans.
+
+Degrees follow Megatron-LM. ``tensor x context x data x pipeline`` is the number of devices; expert
+parallelism lives inside the data- and context-parallel ranks. Ranks are laid out in the order tensor,
+context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict
+
+Recompute = Literal["none", "selective", "full"]
+ContextAlgorithm = Literal["ring", "all_gather", "ulysses"]
+RankOrder = Literal["tensor-context-data-pipeline", "tensor-context-pipeline-data"]
+TensorOverlap = Literal["none", "backward", "full"]
+
+Choice = {
+    "recompute": get_args(Recompute),
+    "context_algorithm": get_args(ContextAlgorithm),
+    "rank_order": get_args(RankOrder),
+    "overlap_tensor": get_args(TensorOverlap),
+}
+"""Allowed words of each field that takes one; in arrays of plans a word is its index here."""
+
+
+class Plan(Strict):
+    """One way to lay a training workload on devices."""
+
+    tensor: int = Field(1, ge=1, description="tensor-parallel ranks")
+    pipeline: int = Field(1, ge=1, description="pipeline stages (ranks)")
+    virtual_pipeline: int = Field(1, ge=1, description="model chunks on each pipeline rank")
+    context: int = Field(1, ge=1, description="context-parallel ranks")
+    data: int = Field(1, ge=1, description="data-parallel replicas, expert-parallel ranks among them")
+    expert: int = Field(1, ge=1, description="expert-parallel ranks")
+    expert_tensor: int = Field(1, ge=1, description="tensor-parallel ranks inside one expert")
+    micro_batch: int = Field(1, ge=1, description="sequences in a micro batch")
+    schedule: str = Field("1f1b", description="pipeline schedule")
+    sequence_parallel: bool = Field(
+        False, description="shard norms and dropout over the tensor-parallel ranks"
+    )
+    zero: int = Field(
+        0,
+        ge=0,
+        le=3,
+        description="what is sharded over data-parallel ranks: 0 nothing, "
+        "1 optimizer state, 2 gradients too, 3 parameters too (FSDP)",
+    )
+    shard_group: int = Field(
+        0,
+        ge=0,
+        description="ranks that share one copy of sharded state; 0: all data-parallel "
+        "ranks, fewer: hybrid sharding",
+    )
+    recompute: Recompute = Field("none", description="activations computed again in the backward pass")
+    context_algorithm: ContextAlgorithm = Field(
+        "ring", description="how context-parallel ranks exchange keys and values"
+    )
+    overlap_gradients: bool = Field(True, description="reduce gradients while the backward pass runs")
+    overlap_parameters: bool = Field(True, description="gather parameters while the forward pass runs")
+    overlap_tensor: TensorOverlap = Field(
+        "backward",
+        description="tensor-parallel communication hidden behind "
+        "matrix products: nowhere, in the backward pass, everywhere",
+    )
+    overlap_pipeline: bool = Field(False, description="send activations while the next micro batch computes")
+    first_stage_layers: int = Field(0, ge=0, description="layers of the first stage; 0: an even share")
+    last_stage_layers: int = Field(0, ge=0, description="layers of the last stage; 0: an even share")
+    rank_order: RankOrder = Field(
+        "tensor-context-data-pipeline", description="which ranks are neighbours, innermost first"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Plan:
+        if self.shard_group and (self.data * self.context) % self.shard_group:
+            raise ValueError(
+                f"shard_group {self.shard_group} does not divide data x context = {self.data * self.context}"
+            )
+        if self.sequence_parallel and self.tensor == 1:
+            raise ValueError("sequence_parallel needs tensor > 1")
+        if (self.data * self.context * self.tensor) % (self.expert * self.expert_tensor):
+            raise ValueError(
+                f"expert x expert_tensor = {self.expert * self.expert_tensor} does not divide "
+                f"data x context x tensor = {self.data * self.context * self.tensor}"
+            )
+        return self
+
+    @property
+    def devices(self) -> int:
+        """Devices that the plan occupies."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    def describe(self) -> str:
+        """The degrees in the field's shorthand, e.g. ``TP8 PP16x2 DP8``."""
+        parts = [f"TP{self.tensor}" + ("+SP" if self.sequence_parallel else "")]
+        parts.append(
+            f"PP{self.pipeline}" + (f"x{self.virtual_pipeline}" if self.virtual_pipeline > 1 else "")
+        )
+        if self.context > 1:
+            parts.append(f"CP{self.context}")
+        if self.expert > 1 or self.expert_tensor > 1:
+            parts.append(
+                f"EP{self.expert}" + (f"(ETP{self.expert_tensor})" if self.expert_tensor > 1 else "")
+            )
+        return " ".join([*parts, f"DP{self.data}"])
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """Many plans as arrays of one length: the form that every cost function reads.
+
+    A field that holds a word in ``Plan`` holds its index in ``Choice`` here; ``schedule`` holds an
+    index into ``schedule_names``.
+    """
+
+    tensor: np.ndarray
+    pipeline: np.ndarray
+    virtual_pipeline: np.ndarray
+    context: np.ndarray
+    data: np.ndarray
+    expert: np.ndarray
+    expert_tensor: np.ndarray
+    micro_batch: np.ndarray
+    schedule: np.ndarray
+    sequence_parallel: np.ndarray
+    zero: np.ndarray
+    shard_group: np.ndarray
+    recompute: np.ndarray
+    context_algorithm: np.ndarray
+    overlap_gradients: np.ndarray
+    overlap_parameters: np.ndarray
+    overlap_tensor: np.ndarray
+    overlap_pipeline: np.ndarray
+    first_stage_layers: np.ndarray
+    last_stage_layers: np.ndarray
+    rank_order: np.ndarray
+    schedule_names: tuple[str, ...] = ("1f1b",)
+
+    @classmethod
+    def of(cls, plans: Plan | Iterable[Plan]) -> Plans:
+        """Turn one plan, or several, into arrays."""
+        listed = [plans] if isinstance(plans, Plan) else list(plans)
+        names = tuple(dict.fromkeys(p.schedule for p in listed))
+        columns = {}
+        for name in Plan.model_fields:
+            values = [getattr(p, name) for p in listed]
+            words = names if name == "schedule" else Choice.get(name)
+            columns[name] = np.array([words.index(v) for v in values] if words else values)
+        return cls(**columns, schedule_names=names)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def take(self, index: np.ndarray) -> Plans:
+        """The plans that a mask or an index array selects."""
+        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "schedule_names"}
+        return Plans(**columns, schedule_names=self.schedule_names)
+
+    def plan(self, index: int) -> Plan:
+        """One of them as a ``Plan``."""
+        values = {}
+        for name, info in Plan.model_fields.items():
+            value = getattr(self, name)[index]
+            words = self.schedule_names if name == "schedule" else Choice.get(name)
+            values[name] = (
+                words[int(value)] if words else (bool(value) if info.annotation is bool else int(value))
+            )
+        return Plan(**values)
+
+    def __iter__(self) -> Iterator[Plan]:
+        return (self.plan(i) for i in range(len(self)))
+
+    @property
+    def devices(self) -> np.ndarray:
+        """Devices that each plan occupies."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    def unique(self, *names: str) -> tuple[Plans, np.ndarray]:
+        """Plans that differ in the named fields, and for each plan which of them it is.
+
+        What depends on few fields only is computed once for each of their combinations.
+        """
+        key = np.zeros(len(self), dtype=np.int64)
+        for name in names:
+            column = getattr(self, name).astype(np.int64)
+            low = int(column.min(initial=0))
+            key = key * (int(column.max(initial=0)) - low + 1) + (column - low)
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return self.take(first), inverse

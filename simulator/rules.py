@@ -1,0 +1,192 @@
+"""What makes a plan possible at all, before any cost: one rule a function, over arrays of plans.
+
+Search removes by these rules and counts what each removed; a plan that a user gives is refused with the
+rule's explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodels.errors import InputError
+from simulator.costs.setting import Setting
+from simulator.plan import Choice, Plan, Plans
+from simulator.schedules import get_schedule
+
+ULYSSES = Choice["context_algorithm"].index("ulysses")
+
+
+class Rule(NamedTuple):
+    """A condition on a plan.
+
+    ``holds`` maps a setting and plans to a mask; ``explain`` tells why one plan breaks it.
+    """
+
+    name: str
+    holds: Callable[[Setting, Plans], np.ndarray]
+    explain: Callable[[Setting, Plan], str]
+
+
+def broken(setting: Setting, plans: Plans) -> dict[str, np.ndarray]:
+    """Which plans break each rule, as masks by the rule's name."""
+    return {rule.name: ~rule.holds(setting, plans) for rule in RULES}
+
+
+def check(setting: Setting, plan: Plan, where: str = "") -> None:
+    """Refuse a plan that breaks a rule.
+
+    Raises:
+        InputError: all broken rules, one line each.
+    """
+    plans = Plans.of(plan)
+    problems = [rule.explain(setting, plan) for rule in RULES if not rule.holds(setting, plans)[0]]
+    if problems:
+        raise InputError(problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems), where)
+
+
+def _devices(setting: Setting, plans: Plans) -> np.ndarray:
+    return plans.devices == setting.cluster.devices
+
+
+def _explain_devices(setting: Setting, plan: Plan) -> str:
+    model_ranks, devices = plan.devices // plan.data, setting.cluster.devices
+    hint = f"; data: {devices // model_ranks} would" if devices % model_ranks == 0 else ""
+    degrees = f"{plan.tensor} x {plan.context} x {plan.data} x {plan.pipeline}"
+    return (
+        f"tensor x context x data x pipeline = {degrees} = {plan.devices} does not equal"
+        f" the {devices} GPUs of the job{hint}"
+    )
+
+
+def _batch(setting: Setting, plans: Plans) -> np.ndarray:
+    return setting.training.global_batch % (plans.data * plans.micro_batch) == 0
+
+
+def _explain_batch(setting: Setting, plan: Plan) -> str:
+    return (
+        f"global_batch {setting.training.global_batch} does not divide by data x micro_batch = "
+        f"{plan.data} x {plan.micro_batch} = {plan.data * plan.micro_batch}"
+    )
+
+
+def _heads(setting: Setting, plans: Plans) -> np.ndarray:
+    heads = setting.model.heads
+    split = plans.tensor * np.where(plans.context_algorithm == ULYSSES, plans.context, 1)
+    return heads % split == 0
+
+
+def _explain_heads(setting: Setting, plan: Plan) -> str:
+    if plan.context_algorithm == "ulysses":
+        degrees = f"tensor x context (ulysses) = {plan.tensor} x {plan.context}"
+    else:
+        degrees = f"tensor = {plan.tensor}"
+    return f"the {setting.model.heads} attention heads of {setting.model.name} do not divide by {degrees}"
+
+
+def _kv_heads(setting: Setting, plans: Plans) -> np.ndarray:
+    kv_heads = setting.model.kv_heads
+    return (kv_heads % plans.tensor == 0) | (plans.tensor % kv_heads == 0)
+
+
+def _explain_kv_heads(setting: Setting, plan: Plan) -> str:
+    return (
+        f"the {setting.model.kv_heads} key-value heads of {setting.model.name} and tensor = {plan.tensor} "
+        "do not divide each other"
+    )
+
+
+def _feed_forward(setting: Setting, plans: Plans) -> np.ndarray:
+    return setting.model.feed_forward % plans.tensor == 0
+
+
+def _explain_feed_forward(setting: Setting, plan: Plan) -> str:
+    width, name = setting.model.feed_forward, setting.model.name
+    return f"the feed-forward width {width} of {name} does not divide by tensor = {plan.tensor}"
+
+
+def _layers(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whole layers on every chunk, where the first and last stage may be given fewer (or more)."""
+    layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
+    first, last = plans.first_stage_layers, plans.last_stage_layers
+    even = (first == 0) & (last == 0)
+    rest = layers - np.where(first > 0, first, layers // p) - np.where(last > 0, last, layers // p)
+    between = np.maximum(p - 2, 1)
+    uneven = np.where(p > 2, (rest > 0) & (rest % (between * v) == 0), (p == 2) & (rest == 0))
+    return np.where(even, layers % (p * v) == 0, uneven)
+
+
+def _explain_layers(setting: Setting, plan: Plan) -> str:
+    slots = f"pipeline x virtual_pipeline = {plan.pipeline} x {plan.virtual_pipeline}"
+    if plan.first_stage_layers or plan.last_stage_layers:
+        given = (
+            f"{plan.first_stage_layers} on the first stage and {plan.last_stage_layers} on the last (0: even)"
+        )
+        return f"{setting.model.layers} layers with {given} leave no whole layers per chunk with {slots}"
+    return (
+        f"{setting.model.layers} layers do not divide by {slots}; "
+        "first_stage_layers and last_stage_layers allow uneven ends"
+    )
+
+
+def _schedule(setting: Setting, plans: Plans) -> np.ndarray:
+    micro_batches = setting.training.global_batch // (plans.data * plans.micro_batch)
+    allowed = np.zeros(len(plans), dtype=bool)
+    for index, name in enumerate(plans.schedule_names):
+        runs = get_schedule(name).requires(plans.pipeline, micro_batches, plans.virtual_pipeline)
+        allowed |= (plans.schedule == index) & runs
+    return allowed
+
+
+def _explain_schedule(setting: Setting, plan: Plan) -> str:
+    micro_batches = setting.training.global_batch // (plan.data * plan.micro_batch)
+    rule = get_schedule(plan.schedule).rule
+    return (
+        f"the schedule {plan.schedule!r} needs {rule}; found {plan.pipeline} stages, "
+        f"{micro_batches} micro batches, virtual_pipeline {plan.virtual_pipeline}"
+    )
+
+
+def _sequence(setting: Setting, plans: Plans) -> np.ndarray:
+    pieces = plans.context * np.where(plans.sequence_parallel, plans.tensor, 1)
+    return setting.training.seq_len % pieces == 0
+
+
+def _explain_sequence(setting: Setting, plan: Plan) -> str:
+    tensor = (
+        f" x tensor (sequence_parallel) = {plan.context} x {plan.tensor}" if plan.sequence_parallel else ""
+    )
+    degrees = f"context{tensor or f' = {plan.context}'}"
+    return f"seq_len {setting.training.seq_len} does not divide by {degrees}"
+
+
+def _experts(setting: Setting, plans: Plans) -> np.ndarray:
+    moe = setting.model.moe
+    if moe is None:
+        return (plans.expert == 1) & (plans.expert_tensor == 1)
+    return (moe.experts % plans.expert == 0) & (moe.feed_forward % plans.expert_tensor == 0)
+
+
+def _explain_experts(setting: Setting, plan: Plan) -> str:
+    moe = setting.model.moe
+    if moe is None:
+        return f"{setting.model.name} has no experts: expert and expert_tensor must be 1"
+    return (
+        f"the {moe.experts} experts of width {moe.feed_forward} of {setting.model.name} do not divide by "
+        f"expert = {plan.expert} and expert_tensor = {plan.expert_tensor}"
+    )
+
+
+RULES = (
+    Rule("devices", _devices, _explain_devices),
+    Rule("batch", _batch, _explain_batch),
+    Rule("heads", _heads, _explain_heads),
+    Rule("kv_heads", _kv_heads, _explain_kv_heads),
+    Rule("feed_forward", _feed_forward, _explain_feed_forward),
+    Rule("layers", _layers, _explain_layers),
+    Rule("schedule", _schedule, _explain_schedule),
+    Rule("sequence", _sequence, _explain_sequence),
+    Rule("experts", _experts, _explain_experts),
+)

@@ -1,0 +1,236 @@
+"""A scenario: the YAML file that users share. It names a model, a cluster, a workload, perhaps a plan.
+
+A catalogue name, a path (relative to the scenario's file) and an inline mapping mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.errors import InputError
+from hwmodels.loading import Catalogue, Strict, build, looks_like_path, read_mapping
+from simulator.costs.setting import Setting
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.plan import Plan
+from simulator.rules import check
+from simulator.schedules import get_schedule
+from simulator.workload import Training
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+CATALOGUES: Mapping[str, Catalogue[Any]] = MappingProxyType(
+    {"model": models, "cluster": clusters, "framework": frameworks}
+)
+"""The keys of a scenario that hold a catalogue name, a path or a mapping."""
+
+
+def _name_or_mapping(value: object) -> object:
+    if isinstance(value, str) or (isinstance(value, Mapping) and value):
+        return value
+    raise ValueError("a catalogue name, a path or a mapping is needed")
+
+
+Reference = Annotated[Any, AfterValidator(_name_or_mapping)]
+
+
+def _overrides(value: object) -> object:
+    parts = [value] if isinstance(value, Mapping) else value
+    if isinstance(parts, list) and all(isinstance(part, str | Mapping) and part for part in parts):
+        return parts
+    raise ValueError("values by key path are needed, or a list of such mappings and of names of variations")
+
+
+Overrides = Annotated[Any, AfterValidator(_overrides)]
+
+
+class Search(Strict):
+    """What a search for a plan may choose."""
+
+    fix: dict[str, Any] = Field(default_factory=dict, description="plan fields held at a value")
+    limit: dict[str, Any] = Field(default_factory=dict, description="highest value of plan fields")
+    objective: Literal["time", "cost", "energy"] = Field(
+        default="time", description="what the best plan needs least of"
+    )
+    top: int = Field(default=5, ge=1, description="plans to report")
+
+
+class Variation(Strict):
+    """A named change to ask about; a list in its place is short for its ``set``."""
+
+    set: Overrides = Field(
+        default_factory=list,
+        description="values by key path (`cluster.network.nic_gbps: 800`), or a list of such "
+        "mappings and of names of other variations, applied in order",
+    )
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict, description="lists of values by key path, each tried; several keys make a grid"
+    )
+    replan: bool = Field(False, description="whether to search a plan anew instead of keeping it")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: object) -> object:
+        return {"set": value} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _changes(self) -> Variation:
+        if not (self.set or self.sweep or self.replan):
+            raise ValueError("changes nothing: give set, sweep or replan")
+        return self
+
+
+class Definition(Strict):
+    """The keys of a scenario file."""
+
+    title: str = Field("", description="what it asks, in a line")
+    model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
+    cluster: Reference = Field(description="catalogue name, path or mapping")
+    gpus: int = Field(gt=0, description="devices of the job")
+    workload: Training = Field(description="what is trained")
+    framework: Reference = Field("megatron-core", description="catalogue name, path or mapping")
+    plan: dict[str, Any] | None = Field(
+        None,
+        description="how the workload is laid on the cluster; the framework fills what it leaves out",
+    )
+    search: Search = Field(default_factory=Search, description="how `plan` looks for a plan")
+    variations: dict[str, Variation] = Field(
+        default_factory=dict, description="named changes to ask `whatif` about"
+    )
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario with everything that it names found and checked."""
+
+    title: str
+    setting: Setting
+    plan: Plan | None
+    search: Search
+    variations: Mapping[str, Variation]
+
+
+def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
+    """Read a scenario file.
+
+    Args:
+        path: the YAML file.
+        changes: values by key path (``workload.seq_len``) that replace those of the file.
+
+    Raises:
+        InputError: unreadable, a wrong key or value, an unknown name, an impossible plan; with the key path.
+    """
+    data = read_mapping(path)
+    for key, value in (changes or {}).items():
+        data = changed(data, key, value, str(path))
+    return make_scenario(data, str(path), path.parent)
+
+
+def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario:
+    """Turn the mapping of a scenario into one.
+
+    Args:
+        data: keys and values as a file holds them.
+        where: what to name in errors.
+        folder: what relative paths are relative to.
+
+    Raises:
+        InputError: as `read_scenario`.
+    """
+    written, (model, cluster, framework) = look_up(data, where, folder)
+    setting = Setting(model, _sized(cluster, written.gpus, where), written.workload, framework)
+    _check_format(setting, where)
+    plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
+    return Scenario(written.title, setting, plan, written.search, written.variations)
+
+
+def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definition, tuple[Any, ...]]:
+    """Check the keys and values of a scenario one by one, and find its model, cluster and framework.
+
+    Whether they go together is left to `make_scenario`.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name, an unreadable file.
+    """
+    written = build(Definition, data, where)
+    return written, tuple(
+        find(catalogue, getattr(written, name), folder, f"{where}: {name}")
+        for name, catalogue in CATALOGUES.items()
+    )
+
+
+def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
+    """Fill in what a plan leaves out (the framework's defaults, the replicas that are left) and check it.
+
+    Raises:
+        InputError: an unknown key, a wrong value, or a rule that the plan breaks.
+    """
+    plan = build(Plan, {**setting.framework.defaults, **_implied(setting, given), **given}, where)
+    get_schedule(plan.schedule, f"{where}.schedule")
+    check(setting, plan, where)
+    return plan
+
+
+def changed(data: Mapping[str, Any], key: str, value: object, where: str) -> dict[str, Any]:
+    """Return a mapping with the value at a key path (``workload.seq_len``) replaced.
+
+    Raises:
+        InputError: the path goes through something that is not a mapping.
+    """
+    first, _, rest = key.partition(".")
+    if not rest:
+        return {**data, first: value}
+    inner = data.get(first, {})
+    if not isinstance(inner, Mapping):
+        raise InputError(f"{first!r} is {inner!r}, not a mapping, so {key!r} cannot be set in it", where)
+    return {**data, first: changed(inner, rest, value, where)}
+
+
+def _implied(setting: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The replicas that are left, and the schedule that virtual pipeline stages need."""
+    implied: dict[str, Any] = {}
+    degrees = [given.get(name, 1) for name in ("tensor", "context", "pipeline")]
+    if all(isinstance(degree, int) and degree > 0 for degree in degrees):
+        implied["data"] = max(setting.cluster.devices // (degrees[0] * degrees[1] * degrees[2]), 1)
+    chunks = given.get("virtual_pipeline", 1)
+    if isinstance(chunks, int) and chunks > 1:
+        implied["schedule"] = "interleaved"
+    return implied
+
+
+def find(
+    catalogue: Catalogue[ModelT], reference: str | Mapping[str, Any], folder: Path, where: str
+) -> ModelT:
+    """What a reference of a scenario means, with paths relative to the folder.
+
+    Raises:
+        InputError: an unknown name, an unreadable file or a wrong definition.
+    """
+    if isinstance(reference, Mapping):
+        return build(catalogue.model, reference, where, folder)
+    known = reference in catalogue.names()
+    if not known and (looks_like_path(reference) or (folder / reference).exists()):
+        return catalogue.get(folder / reference, where)
+    return catalogue.get(reference, where)
+
+
+def _sized(cluster: Cluster, gpus: int, where: str) -> Cluster:
+    try:
+        return cluster.resized(gpus)
+    except InputError as error:
+        raise InputError(error.problem, f"{where}: gpus") from None
+
+
+def _check_format(setting: Setting, where: str) -> None:
+    """The device must have the number format."""
+    try:
+        setting.cluster.device.peak(setting.training.precision)
+    except InputError as error:
+        raise InputError(error.problem, f"{where}: workload.precision") from None

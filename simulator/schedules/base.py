@@ -1,0 +1,287 @@
+"""What a pipeline schedule is: an order of work per rank, a route per micro batch, and its price.
+
+A *rank* is one position of the pipeline group. A *chunk* is one of the consecutive runs of layers
+that a rank holds (Megatron's virtual pipeline stages). A *position* is a chunk's place along the
+model, 0 for the one with the embedding. A *route* lists the (rank, chunk) of every position, so
+placement (looped, V-shaped, bidirectional) belongs to the schedule.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwmodels.errors import InputError
+
+FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
+OFFLOAD, RELOAD = "O", "R"
+OUTPUT_FORWARD, OUTPUT_WEIGHT = "S", "T"
+
+Array = NDArray[Any]
+"""Numbers, whole or not, that broadcast over plans."""
+
+Route = tuple[tuple[int, int], ...]
+
+
+class Task(NamedTuple):
+    """One piece of work of a rank.
+
+    ``kind`` is "F" (forward), "B" (backward; the input gradient alone where the schedule splits
+    the backward) or "W" (weight gradient). Where a schedule says so, also "O" and "R" (copy a
+    chunk's activations to the host, and back; issued here, run beside what follows), and "S" and
+    "T" (this rank's share of the output layer: logits and softmax, then its weight gradient).
+    """
+
+    kind: str
+    micro_batch: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class PipelineTimes:
+    """Durations of a pipeline's work; every field broadcasts over plans.
+
+    Times are seconds per micro batch for all the layers of one rank together, whatever the
+    number of chunks. "first" is the rank that also holds the embedding, "last" the one that also
+    holds the output layer and loss; what they cost more (or less) than a middle rank sits in the
+    first and last position of the model. With one stage the rank costs first + last - middle; with
+    two, "middle" is what a rank without either end would cost.
+    """
+
+    stages: float | Array
+    micro_batches: float | Array
+    chunks: float | Array
+    forward_first: float | Array
+    forward_middle: float | Array
+    forward_last: float | Array
+    backward_first: float | Array
+    backward_middle: float | Array
+    backward_last: float | Array
+    transfer: float | Array
+    """One activation (or gradient) across one stage boundary."""
+    overlap_transfer: float | Array
+    """Whether a rank computes on while it sends; if not, its next work waits for the send."""
+
+
+class Chain(NamedTuple):
+    """Per-chunk times of a pipeline in the form that the recurrences use (arrays)."""
+
+    stages: Array
+    micro_batches: Array
+    chunks: Array
+    forward: Array
+    """One chunk's forward on a middle position, with its send where that blocks."""
+    forward_first: Array
+    """What position 0 takes beyond ``forward`` (may be negative)."""
+    forward_last: Array
+    backward: Array
+    backward_first: Array
+    backward_last: Array
+    hop: Array
+    """Seconds between an end on one rank and the earliest start on the next (0 where sends block)."""
+
+    def reversed(self) -> Chain:
+        """The same pipeline with time running backwards: forward and backward change places."""
+        return self._replace(
+            forward=self.backward,
+            forward_first=self.backward_first,
+            forward_last=self.backward_last,
+            backward=self.forward,
+            backward_first=self.forward_first,
+            backward_last=self.forward_last,
+        )
+
+
+def chain(times: PipelineTimes) -> Chain:
+    """Per-chunk times, with a blocking send counted into the work that produces the data.
+
+    A send that blocks holds up its rank exactly as longer work would, and the receiver gets the
+    data when it ends; position 0 sends nothing backward, the last position nothing forward.
+    """
+
+    def array(value: ArrayLike) -> Array:
+        return np.asarray(value, dtype=np.float64)
+
+    stages, chunks = array(times.stages), array(times.chunks)
+    transfer = np.where(stages > 1, array(times.transfer), 0.0)
+    blocking = np.where(np.asarray(times.overlap_transfer, dtype=bool), 0.0, transfer)
+    forward, backward = array(times.forward_middle), array(times.backward_middle)
+    return Chain(
+        stages=stages,
+        micro_batches=array(times.micro_batches),
+        chunks=chunks,
+        forward=forward / chunks + blocking,
+        forward_first=array(times.forward_first) - forward,
+        forward_last=array(times.forward_last) - forward - blocking,
+        backward=backward / chunks + blocking,
+        backward_first=array(times.backward_first) - backward - blocking,
+        backward_last=array(times.backward_last) - backward,
+        hop=transfer - blocking,
+    )
+
+
+def position_times(times: PipelineTimes, positions: int) -> tuple[list[float], list[float]]:
+    """Forward and backward seconds of each position of one plan, as ``chain`` spreads them."""
+    free = replace(times, transfer=0.0, chunks=positions / float(np.asarray(times.stages)))
+    c = chain(free)
+    passes = []
+    for each, first, last in (
+        (c.forward, c.forward_first, c.forward_last),
+        (c.backward, c.backward_first, c.backward_last),
+    ):
+        seconds = np.full(positions, float(each))
+        seconds[0] += float(first)
+        seconds[-1] += float(last)
+        passes.append(np.maximum(seconds, 0.0).tolist())
+    return passes[0], passes[1]
+
+
+@dataclass(frozen=True)
+class WorkTimes:
+    """Seconds of each position's passes, for schedules whose order depends on them.
+
+    The defaults are those that the schedules' papers draw: forward, input gradient and weight gradient
+    take one unit each.
+    """
+
+    forward: Sequence[float]
+    backward: Sequence[float]
+    weight: Sequence[float]
+    hop: float = 0.0
+    """A transfer between ranks."""
+    output: float = 0.0
+    """One of the two passes of a rank's share of a vocabulary-parallel output layer."""
+    limit: float | None = None
+    """Micro batches whose activations a rank has memory for; None: what the schedule states."""
+
+    @classmethod
+    def equal(cls, positions: int, split: bool) -> WorkTimes:
+        """One unit for each pass; two for a backward that is not split."""
+        return cls([1.0] * positions, [1.0 if split else 2.0] * positions, [1.0] * positions)
+
+
+def looped_route(stages: int, chunks: int) -> Route:
+    """Positions round the ranks again and again (Narayanan et al., SC21)."""
+    return tuple((position % stages, position // stages) for position in range(stages * chunks))
+
+
+def vee_route(stages: int, chunks: int) -> Route:
+    """Positions down the ranks, up again, and so on: neighbours in the model share a rank at each turn."""
+    route: list[tuple[int, int]] = []
+    for chunk in range(chunks):
+        ranks = range(stages) if chunk % 2 == 0 else reversed(range(stages))
+        route += [(rank, chunk) for rank in ranks]
+    return tuple(route)
+
+
+class Schedule(ABC):
+    """One pipeline schedule.
+
+    Attributes:
+        name: what plans call it.
+        rule: which stages, micro batches and chunks it accepts, for people.
+        source: where it was published.
+        splits_backward: "B" is the input gradient alone and "W" tasks exist.
+        copies: model replicas that the ranks of one pipeline hold (2 for bidirectional pipelines).
+        returns: a route ends on the rank where it began, so that rank holds both ends of the model.
+        overlaps_passes: a forward runs at once with the backward of another chunk that follows it in the
+            order, so that the communication of each hides behind the computation of the other.
+        has_closed_form: ``makespan`` exists; without one a plan needs the event engine.
+        output_barriers: where the output layer is split over all ranks, how many times they
+            synchronise for it; 0 where it is not.
+        post_validation: ranks update their parameters without waiting for the gradient norm of all, and
+            check it afterwards (Qi et al., Zero Bubble Pipeline Parallelism, section 4).
+    """
+
+    name: str
+    rule: str
+    source: str
+    splits_backward = False
+    copies = 1
+    returns = False
+    overlaps_passes = False
+    has_closed_form = False
+    output_barriers = 0
+    post_validation = False
+
+    @abstractmethod
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """Whether the schedule can run with these numbers (broadcast)."""
+
+    @abstractmethod
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """Most micro batches whose activations a rank holds at once (broadcast).
+
+        The unit is the activations of one micro batch for all the layers of one rank, so it is
+        fractional where chunks are held apart.
+        """
+
+    @abstractmethod
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """The work of every rank, in the order in which it runs.
+
+        Args:
+            stages, micro_batches, chunks: as in ``requires``.
+            times: for schedules that adapt their order to them; None: equal times.
+
+        Raises:
+            InputError: the schedule cannot run with these numbers.
+        """
+
+    def makespan(self, times: PipelineTimes) -> Array:
+        """Seconds from the first forward to the last backward (broadcast over plans).
+
+        Raises:
+            InputError: the schedule has no closed form.
+        """
+        raise InputError(f"the schedule {self.name!r} has no closed form; simulate it with the event engine")
+
+    def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """Backwards of a rank, in micro batches, beside which it can reduce gradients.
+
+        Those from the first chunk's last one on. By symmetry, so many forwards hide parameter gathers.
+        """
+        p, m, v = whole(stages, micro_batches, chunks)
+        return np.ones(np.broadcast_shapes(p.shape, m.shape, v.shape))
+
+    def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
+        """Micro batches for whose passes a chunk's sharded parameters are gathered once (broadcast).
+
+        So are its gradients reduced. One for most schedules: they gather for each pass anew.
+        """
+        p, m = whole(stages, micro_batches)
+        return 1 + 0 * (p + m)
+
+    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
+        """The ways that micro batches take through the ranks: one, or one per direction."""
+        return (looped_route(stages, chunks),)
+
+    def route_index(self, micro_batch: int, micro_batches: int) -> int:
+        """Which of ``routes`` a micro batch takes."""
+        return 0
+
+    def check(self, stages: int, micro_batches: int, chunks: int) -> None:
+        """Refuse numbers that the schedule cannot run with.
+
+        Raises:
+            InputError: with the rule and what was found.
+        """
+        if not bool(self.requires(stages, micro_batches, chunks)):
+            raise InputError(
+                f"the schedule {self.name!r} needs {self.rule}; found {stages} stages, "
+                f"{micro_batches} micro batches, {chunks} chunks per rank"
+            )
+
+
+def whole(*values: ArrayLike) -> tuple[Array, ...]:
+    """The values as integer arrays."""
+    return tuple(np.asarray(value, dtype=np.int64) for value in values)

@@ -1,0 +1,90 @@
+"""Breadth-first: every micro batch through one chunk before any through the next."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.schedules.base import (
+    BACKWARD,
+    FORWARD,
+    Array,
+    Chain,
+    PipelineTimes,
+    Schedule,
+    Task,
+    WorkTimes,
+    chain,
+    whole,
+)
+
+
+class BreadthFirst(Schedule):
+    """Looped placement, all micro batches chunk by chunk: sharded weights are gathered once a chunk."""
+
+    name = "breadth-first"
+    rule = "2 or more stages, 2 or more chunks per rank"
+    source = "Lamy-Poirier, Breadth-First Pipeline Parallelism, MLSys 2023 (arXiv 2211.05953), section 4"
+    has_closed_form = True
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """At least two stages and two chunks."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (p >= 2) & (m >= 1) & (v >= 2)
+
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """Every micro batch of the step."""
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return (m + 0 * (p + v + rank)).astype(np.float64)
+
+    def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """All passes through all chunks but the first to finish, and that one's last."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (m * (v - 1) + 1) / v + 0.0 * p
+
+    def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
+        """All of them."""
+        p, m = whole(stages, micro_batches)
+        return m + 0 * p
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """Forwards chunk by chunk, then backwards chunk by chunk from the last."""
+        self.check(stages, micro_batches, chunks)
+        order = [Task(FORWARD, i, chunk) for chunk in range(chunks) for i in range(micro_batches)]
+        order += [Task(BACKWARD, i, chunk) for chunk in reversed(range(chunks)) for i in range(micro_batches)]
+        return [order] * stages
+
+    def makespan(self, times: PipelineTimes) -> Array:
+        """Rounds of all micro batches through one chunk, then a flow shop through the last chunk.
+
+        A round lasts until the first micro batch is back on the first rank and the ranks are free: with
+        fewer micro batches than stages the first, else the second sets the pace. Exact.
+        """
+        c = chain(times)
+        return _one_way(c) + _one_way(c.reversed())
+
+
+def _one_way(c: Chain) -> Array:
+    p, m, v = c.stages, c.micro_batches, c.chunks
+    step = c.forward + c.hop
+    first, last = c.forward_first, c.forward_last
+    # In a busy round a rank passes all micro batches; in another the first one goes once round the ranks.
+    busy, ring = m * c.forward, p * step
+    round_ = np.maximum(busy, ring)
+    slow_first, slow_last = np.maximum(m * first, first), np.maximum(m * last, last)
+    end = (p - 1) * step + busy + slow_last
+    rounds = np.maximum(busy + slow_first, ring + first) + (v - 2) * round_ + end
+    # Of two ranks each holds an end: unless a ring changes ranks, one end counts for all micro batches.
+    all_busy = (v - 1) * busy + end - slow_last + np.maximum(m * first + slow_last, first + m * last)
+    ring_first = ring + first + (v - 2) * round_ + end
+    ring_later = busy + slow_first + ring + (v - 3) * round_ + end
+    two = np.maximum(np.maximum(all_busy, ring_first), np.where(v > 2, ring_later, 0.0))
+    rounds = np.where(p == 2, two, rounds)
+    # Fewer micro batches than stages: the slowest position spaces them, and the last one passes the rest.
+    through = (p * v - 1) * step + c.forward + first + last
+    spaced = (m - 1) * (c.forward + np.maximum(np.maximum(first, last), 0.0))
+    return np.maximum(rounds, through + spaced)

@@ -1,0 +1,42 @@
+"""Hanayo: wave-like pipelines, up and down the ranks several times without a second replica."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.schedules.base import Array, Route, Schedule, Task, WorkTimes, vee_route, whole
+from simulator.schedules.greedy import best_orders, both_preferences
+
+
+class Hanayo(Schedule):
+    """Two chunks per rank make one wave."""
+
+    name = "hanayo"
+    rule = "2 or more stages and an even number of chunks per rank (two per wave)"
+    source = "Liu et al., Hanayo, SC23 (arXiv 2308.15762), section 3"
+    returns = True
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """At least two stages, two chunks per wave."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (p >= 2) & (m >= 1) & (v >= 2) & (v % 2 == 0)
+
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """At most one micro batch per stage."""
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+
+    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
+        """Down and up, once per wave."""
+        return (vee_route(stages, chunks),)
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """The shortest of greedy orders that hold at most p micro batches' activations per rank."""
+        self.check(stages, micro_batches, chunks)
+        rules = both_preferences(chunks * stages, stages)
+        return best_orders(self, stages, micro_batches, chunks, times, rules)

@@ -1,0 +1,103 @@
+"""ZB-V: two chunks per rank in a V, so that the first rank's loss is near and memory is even."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.schedules.base import (
+    BACKWARD,
+    FORWARD,
+    WEIGHT,
+    Array,
+    Route,
+    Schedule,
+    Task,
+    WorkTimes,
+    vee_route,
+    whole,
+)
+from simulator.schedules.greedy import Rules, best_orders
+
+
+class ZeroBubbleV(Schedule):
+    """Zero-bubble schedule on V-shaped placement at the memory of 1F1B."""
+
+    name = "zb-v"
+    rule = "2 or more stages, two chunks per rank and at least as many micro batches as stages"
+    source = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024 (arXiv 2401.10241), section 6"
+    returns = True
+    splits_backward = True
+    post_validation = True
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """Two chunks per rank, enough micro batches to fill the pipeline."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (p >= 2) & (m >= p) & (v == 2)
+
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """As many micro batches as stages, on every rank."""
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+
+    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
+        """Down the ranks and up again."""
+        return (vee_route(stages, chunks),)
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """The handcrafted order, or a greedy one with as many activations where that is shorter.
+
+        The handcrafted one idles not at all where all passes take equally long and there are 2p - 1 micro
+        batches; with fewer, or with very unequal passes, greedy orders may win.
+        """
+        self.check(stages, micro_batches, chunks)
+        rules = [Rules(2 * stages, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
+        handcrafted = [_rank_order(stages, micro_batches, rank) for rank in range(stages)]
+        return best_orders(self, stages, micro_batches, chunks, times, rules, [handcrafted])
+
+
+class _Order:
+    """One rank's order; passes of a kind and chunk go by micro batch, and stop when all have run."""
+
+    def __init__(self, micro_batches: int) -> None:
+        self.micro_batches = micro_batches
+        self.done: Counter[tuple[str, int]] = Counter()
+        self.tasks: list[Task] = []
+
+    def run(self, *passes: tuple[str, int]) -> None:
+        """One pass of each of these kinds and chunks."""
+        for kind, chunk in passes:
+            if self.done[kind, chunk] < self.micro_batches:
+                self.tasks.append(Task(kind, self.done[kind, chunk], chunk))
+                self.done[kind, chunk] += 1
+
+    def left(self, kind: str, chunk: int) -> int:
+        """Micro batches that have not run yet."""
+        return self.micro_batches - self.done[kind, chunk]
+
+
+def _rank_order(stages: int, micro_batches: int, rank: int) -> list[Task]:
+    """Fill with forwards down the V, then alternate both chunks, then drain (Qi et al., figure 7)."""
+    order = _Order(micro_batches)
+    down, up = ((FORWARD, 0), (BACKWARD, 0), (WEIGHT, 0)), ((FORWARD, 1), (BACKWARD, 1), (WEIGHT, 1))
+    for _ in range(2 * (stages - rank) - 1):
+        order.run((FORWARD, 0))
+    for _ in range(rank):
+        order.run((FORWARD, 1), (FORWARD, 0))
+    for _ in range(stages - rank):
+        order.run(*up)
+    while order.left(FORWARD, 0) or order.left(FORWARD, 1):
+        order.run(*down, *up)
+    for _ in range(rank):
+        order.run((BACKWARD, 0), (BACKWARD, 1))
+    for _ in range(stages - rank):
+        order.run((BACKWARD, 0), (WEIGHT, 0))
+    for kind, chunk in ((BACKWARD, 1), (BACKWARD, 0), (WEIGHT, 1), (WEIGHT, 0)):
+        order.run(*[(kind, chunk)] * order.left(kind, chunk))
+    return order.tasks

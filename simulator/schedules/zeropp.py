@@ -1,0 +1,51 @@
+"""ZeroPP: blocks of micro batches, breadth-first within a block, weight gradients in the gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.greedy import Rules, best_orders
+
+
+class ZeroPP(Schedule):
+    """Interleaved placement with fully sharded data parallelism instead of tensor parallelism.
+
+    A scheduling unit of 2p - 1 micro batches goes chunk by chunk, so that a chunk's weights are gathered
+    once per unit.
+    """
+
+    name = "zeropp"
+    rule = "2 or more stages, 2 or more chunks per rank"
+    source = "Tang et al., ZeroPP, 2024 (arXiv 2402.03791), section 3"
+    splits_backward = True
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """At least two stages and two chunks."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (p >= 2) & (m >= 1) & (v >= 2)
+
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """One scheduling unit: 2p - 1 micro batches."""
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return (np.minimum(2 * p - 1, m) + 0 * (v + rank)).astype(np.float64)
+
+    def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
+        """Those of a scheduling unit."""
+        p, m = whole(stages, micro_batches)
+        return np.minimum(2 * p - 1, m)
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """Backwards first, then forwards of the earliest chunk, weight gradients in the gaps."""
+        self.check(stages, micro_batches, chunks)
+        unit = 2 * stages - 1
+        rules = [
+            Rules(chunks * unit, split=True, patience=patience, window=unit, breadth=True)
+            for patience in (0.0, 0.5, 1.0)
+        ]
+        return best_orders(self, stages, micro_batches, chunks, times, rules)

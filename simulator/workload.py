@@ -1,0 +1,41 @@
+"""What is to be trained: sequences, batch, number format and optimizer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hwmodels.loading import Strict
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+
+ACTIVATION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2, "nvfp4": 2}
+"""Bytes of one activation or working parameter; fp8 and fp4 exist only as inputs of matrix products."""
+
+
+class Training(Strict):
+    """A training workload."""
+
+    seq_len: int = Field(gt=0, description="tokens in a sequence")
+    global_batch: int = Field(gt=0, description="sequences in an optimizer step")
+    precision: Precision = Field("bf16", description="number format of the matrix products")
+    causal: bool = Field(True, description="whether attention looks back only")
+    dropout: bool | None = Field(
+        None, description="dropout after attention and MLP; default: what the framework does"
+    )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in an optimizer step."""
+        return self.seq_len * self.global_batch
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes of one activation element."""
+        return ACTIVATION_BYTES[self.precision]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a 32-bit master copy of the parameters is kept beside the working copy."""
+        return self.activation_bytes < 4

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import yaml
+
+from hwmodels.device import devices
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.kernels import Calibration, KernelModel, calibrations
+from hwmodels.loading import build
+
+FITTED = ["a100-sxm", "b200", "gb200", "h100-sxm", "h200-sxm", "l40s"]
+
+
+def test_every_device_has_a_calibration_that_says_what_it_is():
+    for device in devices:
+        calibration = device.kernels.calibration
+        assert calibration.status == ("fitted-elsewhere" if calibration.name in FITTED else "estimated")
+        assert calibration.source
+
+
+@pytest.mark.parametrize("name", ["a100-sxm", "b200", "h100-sxm", "l40s"])
+def test_fitted_gemms_state_their_error_on_unseen_shapes(name):
+    fitted = calibrations.get(name).gemm["bf16"]
+    assert fitted.status == "fitted-elsewhere"
+    assert fitted.error.shapes > 1000
+    assert fitted.error_with_points is not None
+    assert fitted.error_with_points.median < fitted.error.median
+
+
+def test_what_is_carried_over_is_an_estimate_with_a_wider_error():
+    base = calibrations.get("h100-sxm")
+    other = calibrations.get("h100-pcie")
+    assert other.attention_decode["bf16"].form == base.attention_decode["bf16"].form
+    assert other.attention_decode["bf16"].status == "estimated"
+    assert other.attention_decode["bf16"].error.median == 2 * base.attention_decode["bf16"].error.median
+    assert other.residuals is None
+
+
+def test_errors_by_operation():
+    kernels = devices.get("h100-sxm").kernels
+    median, p90 = kernels.error("gemm", "bf16")
+    assert 0 < median < p90 < 0.15
+    assert kernels.uncorrected().error("gemm", "bf16") > (median, p90)
+    assert kernels.error("norm")[0] > 0
+    with pytest.raises(UnknownNameError, match="gemm"):
+        kernels.error("gem")
+
+
+def test_another_library_changes_only_what_it_has():
+    kernels = devices.get("h100-sxm").kernels
+    assert kernels.using("nobody").gemm(4096, 4096, 4096) == kernels.gemm(4096, 4096, 4096)
+    vllm = kernels.using("vllm")
+    assert vllm.gemm(4096, 4096, 4096) == kernels.gemm(4096, 4096, 4096)
+    assert vllm.attention(8, 2048, 2048, 32, 8, 128) != kernels.attention(8, 2048, 2048, 32, 8, 128)
+
+
+def test_points_correct_the_form():
+    kernels = devices.get("h100-sxm").kernels
+    shapes = (2.0 ** np.arange(4, 13), 4096, 4096)
+    ratio = kernels.gemm(*shapes) / kernels.uncorrected().gemm(*shapes)
+    assert np.any(np.abs(ratio - 1) > 0.005)
+    assert np.all((ratio > 0.5) & (ratio < 2))
+
+
+def test_a_device_file_finds_the_residuals_beside_it(tmp_path):
+    source = devices.get("h100-sxm")
+    calibration = source.kernels.calibration.model_dump(exclude_none=True)
+    (tmp_path / "points.npz").write_bytes(b"nothing")
+    content = source.model_dump() | {"name": "mine", "calibration": calibration | {"residuals": "points.npz"}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    kernels = devices.get(path).kernels
+    assert isinstance(kernels, KernelModel)
+    assert kernels.uncorrected().gemm(64, 64, 64) > 0
+    with pytest.raises(InputError, match=r"points\.npz"):
+        kernels.gemm(64, 64, 64)
+
+
+def test_wrong_calibrations():
+    with pytest.raises(InputError, match="no shipped calibration is called 'h1000'"):
+        build(Calibration, {"name": "x", "based_on": "h1000", "status": "estimated", "source": ""}, "x.yaml")
+    with pytest.raises(InputError, match="unknown key 'gem'"):
+        build(
+            Calibration,
+            {"name": "x", "based_on": "h100-sxm", "status": "estimated", "source": "", "gem": {}},
+            "x.yaml",
+        )
+    with pytest.raises(UnknownNameError, match="h100-sxm"):
+        calibrations.get("h100-sxn")

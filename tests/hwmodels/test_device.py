@@ -1,0 +1,89 @@
+"""The catalogue of accelerators: complete, plausible, and strict about what users write."""
+
+import pytest
+
+from hwmodels.device import devices
+from hwmodels.errors import InputError
+
+NAMES = [
+    "p100-16gb",
+    "v100-16gb",
+    "v100-32gb",
+    "t4",
+    "a100-sxm-40gb",
+    "a100-sxm-80gb",
+    "a100-pcie-40gb",
+    "a100-pcie-80gb",
+    "a100-sxm-64gb",
+    "a10g",
+    "a6000",
+    "l40s",
+    "l4",
+    "rtx-4090",
+    "h100-sxm",
+    "h100-pcie",
+    "h100-96gb",
+    "h200-sxm",
+    "b200",
+    "gb200",
+    "b300",
+    "gb300",
+    "mi250x-gcd",
+    "mi300x",
+    "mi325x",
+    "mi355x",
+    "gaudi2",
+]
+
+
+def definition(**changed):
+    return {**devices.get("h100-sxm").model_dump(), **changed}
+
+
+def test_every_promised_device_is_there():
+    assert set(NAMES) <= set(devices.names())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_are_plausible(name):
+    device = devices.get(name)
+    widest = device.peak_flops.get("bf16") or device.peak_flops["fp16"]
+    assert widest >= device.peak_flops["fp32"]
+    assert 100 < widest / device.memory_bandwidth * 2 < 1000 or device.generation in ("pascal", "ampere")
+    assert device.idle_watts < device.tdp_watts / 3
+    assert device.l2_bytes < device.memory_bytes / 100
+    assert {"peak_flops", "memory_bytes", "price_per_hour_usd"} <= set(device.sources)
+
+
+def test_peaks_are_dense():
+    assert devices.get("a100-sxm-80gb").peak("bf16") == 312e12
+    assert devices.get("h100-sxm").peak("fp8") == pytest.approx(1979e12, rel=1e-3)
+    assert devices.get("mi250x-gcd").peak("bf16") == pytest.approx(383e12 / 2, rel=1e-3)
+
+
+def test_memory_is_what_software_sees():
+    label_gb = {"a100-sxm-80gb": 80, "h200-sxm": 141, "b200": 180, "mi300x": 192, "v100-32gb": 32}
+    for name, label in label_gb.items():
+        gib = devices.get(name).memory_bytes / 2**30
+        assert 0.91 * label < gib <= label
+
+
+def test_unknown_format_names_those_it_has():
+    with pytest.raises(InputError, match="a100-sxm-80gb has no 'fp8'; it has fp32, tf32, fp16, bf16, int8"):
+        devices.get("a100-sxm-80gb").peak("fp8")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"memory_bandwidth": -1.0}, "memory_bandwidth: Input should be greater than 0, found -1"),
+        ({"memory_bytes": float("nan")}, "memory_bytes: Input should be a finite number"),
+        ({"peak_flops": {}}, "peak_flops: .*at least 1 item"),
+        ({"peak_flops": {"bf61": 1e12}}, "bf16"),
+        ({"tdp_watts": "700"}, "tdp_watts: Input should be a valid number"),
+        ({"memory_bandwith": 1e12}, "unknown key 'memory_bandwith'; did you mean 'memory_bandwidth'"),
+    ],
+)
+def test_wrong_figures_are_refused(changed, message):
+    with pytest.raises(InputError, match=message):
+        devices.get(definition(**changed), "mine.yaml")

@@ -1,0 +1,197 @@
+"""What a user can get wrong: one clear message with file and key path, exit code 2, nothing written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+FLAGS = [
+    "--model",
+    "llama2-7b",
+    "--cluster",
+    "dgx-a100-80gb",
+    "--gpus",
+    "16",
+    "--seq-len",
+    "2048",
+    "--global-batch",
+    "64",
+]
+
+
+def flags(**changed: str) -> list[str]:
+    """The flags of a question that works, with some changed."""
+    values = dict(zip(FLAGS[::2], FLAGS[1::2], strict=True))
+    return [
+        part
+        for pair in (values | {f"--{k.replace('_', '-')}": v for k, v in changed.items()}).items()
+        for part in pair
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "words"),
+    [
+        (("llama2-7b", "llama2-7"), ["model", "llama2-7b"]),
+        (("dgx-a100-80gb", "dgx-a100-80"), ["cluster", "dgx-a100-80gb"]),
+        (("gpus: 16", "gpus: 16\nframework: megatron-cor"), ["framework", "megatron-core"]),
+        (("tensor: 2", "tensr: 2"), ["plan", "tensr", "'tensor'"]),
+        (("seq_len: 2048", "seqlen: 2048"), ["workload", "seqlen", "'seq_len'"]),
+        (("gpus: 16", "gpu: 16"), ["'gpu'", "'gpus'"]),
+        (("gpus: 16", "gpus: 16\ngpus: 16"), ["line 4", "gpus", "twice"]),
+        (("gpus: 16", "gpus: '16'"), ["gpus", "integer", "'16'"]),
+        (("gpus: 16", "gpus: 1.6e1"), ["gpus", "integer", "16.0"]),
+        (("gpus: 16", "gpus: -16"), ["gpus", "greater than 0", "-16"]),
+        (("gpus: 16", "gpus: 1000000"), ["gpus", "devices, asked for 1000000"]),
+        (("precision: bf16", "precision: bf17"), ["workload.precision", "bf17"]),
+        (("precision: bf16", "precision: fp8"), ["workload.precision", "fp8", "a100-sxm-80gb"]),
+        (("model: llama2-7b", "model: 7"), ["model", "catalogue name, a path or a mapping", "7"]),
+        (
+            ("global_batch: 64", "global_batch: 63"),
+            ["plan", "global_batch 63", "data x micro_batch", "4 x 1"],
+        ),
+        (("tensor: 2", "tensor: 2, data: 8"), ["plan", "2 x 1 x 8 x 2 = 32", "16 GPUs", "data: 4"]),
+        (("tensor: 2, pipeline: 2", "tensor: 3, data: 1"), ["plan", "32 attention heads", "tensor = 3"]),
+        (("pipeline: 2", "pipeline: 5"), ["plan", "32 layers", "5 x 1"]),
+        (("tensor: 2, ", "tensor: 2, context: 3, data: 1, "), ["plan", "seq_len 2048", "context = 3"]),
+        (("pipeline: 2", "pipeline: 2, schedule: interleaved"), ["plan", "interleaved", "2 or more chunks"]),
+        (("pipeline: 2", "pipeline: 2, schedule: 1f2b"), ["schedule", "1f2b", "'1f1b'"]),
+        (("pipeline: 2", "pipeline: 2, expert: 2"), ["plan", "no experts"]),
+        (("micro_batch: 1", "micro_batch: 0"), ["plan", "micro_batch", "greater than or equal to 1"]),
+        (("zero: 1", "zero: 4"), ["plan", "zero", "less than or equal to 3"]),
+        (("zero: 1", "recompute: some"), ["plan", "recompute", "'none', 'selective' or 'full'"]),
+        (("zero: 1}", "zero: 1"), ["line", "not valid YAML"]),
+    ],
+)
+def test_a_wrong_scenario_names_file_and_key(refused, scenario, replaced, words):
+    path = scenario(replaced)
+    message = refused("simulate", str(path))
+    for word in [str(path), *words]:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"model": "gpt3-175"}, ["unknown model", "gpt3-175b"]),
+        ({"cluster": "dgx-a100"}, ["unknown cluster", "dgx-a100-"]),
+        ({"cluster": "nowhere/own.yaml"}, ["nowhere/own.yaml", "no such file"]),
+        ({"model": "nowhere/config.json"}, ["nowhere/config.json", "no such"]),
+        ({"framework": "megatron-cor"}, ["unknown framework", "megatron-core"]),
+        ({"precision": "bf61"}, ["workload.precision", "bf61", "bf16"]),
+        ({"fix": "tensor"}, ["--fix", "tensor=8"]),
+        ({"fix": "tensors=8"}, ["tensors", "'tensor'"]),
+        ({"fix": "tensor=x"}, ["tensor", "'x'"]),
+        ({"limit": "recompute=full"}, ["recompute"]),
+        ({"objective": "speed"}, ["search.objective", "speed"]),
+        ({"top": "0"}, ["search.top", "0"]),
+        ({"seq_len": "0"}, ["workload.seq_len", "0"]),
+        ({"gpus": "17", "fix": "data=16"}, ["17"]),
+        ({"global_batch": "1", "fix": "data=16"}, ["batch"]),
+    ],
+)
+def test_wrong_flags_are_named(refused, changed, words):
+    message = refused("plan", *flags(**changed))
+    for word in words:
+        assert word in message
+
+
+def test_missing_flags_are_named_at_once(refused):
+    message = refused("plan", "--model", "llama2-7b", "--gpus", "16")
+    assert "--cluster --seq-len --global-batch missing" in message
+
+
+def test_a_model_that_fits_nowhere_says_what_is_short_and_what_would_help(refused):
+    message = refused("plan", *flags(model="gpt-1t"), code=1)
+    assert "short" in message
+    assert "more devices" in message
+
+
+def test_a_plan_that_does_not_fit_shows_its_memory_and_exits_1(run, scenario):
+    ran = run("simulate", str(scenario(("llama2-7b", "llama2-70b"), ("zero: 1", "zero: 0"))))
+    assert ran.code == 1
+    assert "parameters" in ran.out
+    assert "does not fit" in ran.err
+    assert "short" in ran.err
+
+
+def test_a_truncated_config_is_refused(refused, tmp_path):
+    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+    (tmp_path / "config.json").write_text(json.dumps(config)[:-20], encoding="utf-8")
+    message = refused("plan", *flags(model=str(tmp_path / "config.json")))
+    assert "config.json" in message
+    assert "cut off" in message
+
+
+CLUSTER = """\
+name: own
+device: a100-sxm-80gb
+devices_per_node: 8
+nodes: 4
+levels:
+  - {name: nvlink, kind: nvswitch, devices: 8, bandwidth: 300e9, latency_s: 1.0e-6, calibration: nvlink3}
+network: {fabric: infiniband, nics_per_node: 8, nic_gbps: 2e2, latency_s: 1.3e-6, nodes_per_leaf: 20}
+host_watts: 2000
+sources: {levels: datasheet}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("bandwidth: 300e9", "bandwidth: -300e9", ["levels.0.bandwidth", "greater than 0"]),
+        ("bandwidth: 300e9", "bandwidth: .nan", ["levels.0.bandwidth", "finite"]),
+        ("bandwidth: 300e9", "bandwidth: '300e9'", ["levels.0.bandwidth", "number", "'300e9'"]),
+        ("bandwidth: 300e9", "bandwith: 300e9", ["levels.0", "bandwith", "'bandwidth'"]),
+        ("name: own", "name: own\nname: own", ["line 2", "twice"]),
+        ("device: a100-sxm-80gb", "device: a100", ["device", "a100"]),
+    ],
+)
+def test_a_wrong_cluster_names_file_and_key(refused, tmp_path, old, new, words):
+    path = tmp_path / "own.yaml"
+    path.write_text(CLUSTER.replace(old, new), encoding="utf-8")
+    message = refused("plan", *flags(cluster=str(path)))
+    for word in [str(path), *words]:
+        assert word in message
+
+
+def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(CLUSTER, encoding="utf-8")
+    ran = run("show", "clusters", str(path), "--json")
+    assert json.loads(ran.out)["cluster"]["network"]["nic_bytes_per_s"] == 25e9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "device"], ["unknown kind", "'devices'"]),
+        (["show", "devices", "h100"], ["unknown device", "'h100-sxm'"]),
+        (["show", "scenarios", "gpt3"], ["unknown scenario", "gpt3-175b"]),
+        (["simulate", "gpt3-175b"], ["unknown scenario", "gpt3-175b-1024-a100"]),
+        (["simulate", "none.yaml"], ["none.yaml", "no such file"]),
+        (
+            ["simulate", "own-cluster"],
+            ["own-cluster.yaml", "'plan' is missing", "meshwright plan own-cluster"],
+        ),
+        (["validate", "--cases", "none.csv"], ["none.csv", "no such file"]),
+    ],
+)
+def test_unknown_things_are_named(refused, arguments, words):
+    message = refused(*arguments)
+    for word in words:
+        assert word in message
+
+
+def test_a_file_of_cases_without_its_columns_is_refused(refused, tmp_path):
+    path = tmp_path / "cases.csv"
+    path.write_text("case_id,gpu\none,h100-sxm\n", encoding="utf-8")
+    message = refused("validate", "--cases", str(path))
+    assert str(path) in message
+    assert "'n_gpus' is missing" in message
+
+
+def test_nothing_is_written_where_a_command_fails(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused("plan", *flags(model="gpt3-175"))
+    assert list(Path().iterdir()) == []

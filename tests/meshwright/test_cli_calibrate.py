@@ -1,0 +1,118 @@
+"""`meshwright calibrate`: from point files to a device that other commands take by path."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hwmodels.device import devices
+from profiles import points
+
+RATIO = 1.3
+"""What the made-up device takes over the catalogue's."""
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Points of a device that is slower than the catalogue's H100 by a constant ratio, in products only."""
+    generator = np.random.default_rng(1)
+    shapes = 2 ** generator.uniform(7, 13, size=(40, 3))
+    m, n, k = np.rint(shapes / 64).astype(int).clip(1).T * 64
+    seconds = RATIO * devices.get("h100-sxm").kernels.gemm(m, n, k)
+    identity = {"gpu": "h100-sxm", "dtype": "bf16", "layout": "forward", "source": "made up"}
+    rows = [
+        {**identity, "m": int(a), "n": int(b), "k": int(c), "time_us": 1e6 * float(s)}
+        for a, b, c, s in zip(m, n, k, seconds, strict=True)
+    ]
+    folder = tmp_path / "points"
+    points.write(folder / "gemm.csv", points.TABLES["gemm"], rows)
+    return folder
+
+
+def keep_points(folder, count):
+    """Cut a folder's products to the first few."""
+    lines = (folder / "gemm.csv").read_text(encoding="utf-8").splitlines()[: count + 1]
+    (folder / "gemm.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_a_calibrated_device_predicts_what_was_measured_and_is_taken_by_path(run, tmp_path, measured):
+    out, page = tmp_path / "mine.yaml", tmp_path / "page.html"
+    ran = run(
+        "calibrate", str(measured), "--device", "h100-sxm", "-o", str(out), "--page", str(page), "--json"
+    )
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)
+    assert str(out) in report["files"]
+    (entry,) = report["entries"]
+    assert (entry["operation"], entry["dtype"], entry["points"]) == ("gemm", "bf16", 40)
+    assert entry["error"]["median"] < 0.15
+
+    shown = json.loads(run("show", "devices", str(out), "--json").out)["device"]
+    status = {(kernel["operation"], kernel["dtype"]): kernel["status"] for kernel in shown["kernels"]}
+    assert status["gemm", "bf16"] == "measured"
+    assert status["gemm", "fp8"] != "measured"
+
+    shipped, own = devices.get("h100-sxm").kernels, devices.get(out).kernels
+    ratio = own.gemm(4096, 4096, 4096) / shipped.gemm(4096, 4096, 4096)
+    assert ratio == pytest.approx(RATIO, rel=0.1)
+
+    text = page.read_text(encoding="utf-8")
+    assert "gemm bf16" in text
+    assert "https://cdn" not in text.split("</script>")[0]
+
+
+def test_the_table_says_how_wrong_the_fit_is_and_what_was_written(run, tmp_path, measured):
+    keep_points(measured, 12)
+    out = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml")).out
+    assert "shapes kept out" in out
+    assert "mine.yaml" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "h100"], ["--device", "unknown device", "'h100-sxm'"]),
+        (["--device", "a100-sxm-80gb", "--gpu", "a100"], ["nothing to fit", "h100-sxm"]),
+    ],
+)
+def test_what_cannot_be_fitted_is_said_and_nothing_is_written(refused, tmp_path, measured, arguments, words):
+    out = tmp_path / "mine.yaml"
+    message = refused("calibrate", str(measured), *arguments, "-o", str(out))
+    for word in words:
+        assert word in message
+    assert not out.exists()
+
+
+def test_too_few_points_are_counted(refused, tmp_path, measured):
+    keep_points(measured, 3)
+    message = refused("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
+    assert "gemm in bf16: 3 points" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("time_us", "time_ms", ["line 1", "microseconds", "time_us"]),
+        ("dtype", "dtyp", ["line 1", "dtyp", "'dtype'"]),
+        ("bf16,forward", "bf16,sideways", ["line 2", "layout", "sideways"]),
+    ],
+)
+def test_a_wrong_point_file_names_line_and_column(refused, tmp_path, measured, old, new, words):
+    path = measured / "gemm.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    message = refused("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
+    for word in [str(path), *words]:
+        assert word in message
+
+
+def test_kernels_are_validated_against_points(run, measured):
+    report = json.loads(run("validate", "--kernels", str(measured), "--json").out)
+    (row,) = report["kernels"]
+    assert (row["operation"], row["gpu"], row["dtype"], row["points"]) == ("gemm", "h100-sxm", "bf16", 40)
+    assert row["median_error"] == pytest.approx(1 - 1 / RATIO, abs=0.05)
+    assert "gemm" in run("validate", "--kernels", str(measured)).out
+
+
+def test_validating_kernels_needs_points(refused, tmp_path):
+    refused("validate", "--kernels", str(tmp_path / "nowhere"))
+    refused("validate", "--kernels", str(tmp_path), "--cases", "cases.csv")

@@ -1,0 +1,152 @@
+"""`meshwright plan`: what it ranks, and that its JSON adds up."""
+
+import json
+
+import pytest
+
+QUESTION = [
+    "--model",
+    "llama2-7b",
+    "--cluster",
+    "dgx-a100-80gb",
+    "--gpus",
+    "16",
+    "--seq-len",
+    "2048",
+    "--global-batch",
+    "64",
+]
+
+
+def asked(run, *more: str) -> dict:
+    ran = run("plan", *QUESTION, "--json", *more)
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def test_every_candidate_is_scored_or_removed_by_a_rule(run):
+    report = asked(run)
+    assert report["scored"] > 0
+    assert report["scored"] + sum(report["removed"].values()) == report["candidates"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "key"),
+    [("time", "step_time_s"), ("cost", "usd_per_million_tokens"), ("energy", "kwh_per_million_tokens")],
+)
+def test_plans_are_ranked_by_the_objective(run, objective, key):
+    values = [plan[key] for plan in asked(run, "--objective", objective, "--top", "8")["plans"]]
+    assert len(values) == 8
+    assert values == pytest.approx(sorted(values), rel=1e-6)
+
+
+def test_breakdowns_add_up_to_the_step_and_to_the_memory(run):
+    for plan in asked(run)["plans"]:
+        assert sum(plan["time_breakdown_s"].values()) == pytest.approx(plan["step_time_s"], rel=1e-9)
+        stages = plan["memory"]["stages"]
+        for stage in stages:
+            assert sum(stage["parts_bytes"].values()) == pytest.approx(stage["total_bytes"], rel=1e-9)
+        assert max(stage["total_bytes"] for stage in stages) == pytest.approx(plan["memory"]["peak_bytes"])
+        assert plan["memory"]["fits"]
+        assert plan["memory"]["peak_bytes"] <= plan["memory"]["capacity_bytes"]
+        for each in plan["communication"].values():
+            assert each["exposed_s"] <= each["total_s"] * (1 + 1e-9)
+
+
+def test_every_plan_occupies_the_gpus_and_divides_the_batch(run):
+    for entry in asked(run, "--top", "20")["plans"]:
+        plan = entry["plan"]
+        assert plan["tensor"] * plan["pipeline"] * plan["context"] * plan["data"] == 16
+        assert 64 % (plan["data"] * plan["micro_batch"]) == 0
+
+
+def test_figures_agree_with_each_other(run):
+    for plan in asked(run)["plans"]:
+        tokens = 2048 * 64
+        assert plan["tokens_per_s_per_gpu"] == pytest.approx(tokens / plan["step_time_s"] / 16)
+        assert plan["tokens_per_day"] == pytest.approx(86400 * tokens / plan["step_time_s"])
+        assert plan["mfu"] <= plan["hfu"] <= 1
+        assert 0 <= plan["bubble_share"] + plan["exposed_communication_share"] <= 1
+
+
+def test_fixed_fields_and_limits_are_kept(run):
+    report = asked(run, "--fix", "tensor=4", "--fix", "zero=1", "--limit", "pipeline=2", "--top", "20")
+    for entry in report["plans"]:
+        assert entry["plan"]["tensor"] == 4
+        assert entry["plan"]["zero"] == 1
+        assert entry["plan"]["pipeline"] <= 2
+
+
+def test_a_fixed_field_never_makes_the_best_plan_better(run):
+    free, held = asked(run, "--top", "1"), asked(run, "--top", "1", "--fix", "pipeline=4")
+    assert held["plans"][0]["step_time_s"] >= free["plans"][0]["step_time_s"]
+
+
+def test_the_same_question_gives_the_same_bytes(run):
+    assert run("plan", *QUESTION, "--json").out == run("plan", *QUESTION, "--json").out
+
+
+def test_a_scenario_asks_what_the_flags_ask_and_flags_change_it(run, scenario):
+    path = str(scenario())
+    from_file = json.loads(run("plan", path, "--json").out)
+    assert from_file["plans"] == asked(run)["plans"]
+    changed = json.loads(run("plan", path, "--gpus", "8", "--json").out)
+    assert changed["question"]["gpus"] == 8
+
+
+def test_the_search_of_a_scenario_is_used(run, scenario):
+    path = scenario(("gpus: 16", "gpus: 16\nsearch: {fix: {tensor: 8}, limit: {pipeline: 1}, top: 2}"))
+    plans = json.loads(run("plan", str(path), "--json").out)["plans"]
+    assert len(plans) == 2
+    assert {(entry["plan"]["tensor"], entry["plan"]["pipeline"]) for entry in plans} == {(8, 1)}
+
+
+def test_flags_go_before_the_search_of_a_scenario_and_must_not_contradict_it(run, refused, scenario):
+    path = str(scenario(("gpus: 16", "gpus: 16\nsearch: {fix: {tensor: 8}, limit: {pipeline: 2}, top: 1}")))
+    (best,) = json.loads(run("plan", path, "--fix", "tensor=4", "--json").out)["plans"]
+    assert best["plan"]["tensor"] == 4
+    assert best["plan"]["pipeline"] <= 2
+    assert "pipeline is fixed at 4 and limited to 2" in refused("plan", path, "--fix", "pipeline=4")
+
+
+def test_simulate_costs_a_searched_plan_as_the_search_did(run, scenario):
+    for entry in asked(run, "--top", "5")["plans"]:
+        path = scenario(("{tensor: 2, pipeline: 2, micro_batch: 1, zero: 1}", json.dumps(entry["plan"])))
+        ran = run("simulate", str(path), "--json")
+        assert ran.code == 0, ran.err
+        simulated = json.loads(ran.out)
+        assert simulated["plan"] == entry["plan"]
+        assert simulated["step_time_s"] == pytest.approx(entry["step_time_s"], rel=1e-6)
+        assert simulated["memory"]["peak_bytes"] == pytest.approx(entry["memory"]["peak_bytes"], rel=1e-6)
+
+
+def test_the_table_shows_the_plans_the_rules_and_the_runner_up(run):
+    out = run("plan", *QUESTION, "--top", "3").out
+    for word in (
+        "rank",
+        "TP",
+        "MFU",
+        "HFU",
+        "bubble",
+        "$/Mtok",
+        "kWh/Mtok",
+        "removed by rule",
+        "memory",
+        "than the next",
+    ):
+        assert word in out
+
+
+def test_the_table_is_turned_where_the_terminal_is_narrow(run, monkeypatch):
+    monkeypatch.setattr("meshwright.commands.output.wide", lambda: False)
+    lines = run("plan", *QUESTION, "--top", "2").out.splitlines()
+    assert any(line.split()[:3] == ["rank", "1", "2"] for line in lines)
+
+
+def test_json_says_that_nothing_fits(run):
+    ran = run("plan", *QUESTION, "--model", "gpt-1t", "--json")
+    assert ran.code == 1
+    report = json.loads(ran.out)
+    assert (report["plans"], report["scored"]) == ([], 0)
+    assert report["removed"]["memory"] > 0
+    assert ran.err.startswith("error: no plan fits")

@@ -1,0 +1,81 @@
+"""The command line starts light, and says how it is used."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshwright.commands import COMMANDS
+
+HEAVY = ("numpy", "networkx", "pulp", "torch", "scipy", "simpy", "plotly", "highspy", "yaml", "pydantic")
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from meshwright.__main__ import app\n"
+        "try:\n"
+        "    app(['--help'])\n"
+        "except SystemExit as end:\n"
+        "    assert end.code == 0\n"
+        f"print('loaded:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+def test_each_command_shows_a_runnable_example(run, command):
+    ran = run(command, "--help")
+    assert ran.code == 0
+    assert f"Example: meshwright {command}" in ran.out
+
+
+def test_without_arguments_it_shows_its_commands(run):
+    ran = run()
+    assert "Usage" in ran.out + ran.err
+    assert "validate" in ran.out + ran.err
+
+
+def test_version_is_that_of_the_newest_entry_in_the_changelog(run):
+    changelog = Path(__file__).parents[2] / "CHANGELOG.md"
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", changelog.read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest
+    assert run("--version").out == f"meshwright {newest.group(1)}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["simulat"], "simulate"),
+        (["plan", "--modle", "x"], "--model"),
+        (["show"], "kind"),
+        (["plan", "--gpus", "x"], "--gpus"),
+    ],
+)
+def test_unknown_commands_and_options_exit_2(run, arguments, nearest):
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert nearest in ran.err
+    assert ran.out == ""
+
+
+def test_an_interrupt_ends_cleanly(run, monkeypatch, scenario):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("meshwright.prediction.Prediction.of", interrupted)
+    ran = run("simulate", str(scenario()))
+    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
+
+
+def test_a_full_disk_or_a_forbidden_file_is_a_message(run, monkeypatch, scenario):
+    def full(*_):
+        raise OSError(28, "No space left on device", "trace.json")
+
+    monkeypatch.setattr("meshwright.prediction.Prediction.of", full)
+    ran = run("simulate", str(scenario()))
+    assert (ran.code, ran.out, ran.err) == (2, "", "error: trace.json: No space left on device\n")

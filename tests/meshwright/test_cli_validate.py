@@ -1,0 +1,151 @@
+"""`meshwright validate`: the keys of its JSON, its sums, and what it skips."""
+
+import csv
+import json
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+import pytest
+
+from meshwright.validation.choices import families, kendall_tau
+from meshwright.validation.ledger import Summary, evaluate, published_files
+
+ROW = {
+    "case_id": "one",
+    "gpu": "a100-sxm-80gb",
+    "n_gpus": "8",
+    "n_layers": "24",
+    "d_model": "2048",
+    "n_heads": "16",
+    "seq_len": "2048",
+    "global_batch": "64",
+    "micro_batch": "4",
+    "tp": "1",
+    "pp": "1",
+    "precision": "bf16",
+    "framework": "Megatron-LM",
+    "derived_step_time_s": "2.0",
+    "peak_memory_gib": "40",
+}
+
+
+@pytest.fixture
+def cases(tmp_path):
+    def write(*changes: dict[str, str]) -> Path:
+        path = tmp_path / "cases.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(ROW))
+            writer.writeheader()
+            writer.writerows(
+                {**ROW, "case_id": f"row{number}", **change} for number, change in enumerate(changes)
+            )
+        return path
+
+    return write
+
+
+def test_json_has_exactly_the_documented_keys_and_adds_up(run, cases):
+    path = cases({}, {"derived_step_time_s": "3.0"}, {"derived_step_time_s": ""}, {"micro_batch": ""})
+    report = json.loads(run("validate", "--cases", str(path), "--json").out)
+    assert set(report) == {"cases", "skipped", "summary"}
+    keys = ["case_id", "predicted_step_time_s", "measured_step_time_s", "relative_error"]
+    assert all(list(case) == [*keys, "predicted_peak_memory_bytes", "fits"] for case in report["cases"])
+    assert report["skipped"] == [{"case_id": "row3", "reason": "micro_batch not stated"}]
+    first, second, unmeasured = report["cases"]
+    assert first["relative_error"] == pytest.approx(first["predicted_step_time_s"] / 2.0 - 1)
+    assert (unmeasured["measured_step_time_s"], unmeasured["relative_error"]) == (None, None)
+    errors = [first["relative_error"], second["relative_error"]]
+    assert report["summary"] == {
+        "n": 2,
+        "median_abs_error": pytest.approx(median(map(abs, errors))),
+        "p90_abs_error": pytest.approx(min(map(abs, errors)) + 0.9 * abs(abs(errors[0]) - abs(errors[1]))),
+        "mean_abs_error": pytest.approx(fmean(map(abs, errors))),
+        "bias": pytest.approx(fmean(errors)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"n_layers": "many"}, "column 'n_layers' must be a number, found 'many'"),
+        ({"seq_len": "-1"}, "not negative, found '-1'"),
+        ({"gpu": "abacus"}, "no cluster with 'abacus' is known"),
+        ({"framework": "pencil"}, "framework 'pencil' is not known"),
+        ({"precision": "fp8"}, "fp8"),
+        ({"global_batch": "63"}, "does not divide"),
+        ({"n_gpus": "16"}, "network is not stated"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_skipped_with_its_reason(run, cases, change, reason):
+    report = json.loads(run("validate", "--cases", str(cases({}, change)), "--json").out)
+    assert [case["case_id"] for case in report["cases"]] == ["row0"]
+    assert report["skipped"][0]["case_id"] == "row1"
+    assert reason in report["skipped"][0]["reason"]
+
+
+def test_no_case_is_skipped_for_predicting_badly(run, cases):
+    path = cases({"derived_step_time_s": "0.000001"}, {"derived_step_time_s": "1000000"})
+    report = json.loads(run("validate", "--cases", str(path), "--json").out)
+    assert (len(report["cases"]), report["skipped"]) == (2, [])
+    assert report["summary"]["mean_abs_error"] > 1
+
+
+def test_cases_of_one_setting_are_predicted_as_each_alone(cases):
+    changes = [{"micro_batch": "1"}, {"micro_batch": "2"}, {"tp": "2"}, {"n_layers": "12"}]
+    together = evaluate([cases(*changes)]).entries
+    alone = [evaluate([cases(change)]).entries[0] for change in changes]
+    assert [entry.predicted_step_s for entry in together] == pytest.approx(
+        [entry.predicted_step_s for entry in alone]
+    )
+
+
+def test_nothing_measured_sums_up_to_nothing():
+    assert Summary.of([None, None]) == Summary(0, None, None, None, None)
+
+
+def test_the_table_sums_up_by_gpu_framework_precision_and_memory(run, cases):
+    path = cases({}, {"tp": "2"}, {"tp": "4"}, {"micro_batch": ""})
+    out = run("validate", "--cases", str(path)).out
+    for word in (
+        "row0",
+        "GPU",
+        "framework",
+        "precision",
+        "bias",
+        "peak memory measured",
+        "Kendall's tau",
+        "micro_batch not stated",
+    ):
+        assert word in out
+    assert "row0" not in run("validate", "--cases", str(path), "--summary").out
+
+
+def test_a_limit_on_the_error_decides_the_exit_code(run, cases):
+    path = str(cases({"derived_step_time_s": "1000000"}))
+    assert run("validate", "--cases", path, "--max-median", "0.1").code == 1
+    assert run("validate", "--cases", path, "--max-median", "1").code == 0
+
+
+def test_a_family_is_judged_by_its_first_choice_and_its_order(cases):
+    path = cases({"tp": "1"}, {"tp": "2"}, {"tp": "4"}, {"tp": "8"})
+    entries = evaluate([path]).entries
+    (family,) = families(entries)
+    assert (family.n, family.regret, family.tau) == (4, 0.0, 0.0)  # all measured alike: no order to find
+
+
+def test_kendalls_tau():
+    assert kendall_tau(_array(1, 2, 3, 4), _array(10, 20, 30, 40)) == 1
+    assert kendall_tau(_array(1, 2, 3, 4), _array(4, 3, 2, 1)) == -1
+    assert kendall_tau(_array(1, 2, 3, 4), _array(1, 2, 4, 3)) == pytest.approx(4 / 6)
+    assert kendall_tau(_array(1, 1), _array(1, 2)) == 0
+
+
+def _array(*values):
+    return np.array(values, dtype=float)
+
+
+def test_the_shipped_cases_are_predicted():
+    ledger = evaluate(published_files()[:1])
+    assert ledger.entries
+    assert all(entry.predicted_step_s > 0 for entry in ledger.entries)

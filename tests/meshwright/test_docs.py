@@ -1,0 +1,102 @@
+"""The docs say what the code does: every key is there, every command line runs."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from meshwright.commands import COMMANDS
+from simulator.plan import Plan
+from simulator.scenario import Definition, Search, Variation
+from simulator.workload import Training
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SLOW = ("profile --device cpu --quick", "calibrate", "validate --live", "validate --kernels")
+"""Commands that measure for a minute; their own tests run them on little."""
+
+
+def field_row(name, field) -> str:
+    """The line of a table that documents a key."""
+    if field.default_factory:
+        default = ""
+    elif field.default is PydanticUndefined:
+        default = "needed"
+    else:
+        default = "" if field.default in (None, "") else f"`{json.dumps(field.default)}`".replace('"', "")
+    return f"| `{name}` | {default} | {field.description} |"
+
+
+@pytest.mark.parametrize(
+    "model", [Definition, Training, Search, Plan, Variation], ids=lambda model: model.__name__
+)
+def test_every_key_of_a_scenario_is_documented(model):
+    page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    for name, field in model.model_fields.items():
+        assert field_row(name, field) in page
+
+
+def keys_of(value) -> set[str]:
+    """All keys inside a JSON value, but for those that are names of the user's or of the model's parts."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    open_ended = {
+        "removed",
+        "time_breakdown_s",
+        "busy_s",
+        "traffic_bytes",
+        "parts_bytes",
+        "communication",
+        "plan",
+        "peak_flop_per_s",
+        "sources",
+        "changed",
+        "moved_s",
+        "disagrees_s",
+    }
+    inner = [child for key, child in value.items() if key not in open_ended]
+    return set(value) | set().union(*map(keys_of, inner))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "llama3-8b-64-h100", "--refine", "2"],
+        ["simulate", "llama3-8b-64-h100", "--engine"],
+        ["whatif", "papers/interleaved-175b"],
+        ["validate", "--cases", str(ROOT / "meshwright" / "published" / "korthikanti_2022.csv")],
+        ["show", "devices"],
+        ["show", "devices", "h100-sxm"],
+        ["show", "clusters", "dgx-h100"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_every_json_key_is_documented(run, arguments):
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    undocumented = [
+        key for key in keys_of(json.loads(run(*arguments, "--json").out)) if f"`{key}`" not in page
+    ]
+    assert undocumented == []
+
+
+def command_lines() -> list[str]:
+    """The meshwright commands in the shell blocks of all pages, and the examples of each --help."""
+    found = [re.search(r"Example:\[/bold\] (.*)", command.__doc__ or "").group(1) for command in COMMANDS]
+    for page in PAGES:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                found += [part.strip() for part in line.split("&&") if part.strip().startswith("meshwright ")]
+    return list(dict.fromkeys(shlex.join(shlex.split(line, comments=True)) for line in found))
+
+
+@pytest.mark.parametrize("line", [line for line in command_lines() if not any(slow in line for slow in SLOW)])
+def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run(*shlex.split(line)[1:])
+    assert ran.code == 0, ran.err
+    assert ran.out

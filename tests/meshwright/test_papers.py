@@ -1,0 +1,78 @@
+"""Published gains: every scenario of a paper has its claim, runs and gains; the docs show the same tables."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshwright.scenarios import question_of, shipped_scenarios
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+COMPARISONS = {"waves-and-both-ways"}
+"""Scenarios that lay several papers' schedules side by side and repeat no paper's own case."""
+
+
+def benchmark(name):
+    """A module of ``benchmarks``, which is no package that is installed."""
+    spec = importlib.util.spec_from_file_location(
+        f"meshwright_benchmarks_{name}", ROOT / f"benchmarks/{name}.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+papers, schedule_table = benchmark("papers"), benchmark("schedules")
+NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {name: papers.Runs(name) for name in NAMES}
+
+
+def test_every_scenario_of_a_paper_has_a_claim():
+    shipped = {name.removeprefix("papers/") for name in shipped_scenarios() if name.startswith("papers/")}
+    assert shipped == {*NAMES, *COMPARISONS}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
+    words = question_of(shipped_scenarios()[f"papers/{name}"])
+    assert "claim" in words and "Answer:" in words
+    assert "eached" in words or "issed" in words
+
+
+@pytest.mark.parametrize("claim", papers.CLAIMS, ids=lambda claim: f"{claim.scenario} {claim.what}")
+def test_a_claims_runs_are_there_and_the_first_of_them_gains(claim, runs):
+    known = runs[claim.scenario]
+    assert {name for pair in claim.pairs for name in pair} <= set(known.by_name)
+    for run in known.by_name.values():
+        assert run.scenario().plan is not None
+    (found,) = papers.gains(papers.replace(claim, pairs=claim.pairs[:1]), known)
+    assert 1 < found < 1.5 * claim.published[1]
+
+
+@pytest.mark.parametrize(("gain", "words"), [(1.304, "reached"), (1.296, "reached"), (1.2, "missed by 8%")])
+def test_verdicts(gain, words):
+    claim = papers.Claim("", "", (1.05, 1.3), ())
+    assert papers.verdict(claim, [1.0, gain]) == words
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 37, 1024])
+def test_the_largest_that_fits(most):
+    assert papers.largest(lambda count: count <= most) == most
+
+
+def test_the_page_shows_every_schedule_as_the_command_prints_it():
+    for line in schedule_table.rows():
+        assert line in PAGE
+
+
+def test_the_page_shows_every_claim_with_its_conditions():
+    for claim in papers.CLAIMS:
+        published = papers.shown(*claim.published)
+        assert f"| {claim.what} | {published} |" in PAGE, claim.what

@@ -1,0 +1,124 @@
+"""Traces of torch.profiler: a real one of this machine, and a GPU's with kernels inside operations."""
+
+import gzip
+import json
+
+import pytest
+
+from hwmodels.errors import InputError
+from profiles import points
+from profiles.importers import Options, import_points
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    """A linear layer after attention, forward and backward, as torch records it here."""
+    torch = pytest.importorskip("torch")
+    path = tmp_path_factory.mktemp("trace") / "trace.json"
+    linear = torch.nn.Linear(96, 160)
+    x = torch.randn(2, 32, 96, requires_grad=True)
+    with torch.profiler.profile(record_shapes=True) as profiler:
+        heads = x.view(2, 32, 3, 32).transpose(1, 2)
+        attended = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        linear(attended.transpose(1, 2).reshape(2, 32, 96)).square().sum().backward()
+    profiler.export_chrome_trace(str(path))
+    return path
+
+
+def rows_of(result, table):
+    return list(points.read(result.files[table]).rows())
+
+
+def test_layouts_of_a_linear_layer(trace, tmp_path):
+    found = rows_of(import_points(trace, tmp_path), "gemm")
+    shapes = {row["layout"]: (row["m"], row["n"], row["k"]) for row in found}
+    assert shapes == {"forward": (64, 160, 96), "dgrad": (64, 96, 160), "wgrad": (160, 96, 64)}
+    assert {(row["gpu"], row["dtype"]) for row in found} == {("cpu", "fp32")}
+
+
+def test_attention_both_ways(trace, tmp_path):
+    found = rows_of(import_points(trace, tmp_path), "attention_prefill")
+    assert {row["direction"] for row in found} == {"forward", "backward"}
+    for row in found:
+        assert (row["batch"], row["n_heads"], row["n_kv_heads"], row["head_dim"]) == (2, 3, 3, 32)
+        assert (row["seq_q"], row["seq_kv"], row["kernel"]) == (32, 32, "sdpa")
+
+
+def test_zipped_traces_are_the_same(trace, tmp_path):
+    zipped = tmp_path / "trace.json.gz"
+    zipped.write_bytes(gzip.compress(trace.read_bytes()))
+    plain = import_points(trace, tmp_path / "a", options=Options(gpu="cpu"))
+    packed = import_points(zipped, tmp_path / "b", options=Options(gpu="cpu"))
+    for table, path in plain.files.items():
+        assert path.read_bytes() == packed.files[table].read_bytes()
+
+
+def gpu_trace():
+    """Two products and an all-reduce of 8 ranks on a GPU, as Kineto writes them."""
+    dims, types = [[4096, 8192], [8192, 8192], [], []], ["c10::BFloat16", "c10::BFloat16"]
+    inner = {"Input Dims": dims, "Input type": types, "Input Strides": [[8192, 1], [1, 8192]]}
+    events = []
+    for step, duration in enumerate((800.0, 900.0)):
+        start = 1000.0 * step
+        outer_id, inner_id = 10 * step + 1, 10 * step + 2
+        outer = {"name": "aten::mm", "ts": start, "dur": 20.0, "args": {"External id": outer_id, **inner}}
+        inside = {"name": "aten::out", "ts": start + 5, "dur": 9.0, "args": {"External id": inner_id}}
+        events += [{"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, **event} for event in (inside, outer)]
+        for identity, part in ((outer_id, 0.25), (inner_id, 0.75)):
+            kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": start, "dur": part * duration}
+            events.append({**kernel, "args": {"External id": identity, "device": 0}})
+    for duration in (500.0, 350.0):
+        sizes = {"In msg nelems": 16777216, "Out msg nelems": 16777216, "dtype": "BFloat16"}
+        group = {
+            "Collective name": "allreduce",
+            "Group size": 8,
+            "Process Group Ranks": "[0, 1, 2, 3, 8, 9, 10, 11]",
+        }
+        kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 0.0, "dur": duration}
+        events.append({**kernel, "args": {**sizes, **group}})
+    return {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": events}
+
+
+def test_kernels_inside_an_operation_are_its_time(tmp_path):
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(gpu_trace()))
+    result = import_points(path, tmp_path / "out")
+    (product,) = rows_of(result, "gemm")
+    assert (product["gpu"], product["dtype"], product["layout"]) == ("h100-sxm", "bf16", "forward")
+    assert product["time_us"] == 850.0  # median of both steps, kernels of both levels
+    assert product["spread"] == pytest.approx(50 / 850, rel=1e-4)
+
+
+def test_collectives_take_the_shortest_and_count_nodes(tmp_path):
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(gpu_trace()))
+    result = import_points(path, tmp_path / "out", options=Options(devices_per_node=8))
+    (point,) = rows_of(result, "collectives")
+    assert (point["op"], point["n_gpus"], point["n_nodes"]) == ("all_reduce", 8, 2)
+    assert (point["bytes"], point["time_us"]) == (2 * 16777216, 350.0)
+
+
+def test_a_product_faster_than_the_peak_is_dropped(tmp_path):
+    trace = gpu_trace()
+    for event in trace["traceEvents"]:
+        event["dur"] /= 10
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(trace))
+    assert import_points(path, tmp_path / "out").impossible["gemm"] == 1
+
+
+def test_a_trace_without_shapes(tmp_path):
+    trace = gpu_trace()
+    for event in trace["traceEvents"]:
+        event["args"].pop("Input Dims", None)
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(trace))
+    with pytest.raises(InputError, match="record_shapes=True"):
+        import_points(path, tmp_path / "out")
+
+
+def test_a_cut_off_trace(trace, tmp_path):
+    path = tmp_path / "cut.json"
+    path.write_text(trace.read_text()[:2000])
+    with pytest.raises(InputError, match="perhaps cut off"):
+        import_points(path, tmp_path / "out", "kineto")

@@ -1,0 +1,38 @@
+"""Settings that several tests start from."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwmodels.cluster import clusters
+from simulator.costs.setting import Setting
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.workload import Training
+
+
+@pytest.fixture(scope="session")
+def make_setting():
+    """A factory of settings by catalogue names."""
+
+    def make(
+        model="gpt-22b-test",
+        cluster="dgx-a100-80gb",
+        devices=64,
+        framework="megatron-core",
+        seq_len=2048,
+        global_batch=64,
+        precision="bf16",
+        **changes,
+    ):
+        name = "korthikanti-22b" if model == "gpt-22b-test" else model
+        chosen = clusters.get(cluster) if isinstance(cluster, str) else cluster
+        training = Training(seq_len=seq_len, global_batch=global_batch, precision=precision)
+        return Setting(
+            models.get(name),
+            chosen.resized(devices),
+            training,
+            frameworks.get(framework).model_copy(update=changes),
+        )
+
+    return make

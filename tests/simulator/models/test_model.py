@@ -1,0 +1,209 @@
+"""The Model noun: its counts against published ones and against each other, and what it refuses."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.errors import InputError
+from simulator.models import Model, models
+
+TINY = {"name": "tiny", "layers": 4, "hidden": 64, "heads": 8, "feed_forward": 256, "vocabulary": 1000}
+
+# Vectors that Model leaves out, which the publication counts (norm of the embedding, offset of
+# learned positions, attention sinks, ...), are below this share everywhere.
+SMALL_VECTORS = 2e-5
+
+# Where the publication's own figure does not follow from its own shape.
+LOOSE = {
+    "grok-1": 0.006,  # stated as 314 billion, the released shape has 315.7
+    "nemotron-4-15b": 0.005,  # sum of two rounded figures
+    "falcon-180b": 0.009,  # the rounded name
+}
+
+
+def rounding(stated: int) -> float:
+    """Half a unit of the last digit that a publication states."""
+    digits = len(str(stated)) - len(str(stated).rstrip("0"))
+    return 0.5 * 10**digits
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_parameters_agree_with_the_publication(name):
+    model = models.get(name)
+    assert model.stated_parameters is not None and model.source
+    allowed = LOOSE.get(name, SMALL_VECTORS) * model.stated_parameters
+    if name not in LOOSE:
+        allowed = max(allowed, rounding(model.stated_parameters))
+    assert abs(model.parameters() - model.stated_parameters) <= allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("mixtral-8x7b", 12.9),  # arXiv 2401.04088
+        ("mixtral-8x22b", 39.1),  # Mistral's announcement: 39 billion of 141
+        ("deepseek-v2", 21.0),  # arXiv 2405.04434, table 1: 21 billion
+        ("deepseek-v2-lite", 2.66),  # 2.4 billion without the input embedding
+        ("deepseek-v3", 37.0),  # arXiv 2412.19437: 37 billion
+        ("qwen3-235b-a22b", 22.0),
+        ("llama4-maverick", 17.0),
+        ("llama4-scout", 17.0),
+    ],
+)
+def test_active_parameters_agree_with_the_publication(name, billions):
+    assert models.get(name).active_parameters() / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b"])
+def test_active_parameters_without_the_embedding_agree(name):
+    """These publications leave the input embedding out: 3.6, 5.1 and 3.3 billion less it."""
+    stated = {"gpt-oss-20b": 3.61, "gpt-oss-120b": 5.13, "qwen3-30b-a3b": 3.04}[name]
+    model = models.get(name)
+    assert (model.active_parameters() - model.embedding_parameters) / 1e9 == pytest.approx(stated, rel=0.01)
+
+
+def test_sc21_equation_2():
+    """P = 12 l h^2 (1 + 13/12h + (V + s)/12lh), Narayanan et al. 2021; it leaves out the last norm."""
+    for name in models.names():
+        m = models.get(name)
+        if not m.source.startswith("Narayanan"):
+            continue
+        brackets = 1 + 13 / (12 * m.hidden) + (m.vocabulary + m.max_sequence) / (12 * m.layers * m.hidden)
+        assert m.parameters() - 2 * m.hidden == pytest.approx(
+            12 * m.layers * m.hidden**2 * brackets, rel=1e-12
+        )
+
+
+def test_sc21_equation_3():
+    """F = 72 B s l h^2 (1 + s/6h + V/12lh) for forward and backward without recomputation."""
+    m = models.get("gpt3-175b")
+    s = np.array([1024, 2048, 8192])
+    expected = (
+        72 * m.layers * m.hidden**2 * (1 + s / (6 * m.hidden) + m.vocabulary / (12 * m.layers * m.hidden))
+    )
+    np.testing.assert_allclose(3 * m.flops_per_token(s), expected, rtol=1e-12)
+
+
+def test_causal_counting_halves_full_attention():
+    m = models.get("llama3-8b")
+    full = m.attention_flops_per_token(4096)
+    assert m.attention_flops_per_token(4096, causal=True) == pytest.approx(full / 2)
+
+
+def test_sliding_window_counts_what_a_loop_counts():
+    m = Model.model_validate(TINY | {"sliding_window": 100, "attention_pattern": ["sliding", "full"]})
+    for length in (50, 100, 1000):
+        # A key counts half for the query at its own position, as s/2 counts the diagonal.
+        seen = [min(position + 0.5, 100) for position in range(length)]
+        expected = 2 * np.mean(seen) + 2 * length / 2
+        assert m.attention_flops_per_token(length, causal=True) == pytest.approx(4 * 64 * expected, rel=0.002)
+
+
+def test_flops_broadcast_over_sequence_lengths():
+    m = models.get("deepseek-v3")
+    lengths = np.array([[1024, 4096], [8192, 131072]])
+    got = m.flops_per_token(lengths, causal=True)
+    assert got.shape == lengths.shape
+    assert got[1, 0] == m.flops_per_token(8192, causal=True)
+
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "name": st.just("drawn"),
+        "layers": st.integers(2, 40),
+        "hidden": st.integers(1, 64).map(lambda n: 16 * n),
+        "heads": st.sampled_from([4, 8, 16]),
+        "kv_heads": st.sampled_from([1, 2, 4]),
+        "feed_forward": st.integers(1, 5000),
+        "vocabulary": st.integers(1, 5000),
+        "activation": st.sampled_from(["gelu", "swiglu"]),
+        "norm": st.sampled_from(["layernorm", "rmsnorm"]),
+        "position": st.sampled_from(["learned", "rope"]),
+        "bias": st.booleans(),
+        "qk_norm": st.booleans(),
+        "tied_embeddings": st.booleans(),
+    }
+)
+
+
+@given(shape=SHAPES, first_dense=st.integers(0, 3), every=st.integers(1, 3), shared=st.integers(0, 2))
+def test_layers_add_up_to_the_whole(shape, first_dense, every, shared):
+    first_dense = min(first_dense, max(0, shape["layers"] - every))
+    every = min(every, shape["layers"] - first_dense)
+    moe = {"experts": 8, "top_k": 2, "feed_forward": 32, "shared_experts": shared}
+    m = Model.model_validate(shape | {"moe": moe | {"first_dense_layers": first_dense, "every": every}})
+    layers = [m.layer_parameters(i) for i in range(m.layers)]
+    ends = m.embedding_parameters + m.output_parameters + m.norm_width
+    assert sum(sum(layer) for layer in layers) + ends == m.parameters()
+    assert sum(m.is_moe_layer(i) for i in range(m.layers)) == m.moe_layers
+    idle = sum(layer.experts * (m.moe.experts - m.moe.top_k) // m.moe.experts for layer in layers)
+    assert m.active_parameters() == m.parameters() - idle
+
+
+@given(shape=SHAPES)
+def test_matmul_flops_are_two_per_weight(shape):
+    """Without biases, norms and embeddings, what is left of the parameters are the matrices."""
+    m = Model.model_validate(shape | {"bias": False, "qk_norm": False, "tied_embeddings": False})
+    vectors = m.layers * m.norm_parameters + m.norm_width
+    assert m.matmul_flops_per_token() == 2 * (m.parameters() - vectors - m.embedding_parameters)
+
+
+def test_every_nth_layer_has_experts():
+    m = models.get("llama4-maverick")
+    assert [m.is_moe_layer(i) for i in range(4)] == [False, True, False, True]
+    v3 = models.get("deepseek-v3")
+    assert [v3.is_moe_layer(i) for i in range(5)] == [False, False, False, True, True]
+    assert (v3.moe_layers, v3.dense_layers) == (58, 3)
+
+
+def test_latent_attention_widths():
+    m = models.get("deepseek-v3")
+    assert (m.head_dim, m.v_head_dim, m.query_width, m.value_width) == (192, 128, 24576, 16384)
+    assert m.kv_cache_width == 576
+    query = 7168 * 1536 + 1536 + 1536 * 128 * 192
+    key_value = 7168 * (512 + 64) + 512 + 512 * 128 * (128 + 128)
+    assert m.attention_parameters == query + key_value + 128 * 128 * 7168
+
+
+def test_attention_kinds_repeat_over_the_layers():
+    m = models.get("gpt-oss-20b")
+    assert [m.attention_kind(i) for i in range(3)] == ["sliding", "full", "sliding"]
+    assert m.layers_of_kind("sliding") == 12
+    odd = Model.model_validate(
+        TINY | {"layers": 5, "sliding_window": 9, "attention_pattern": ["sliding", "full"]}
+    )
+    assert (odd.layers_of_kind("sliding"), odd.layers_of_kind("full")) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 7}, "hidden (64) does not divide by heads (7)"),
+        ({"kv_heads": 3}, "heads (8) does not divide by kv_heads (3)"),
+        ({"kv_heads": 0}, "heads (8) does not divide by kv_heads (0)"),
+        ({"layers": 0}, "layers: Input should be greater than 0, found 0"),
+        ({"hidden": "64"}, "hidden: Input should be a valid integer, found '64'"),
+        ({"hiden": 64}, "unknown key 'hiden'; did you mean 'hidden'?"),
+        ({"activation": "swigul"}, "did you mean 'swiglu'?"),
+        ({"attention_pattern": ["sliding"]}, "sliding_window is not given"),
+        ({"moe": {"experts": 2, "top_k": 4, "feed_forward": 8}}, "top_k (4) is more than experts (2)"),
+        (
+            {"moe": {"experts": 2, "top_k": 1, "feed_forward": 8, "first_dense_layers": 4}},
+            "moe leaves no expert layer",
+        ),
+        ({"moe": {"experts": 2, "top_k": 1}}, "key 'moe.feed_forward' is missing"),
+        ({"mla": {"kv_lora_rank": 8, "qk_nope_head_dim": 8}}, "key 'mla.v_head_dim' is missing"),
+        ({"head_dim": 0}, "head_dim must be positive"),
+    ],
+)
+def test_refusals_name_the_value_and_the_key(change, message):
+    with pytest.raises(InputError) as error:
+        models.get(TINY | change)
+    assert message in str(error.value)
+    assert "inline model" in str(error.value)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(InputError, match="key 'heads' is missing"):
+        models.get({key: value for key, value in TINY.items() if key != "heads"})

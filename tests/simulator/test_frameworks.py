@@ -1,0 +1,112 @@
+"""Frameworks: what each file must say, and what its facts must do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import build
+from simulator.frameworks import frameworks
+from simulator.plan import Plan, Plans
+from simulator.training import predict
+
+
+@pytest.mark.parametrize("name", frameworks.names())
+def test_each_framework_names_its_sources_and_its_defaults_make_a_plan(name):
+    framework = frameworks.get(name)
+    assert framework.source, "constants without a source"
+    build(Plan, {**framework.defaults, "tensor": 2}, name)
+
+
+def test_an_unknown_framework_gets_the_nearest_name():
+    with pytest.raises(UnknownNameError, match="did you mean 'megatron-core'"):
+        frameworks.get("megatron-cor")
+
+
+@pytest.mark.parametrize(
+    ("worse", "part"),
+    [
+        ({"attention": "flash-1"}, "attention"),
+        ({"elementwise": "eager"}, "elementwise"),
+        ({"library": "vidur"}, "gemm"),
+        ({"reduce_bytes": 4}, "gradients"),
+        ({"cross_entropy": "eager"}, "cross_entropy"),
+        ({"cross_entropy": "torch"}, "cross_entropy"),
+        ({"gradient_passes": 4.0}, "elementwise"),
+        ({"optimizer_bytes_per_parameter": 100.0}, "optimizer"),
+    ],
+)
+def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
+    better = {
+        "dropout": True,
+        "attention": "flash",
+        "elementwise": "fused",
+        "reduce_bytes": 2,
+        "cross_entropy": "fused",
+    }
+    plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2, overlap_gradients=False))
+    before = predict(make_setting(**better), plan)
+    after = predict(make_setting(**{**better, **worse}), plan)
+    assert after.seconds[part][0] > before.seconds[part][0]
+    assert after.time[0] > before.time[0]
+
+
+def test_sending_parameters_rank_by_rank_grows_with_the_ranks(make_setting):
+    gathered, sent = (
+        [
+            predict(
+                make_setting(devices=n, global_batch=n, gathers_by_broadcast=by_broadcast, model="llama2-7b"),
+                Plans.of(Plan(data=n, zero=1, overlap_parameters=False)),
+            ).seconds["parameters"][0]
+            for n in (64, 1024)
+        ]
+        for by_broadcast in (False, True)
+    )
+    assert sent[1] / sent[0] > gathered[1] / gathered[0]
+
+
+def test_a_gradient_kept_as_it_comes_saves_one_addition_a_step(make_setting):
+    plan = Plans.of(Plan(micro_batch=8))
+    every, first_kept = (
+        predict(
+            make_setting(
+                model="pythia-410m",
+                devices=1,
+                global_batch=8,
+                fused_accumulation=False,
+                adds_first_gradient=adds,
+                host_seconds_per_kernel=0.0,
+            ),
+            plan,
+        )
+        for adds in (True, False)
+    )
+    assert first_kept.time[0] < every.time[0]
+    assert first_kept.seconds["elementwise"] == every.seconds["elementwise"]
+
+
+def test_attention_of_eager_torch_copies_its_gradients(make_setting):
+    plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2))
+    parts = [predict(make_setting(elementwise=kind), plan).seconds for kind in ("fused", "eager")]
+    assert parts[0].get("copy", 0) == 0
+    assert parts[1]["copy"][0] > 0
+
+
+def test_where_no_launch_time_is_given_the_device_s_own_counts(make_setting):
+    setting = make_setting(host_seconds_per_kernel=None)
+    assert setting.host_seconds_per_kernel == setting.kernels.launch_seconds
+    assert make_setting(host_seconds_per_kernel=9e-6).host_seconds_per_kernel == 9e-6
+
+
+def test_a_cpu_launches_no_kernel_ahead(make_setting):
+    """On a GPU launches hide behind kernels; a CPU does one after the other."""
+    setting = make_setting(devices=1, global_batch=1)
+    described = setting.cluster.device.model_dump() | {"generation": "cpu"}
+    cpu = replace(
+        setting, cluster=build(type(setting.cluster), {**dict(setting.cluster), "device": described}, "")
+    )
+    plan = Plans.of(Plan())
+    launches = [predict(each, plan).seconds["launch"][0] for each in (setting, cpu)]
+    assert launches[0] < launches[1]

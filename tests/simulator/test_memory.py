@@ -1,0 +1,122 @@
+"""Memory: what others measured or derived, and what must hold as plans change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.costs.stages import Stages, parameters
+from simulator.memory import KINDS, memory
+from simulator.plan import Plan, Plans
+
+GIB = 2**30
+
+
+def of(setting, *listed):
+    plans = Plans.of(listed)
+    stages = Stages.of(setting, plans)
+    return memory(setting, plans, stages, parameters(setting, plans, stages))
+
+
+def test_parameters_over_all_stages_are_the_model(make_setting):
+    setting = make_setting(model="llama2-7b", seq_len=4096)
+    for plan in (Plan(), Plan(pipeline=4), Plan(pipeline=2, tensor=2)):
+        plans = Plans.of(plan)
+        counts = parameters(setting, plans, Stages.of(setting, plans))
+        middle = max(plan.pipeline - 2, 0)
+        last = 1 if plan.pipeline > 1 else 0
+        total = counts.total("first") + middle * counts.total("middle") + last * counts.total("last")
+        assert float(total[0]) * plan.tensor == pytest.approx(setting.model.parameters(), rel=0.002)
+
+
+def test_activations_of_one_layer_follow_korthikanti_et_al(make_setting):
+    """s b h (10 + 24/t + 5 a s / (h t)) bytes with tensor, and all of it over t with sequence parallelism."""
+    setting = make_setting(framework="megatron-lm-2022", precision="fp16", devices=8, fragmentation=1.0)
+    model, s, b, t = setting.model, 2048, 4, 8
+    scores = 5 * model.heads * s / model.hidden
+    plain = s * b * model.hidden * (10 + 24 / t + scores / t) * model.layers
+    sharded = s * b * model.hidden * (34 / t + scores / t) * model.layers
+    plan = Plan(tensor=t, micro_batch=b)
+    found = of(setting, plan, plan.model_copy(update={"sequence_parallel": True})).parts["activations"][0]
+    assert found == pytest.approx([plain, sharded], rel=0.02)
+
+
+def test_mixed_precision_adam_takes_eighteen_bytes_a_parameter(make_setting):
+    """2 + 4 + 12, the gradients in 32 bits (Megatron-LM, distributed optimizer documentation)."""
+    setting = make_setting(devices=8)
+    plans = Plans.of(Plan(tensor=8))
+    count = parameters(setting, plans, Stages.of(setting, plans)).total("first")[0]
+    parts = of(setting, Plan(tensor=8)).parts
+    state = sum(parts[name][0, 0] for name in ("parameters", "gradients", "optimizer"))
+    assert state == pytest.approx(18 * count)
+
+
+def test_each_zero_stage_shards_one_part_more(make_setting):
+    setting = make_setting(devices=64)
+    found = of(setting, *(Plan(data=64, zero=z) for z in range(4)))
+    sharded = {"optimizer": 1, "gradients": 2, "parameters": 3}
+    for part, stage in sharded.items():
+        values = found.parts[part][0]
+        assert np.allclose(values[:stage], values[0])
+        assert np.allclose(values[stage:], values[0] / 64)
+
+
+def test_recomputation_saves_memory_in_order(make_setting):
+    setting = make_setting(devices=8)
+    plan = Plan(tensor=8, micro_batch=4)
+    none, selective, full = of(
+        setting, *(plan.model_copy(update={"recompute": r}) for r in ("none", "selective", "full"))
+    ).parts["activations"][0]
+    assert full < selective <= none
+
+
+def test_the_first_stage_holds_the_most_activations_in_one_forward_one_backward(make_setting):
+    setting = make_setting(devices=8, global_batch=32)
+    activations = of(setting, Plan(pipeline=8)).parts["activations"][:, 0]
+    first, middle, last = (activations[KINDS.index(kind)] for kind in KINDS)
+    assert first > middle > last
+    assert first == pytest.approx(8 * last, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "gib"),
+    [
+        (
+            "korthikanti-22b",
+            Plan(tensor=8, micro_batch=4, sequence_parallel=True, recompute="selective"),
+            55.1,
+        ),
+        ("korthikanti-1t", Plan(tensor=8, pipeline=64, sequence_parallel=True, recompute="selective"), 59.5),
+    ],
+)
+def test_peaks_that_calculon_validated_against(make_setting, model, plan, gib):
+    """Korthikanti's configurations as Isaev et al. 2023 (Calculon) list them; analytic there too."""
+    setting = make_setting(
+        model=model, devices=plan.devices, framework="megatron-lm-2022", precision="fp16", global_batch=512
+    )
+    assert float(of(setting, plan).peak[0]) / GIB == pytest.approx(gib, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "copies"),
+    [("hanayo", 2, 1), ("zb-v", 2, 1), ("vocab-1f1b", 1, 1), ("chimera", 2, 2), ("bitpipe", 4, 2)],
+)
+def test_every_way_to_lay_a_model_on_ranks_holds_all_of_it(make_setting, schedule, chunks, copies):
+    setting = make_setting(model="llama2-7b", devices=8)
+    plain, laid = (
+        of(setting, Plan(pipeline=8, virtual_pipeline=v, schedule=name)).parts["parameters"][:, 0]
+        for v, name in ((1, "1f1b"), (chunks, schedule))
+    )
+    ranks = np.array([1, 6, 1])
+    # The final norm is on every rank that holds a part of the output layer.
+    assert (ranks * laid).sum() == pytest.approx(copies * (ranks * plain).sum(), rel=1e-4)
+
+
+def test_where_the_route_returns_the_first_rank_holds_both_ends(make_setting):
+    setting = make_setting(model="llama2-7b", devices=8)
+    held = of(setting, Plan(pipeline=8, virtual_pipeline=2, schedule="zb-v"))
+    first, middle, last = held.parts["parameters"][:, 0]
+    assert last == middle
+    table = 2 * setting.model.vocabulary * setting.model.hidden
+    assert first - middle == pytest.approx(2 * table, rel=0.01)
+    assert held.parts["workspace"][0, 0] > held.parts["workspace"][2, 0] == 0

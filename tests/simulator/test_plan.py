@@ -1,0 +1,60 @@
+"""Plans: consistency of one, and arrays of many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.errors import InputError
+from hwmodels.loading import build
+from simulator.plan import Choice, Plan, Plans
+
+plans = st.builds(
+    Plan,
+    tensor=st.sampled_from([2, 4, 8]),
+    pipeline=st.integers(1, 16),
+    virtual_pipeline=st.integers(1, 4),
+    context=st.sampled_from([1, 2]),
+    data=st.integers(1, 64),
+    micro_batch=st.integers(1, 8),
+    schedule=st.sampled_from(["1f1b", "gpipe", "interleaved"]),
+    sequence_parallel=st.booleans(),
+    zero=st.integers(0, 3),
+    recompute=st.sampled_from(Choice["recompute"]),
+    context_algorithm=st.sampled_from(Choice["context_algorithm"]),
+    overlap_tensor=st.sampled_from(Choice["overlap_tensor"]),
+    rank_order=st.sampled_from(Choice["rank_order"]),
+)
+
+
+@given(st.lists(plans, min_size=1, max_size=8))
+def test_arrays_hold_what_went_in(listed):
+    assert list(Plans.of(listed)) == listed
+
+
+@given(st.lists(plans, min_size=1, max_size=12))
+def test_unique_rows_rebuild_the_columns_they_were_made_from(listed):
+    arrays = Plans.of(listed)
+    rows, inverse = arrays.unique("tensor", "micro_batch", "recompute")
+    for name in ("tensor", "micro_batch", "recompute"):
+        assert np.array_equal(getattr(rows, name)[inverse], getattr(arrays, name))
+    combinations = {(p.tensor, p.micro_batch, p.recompute) for p in listed}
+    assert len(rows) == len(combinations)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sequence_parallel": True}, "sequence_parallel needs tensor > 1"),
+        ({"data": 4, "shard_group": 3}, "shard_group 3 does not divide"),
+        ({"data": 4, "expert": 3}, "does not divide"),
+        ({"recompute": "ful"}, "did you mean 'full'"),
+        ({"tensr": 2}, "did you mean 'tensor'"),
+        ({"tensor": "8"}, "tensor"),
+    ],
+)
+def test_inconsistent_plans_are_refused_with_the_reason(fields, words):
+    with pytest.raises(InputError, match=words):
+        build(Plan, fields, "plan.yaml")

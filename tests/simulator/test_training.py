@@ -1,0 +1,150 @@
+"""The analytic step: conservation, limits, and layers and steps that others measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.costs.layer import layer
+from simulator.plan import Plan, Plans
+from simulator.training import predict
+
+PLAN = Plan(tensor=8, pipeline=4, data=2, micro_batch=1, sequence_parallel=True, zero=1)
+VARIED = [
+    PLAN,
+    Plan(tensor=4, pipeline=1, data=16, zero=3, sequence_parallel=True),
+    Plan(tensor=2, pipeline=8, virtual_pipeline=2, data=4, schedule="interleaved", recompute="full"),
+    Plan(tensor=1, pipeline=8, data=8, recompute="selective", micro_batch=2, overlap_gradients=False),
+    Plan(tensor=2, context=4, pipeline=2, data=4, context_algorithm="all_gather"),
+    Plan(tensor=2, context=2, pipeline=2, data=8, context_algorithm="ulysses"),
+    Plan(tensor=1, pipeline=1, data=64, zero=3, shard_group=8),
+]
+
+
+def time(setting, plan):
+    return float(predict(setting, Plans.of(plan)).time[0])
+
+
+def test_the_breakdown_sums_to_the_step(make_setting):
+    step = predict(make_setting(), Plans.of(VARIED))
+    assert np.allclose(sum(step.seconds.values()), step.time)
+    for name, seconds in step.seconds.items():
+        assert np.all(seconds >= -1e-9 * step.time), name
+
+
+def test_many_plans_at_once_are_each_plan_alone(make_setting):
+    setting = make_setting()
+    together = predict(setting, Plans.of(VARIED)).time
+    alone = [time(setting, plan) for plan in VARIED]
+    assert np.allclose(together, alone, rtol=1e-6)
+
+
+def test_exposed_communication_is_at_most_all_of_it(make_setting):
+    step = predict(make_setting(), Plans.of(VARIED))
+    for kind in ("tensor", "context", "expert"):
+        assert np.all(step.seconds[kind] <= step.communication[kind] * (1 + 1e-9)), kind
+
+
+def test_a_faster_network_never_slows_a_step(make_setting):
+    setting = make_setting()
+    slow = replace(setting, cluster=setting.cluster.with_network(200).resized(64))
+    fast = replace(setting, cluster=setting.cluster.with_network(3200).resized(64))
+    assert np.all(predict(fast, Plans.of(VARIED)).time <= predict(slow, Plans.of(VARIED)).time * (1 + 1e-9))
+
+
+def test_a_faster_device_shortens_a_step(make_setting):
+    setting = make_setting()
+    hopper = replace(setting, cluster=setting.cluster.with_device("h100-sxm"))
+    assert np.all(predict(hopper, Plans.of(VARIED)).time < predict(setting, Plans.of(VARIED)).time)
+
+
+def test_recomputation_costs_time_and_full_costs_more(make_setting):
+    setting = make_setting()
+    none, selective, full = (
+        time(setting, PLAN.model_copy(update={"recompute": r})) for r in ("none", "selective", "full")
+    )
+    assert none < selective < full < 1.5 * none
+
+
+def test_the_bubble_follows_the_stages_and_micro_batches(make_setting):
+    """(p-1)/m of the ideal time without virtual stages (Narayanan et al. 2021, section 2.2)."""
+    setting = make_setting(devices=8, global_batch=64)
+    step = predict(setting, Plans.of(Plan(tensor=1, pipeline=8, overlap_pipeline=True)))
+    busy = sum(
+        v for k, v in step.seconds.items() if k not in ("bubble", "pipeline", "gradients", "optimizer")
+    )
+    assert float((step.seconds["bubble"] / busy)[0]) == pytest.approx(7 / 64, rel=0.25)
+
+
+def test_interleaving_shrinks_the_bubble(make_setting):
+    setting = make_setting(devices=64, global_batch=16)
+    plain = Plan(tensor=8, pipeline=8, sequence_parallel=True)
+    chunked = plain.model_copy(update={"schedule": "interleaved", "virtual_pipeline": 6})
+    step = predict(setting, Plans.of([plain, chunked]))
+    assert step.seconds["bubble"][1] < 0.4 * step.seconds["bubble"][0]
+
+
+def test_overlap_hides_gradients(make_setting):
+    setting = make_setting(devices=64)
+    plan = Plan(tensor=8, data=8, micro_batch=8, sequence_parallel=True)
+    shown, hidden = (
+        predict(setting, Plans.of(plan.model_copy(update={"overlap_gradients": overlap}))).seconds[
+            "gradients"
+        ][0]
+        for overlap in (False, True)
+    )
+    assert hidden < 0.5 * shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "forward_ms", "backward_ms"),
+    [
+        ({}, 7.7, 11.9),
+        ({"sequence_parallel": True}, 7.2, 11.8),
+        ({"recompute": "full"}, 7.7, 19.5),
+        ({"recompute": "selective"}, 7.7, 13.2),
+        ({"recompute": "selective", "sequence_parallel": True}, 7.2, 13.1),
+    ],
+)
+def test_one_layer_takes_what_korthikanti_et_al_measured(make_setting, changes, forward_ms, backward_ms):
+    """Table 4 of arXiv 2205.05198: one layer of the 22B model on eight A100, micro batch 4."""
+    setting = make_setting(devices=8, framework="megatron-lm-2022", precision="fp16")
+    plan = Plans.of(Plan(tensor=8, micro_batch=4, overlap_tensor="backward", **changes))
+    one = layer(setting, plan, experts=False)
+    backward = one.backward_input.seconds + one.backward_weight.seconds + one.recompute.seconds
+    assert float(one.forward.seconds[0]) * 1e3 == pytest.approx(forward_ms, rel=0.08)
+    assert float(backward[0]) * 1e3 == pytest.approx(backward_ms, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "batch", "plan", "seconds"),
+    [
+        ("gpt-1.7b", 32, 512, Plan(data=32, micro_batch=16, recompute="full"), 3.528),
+        ("gpt-18.4b", 256, 1024, Plan(tensor=8, data=32, micro_batch=8, recompute="full"), 9.399),
+        ("gpt-1t", 3072, 3072, Plan(tensor=8, pipeline=64, data=6, recompute="full"), 102.63),
+    ],
+)
+def test_steps_that_narayanan_et_al_measured(make_setting, model, devices, batch, plan, seconds):
+    """Table 1 of arXiv 2104.04473, step time from the printed TFLOP/s."""
+    setting = make_setting(
+        model=model, devices=devices, global_batch=batch, precision="fp16", framework="megatron-lm-2021"
+    )
+    defaults = {"overlap_gradients": False, "overlap_parameters": False, "overlap_tensor": "none"}
+    assert time(setting, plan.model_copy(update=defaults)) == pytest.approx(seconds, rel=0.08)
+
+
+def test_experts_cost_more_than_a_dense_layer_of_one_expert_and_less_than_all(make_setting):
+    setting = make_setting(model="mixtral-8x7b", cluster="dgx-h100", devices=8, seq_len=4096)
+    plan = Plans.of(Plan(tensor=1, data=8, expert=8))
+    dense, experts = (layer(setting, plan, experts=e).forward.work.device[0] for e in (False, True))
+    assert dense < experts < 8 * dense
+
+
+def test_launching_bounds_a_tiny_step(make_setting):
+    setting = make_setting(model="pythia-70m", devices=1, seq_len=128, global_batch=1)
+    quick = replace(setting, framework=setting.framework.model_copy(update={"host_seconds_per_kernel": 0.0}))
+    plan = Plans.of(Plan())
+    assert predict(setting, plan).seconds["launch"][0] > 0
+    assert predict(quick, plan).time[0] < predict(setting, plan).time[0]

@@ -1,0 +1,47 @@
+"""Imports run one way, and nothing heavy is imported where it is not needed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED = {
+    "meshwright": {"meshwright", "planner", "simulator", "profiles", "hwmodels"},
+    "planner": {"planner", "simulator", "hwmodels"},
+    "simulator": {"simulator", "hwmodels"},
+    "profiles": {"profiles", "hwmodels"},
+    "hwmodels": {"hwmodels"},
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level packages that a module imports anywhere."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("package", list(ALLOWED))
+def test_imports_run_one_way(package):
+    modules = list((ROOT / package).rglob("*.py"))
+    assert modules
+    for path in modules:
+        upward = (imported(path) & set(ALLOWED)) - ALLOWED[package]
+        assert not upward, f"{path.relative_to(ROOT)} imports {upward}"
+
+
+def test_planning_needs_no_torch_and_no_solver():
+    modules = "planner.search, meshwright.reports.plans, meshwright.validation.ledger, profiles.measure"
+    script = (
+        f"import sys, {modules}\n"
+        "print([name for name in ('torch', 'scipy', 'pulp', 'simpy', 'plotly') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
