@@ -39,12 +39,15 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
         raise InputError(f"a process group here needs {limit} processes, found {processes}", "--processes")
     multiprocessing = torch.multiprocessing
     with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer"
         try:
             multiprocessing.spawn(_rank, (function, arguments, kind, processes, folder), processes)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
-            last = str(error).strip().splitlines()[-1]
-            raise MeshwrightError(f"a rank failed ({last}); what it finished is kept") from None
-        return pickle.loads((Path(folder) / "answer").read_bytes())
+            # Gloo's threads now and then abort a process that is leaving; by then every rank had finished.
+            if not answer.exists():
+                last = str(error).strip().splitlines()[-1]
+                raise MeshwrightError(f"a rank failed ({last}); what it finished is kept") from None
+        return pickle.loads(answer.read_bytes())
 
 
 def _rank(
@@ -62,7 +65,10 @@ def _rank(
     torch.distributed.init_process_group(BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes)
     try:
         answer = function(*arguments)
+        torch.distributed.barrier()
         if rank == 0:
-            (Path(folder) / "answer").write_bytes(pickle.dumps(answer))
+            written = Path(folder) / "written"
+            written.write_bytes(pickle.dumps(answer))
+            written.rename(Path(folder) / "answer")
     finally:
         torch.distributed.destroy_process_group()

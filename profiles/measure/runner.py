@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -126,13 +128,15 @@ class Session:
 
     def run(self, todo: list[Point], show_progress: bool) -> bool:
         """Measure; return whether Ctrl-C ended the run early."""
-        with progress(len(todo), show_progress) as advance:
+        with progress(len(todo), show_progress) as advance, _CtrlC() as ctrl_c:
             try:
                 for index, point in enumerate(todo):
                     if index % CLOCKS_EVERY == 0:
                         self.provenance.look_at_clocks(index)
                     advance(str(point))
                     self._measure(point)
+                    if ctrl_c.pressed:
+                        return True
                 self.provenance.look_at_clocks(len(todo))
             except KeyboardInterrupt:
                 return True
@@ -156,3 +160,24 @@ class Session:
     def _skip(self, point: Point, why: str) -> None:
         self.skipped.append(Skipped(str(point), why))
         self.notice(f"skipped {point}: {why}")
+
+
+class _CtrlC:
+    """Remembers Ctrl-C: the interrupt may be raised in a callback of a library, which swallows it."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+    def __enter__(self) -> _CtrlC:
+        self.before = None
+        if threading.current_thread() is threading.main_thread():
+            self.before = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
+
+    def _press(self, *_: object) -> None:
+        self.pressed = True
+        raise KeyboardInterrupt

@@ -1,5 +1,7 @@
 """A run on this CPU: points on disk, resuming, Ctrl-C, points that cannot be measured."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -95,16 +97,31 @@ def test_ctrl_c_keeps_finished_points(tmp_path):
     assert read_mapping(tmp_path / "provenance.yaml")["runs"][0]["interrupted"] is True
 
 
-def session(tmp_path, prepare):
-    """A run over one point of an operation that is made for the test."""
+def test_ctrl_c_ends_the_run_though_a_library_swallowed_it(tmp_path):
+    def swallows():
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    before = signal.getsignal(signal.SIGINT)
+    found = session(tmp_path, lambda values, bench: [swallows], points=2)
+    assert found.interrupted
+    assert found.measured == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def session(tmp_path, prepare, points=1):
+    """A run over points of an operation that is made for the test."""
     machine = find("cpu")
-    values = {"dtype": "fp32", "layout": "forward", "m": 1, "n": 1, "k": 1}
-    operation = Operation("made-up", "gemm", lambda scope: [values], prepare)
+    shapes = [{"dtype": "fp32", "layout": "forward", "m": m, "n": 1, "k": 1} for m in range(1, points + 1)]
+    operation = Operation("made-up", "gemm", lambda scope: shapes, prepare)
     provenance = Provenance(tmp_path / "provenance.yaml", machine, "quick", ("fp32",))
     found = Session(
         {"made-up": operation}, Bench(machine), Store(tmp_path, machine), provenance, lambda line: None
     )
-    found.run([Point("made-up", "gemm", values)], show_progress=False)
+    found.interrupted = found.run(
+        [Point("made-up", "gemm", values) for values in shapes], show_progress=False
+    )
     return found
 
 
