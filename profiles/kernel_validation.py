@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
-from hwmodels.kernels.calibration import ErrorOnUnseen
 from hwmodels.kernels.model import Layout
-from profiles.fitting.holdout import errors
+from profiles.collective_validation import validate_collectives
+from profiles.fitting.holdout import errors, stated
 from profiles.fitting.operations.experts import experts
 from profiles.fitting.operations.memory_bound import kind_of
 from profiles.fitting.select import groups, read_points
@@ -50,7 +50,8 @@ def validate_kernels(directory: Path) -> KernelValidation:
     ``p90_error``, ``large_median_error``, ``large_p90_error``, ``small_median_error``, ``small_p90_error``
     (large: longer than 50 us; null where there are none) of the whole model, the same under
     ``form_alone`` without the correction by measured points, and the same for each library under
-    ``libraries``.
+    ``libraries``. Collectives are operations too: their ``gpu`` is what the ``system`` column says, and no
+    points correct them.
 
     Raises:
         InputError: no such folder, no point files in it, or a file that is wrong.
@@ -58,9 +59,12 @@ def validate_kernels(directory: Path) -> KernelValidation:
     tables, dropped = read_points([directory])
     found = KernelValidation(dropped=dropped)
     for table, parts in tables.items():
-        if table == "collectives":
-            continue
         for points in parts:
+            if table == "collectives":
+                rows, skipped = validate_collectives(points)
+                found.rows += rows
+                found.skipped += skipped
+                continue
             for gpu in np.unique(points["gpu"].astype(str)):
                 _gpu(found, str(gpu), points.where(points["gpu"].astype(str) == gpu))
     found.rows.sort(key=lambda row: (row["operation"], row["gpu"], row["dtype"]))
@@ -179,7 +183,7 @@ def _row(
 ) -> dict[str, Any]:
     _, measured, whole, form = (np.concatenate([np.atleast_1d(part[i]) for part in parts]) for i in range(4))
     libraries = [
-        {"library": library or "default", "points": len(times), **_errors(errors(with_points, times))}
+        {"library": library or "default", "points": len(times), **stated(errors(with_points, times))}
         for library, times, with_points, _ in parts
     ]
     return {
@@ -187,18 +191,7 @@ def _row(
         "gpu": gpu,
         "dtype": dtype,
         "points": len(measured),
-        **_errors(errors(whole, measured)),
-        "form_alone": _errors(errors(form, measured)),
+        **stated(errors(whole, measured)),
+        "form_alone": stated(errors(form, measured)),
         "libraries": libraries,
-    }
-
-
-def _errors(error: ErrorOnUnseen) -> dict[str, float | None]:
-    return {
-        "median_error": error.median,
-        "p90_error": error.p90,
-        "large_median_error": error.large_median,
-        "large_p90_error": error.large_p90,
-        "small_median_error": error.small_median,
-        "small_p90_error": error.small_p90,
     }

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodels.cluster import Cluster, Fabric, clusters
+from hwmodels.cluster import Cluster, Fabric
 from hwmodels.errors import InputError, MeshwrightError
 from hwmodels.loading import build, read_mapping, read_text
+from hwmodels.usual_clusters import USUAL, usual_cluster
 from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
@@ -172,9 +173,9 @@ def _precision(text: str) -> str:
 
 def _cluster(row: Row, gpus: int) -> Cluster:
     gpu = row.text("gpu")
-    if gpu not in conventions()["clusters"]:
+    if gpu not in USUAL:
         raise Skipped(f"no cluster with {gpu!r} is known")
-    cluster = clusters.get(conventions()["clusters"][gpu])
+    cluster = usual_cluster(gpu)
     per_node = row.whole("gpus_per_node", cluster.devices_per_node)
     nic = row.number("nic_gbps_per_node")
     many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)

@@ -69,6 +69,18 @@ def errors(predicted_s: Array, measured_s: Array) -> ErrorOnUnseen:
     )
 
 
+def stated(error: ErrorOnUnseen) -> dict[str, float | None]:
+    """Return the errors under the names that the commands print."""
+    return {
+        "median_error": error.median,
+        "p90_error": error.p90,
+        "large_median_error": error.large_median,
+        "large_p90_error": error.large_p90,
+        "small_median_error": error.small_median,
+        "small_p90_error": error.small_p90,
+    }
+
+
 def _quantiles(relative: Array) -> tuple[float | None, float | None]:
     if not len(relative):
         return None, None

@@ -1,0 +1,44 @@
+"""The cluster that a device usually stands in, for measurements that name no more than the device."""
+
+from __future__ import annotations
+
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.device import devices
+from hwmodels.errors import UnknownNameError
+
+USUAL = {
+    "a100-pcie-40gb": "fire-flyer-2",
+    "a100-pcie-80gb": "fire-flyer-2",
+    "a100-sxm-40gb": "dgx-a100-40gb",
+    "a100-sxm-64gb": "leonardo",
+    "a100-sxm-80gb": "dgx-a100-80gb",
+    "b200": "dgx-b200",
+    "b300": "dgx-b200",
+    "gaudi2": "gaudi2-8",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "h100-96gb": "dgx-h100",
+    "h100-sxm": "dgx-h100",
+    "h200-sxm": "dgx-h200",
+    "l40s": "l40s-8",
+    "mi250x-gcd": "frontier",
+    "mi300x": "mi300x-8",
+    "mi325x": "mi325x-8",
+    "mi355x": "mi355x-8",
+    "p100-16gb": "dgx-1p",
+    "v100-16gb": "dgx-1v",
+    "v100-32gb": "dgx-2",
+}
+"""The vendor's own node of each device; where the catalogue has none, that of one with the same links."""
+
+
+def usual_cluster(device: str) -> Cluster:
+    """Return the vendor's cluster of a device.
+
+    Raises:
+        UnknownNameError: no such device, or none that a cluster is known of.
+    """
+    if device not in USUAL:
+        raise UnknownNameError("device with a usual cluster", device, USUAL)
+    cluster = clusters.get(USUAL[device])
+    return cluster if cluster.device.name == device else cluster.with_device(devices.get(device).name)
