@@ -24,10 +24,16 @@ class Linears:
     ``role`` of a layer is ``column`` (its output is sharded over tensor-parallel ranks), ``row`` (its input
     is) or ``down`` (neither). The seconds of column and row products are kept apart because tensor-parallel
     communication hides behind them.
+
+    ``groups`` is how many experts do the same with their own ``tokens`` and weights, side by side on the
+    device, in ``launches`` kernels a product.
     """
 
     setting: Setting
     tokens: np.ndarray
+    groups: np.ndarray | float = 1.0
+    launches: np.ndarray | float = 1.0
+    kind: str = "gemm"
     forward: Work = field(default_factory=Work)
     backward_input: Work = field(default_factory=Work)
     backward_weight: Work = field(default_factory=Work)
@@ -47,23 +53,24 @@ class Linears:
         """
         setting, kernels = self.setting, self.setting.kernels
         dtype = dtype or setting.linear_dtype
-        tokens, n, k = np.broadcast_arrays(self.tokens, outputs, inputs)
+        tokens, n, k, groups = np.broadcast_arrays(self.tokens, outputs, inputs, self.groups)
         cold = COLD_OPERANDS.get(setting.cluster.device.generation, 1.0)
-        forward = cold * kernels.gemm(tokens, n, k, dtype, "forward")
-        dgrad = cold * kernels.gemm(tokens, k, n, dtype, "dgrad")
-        wgrad = cold * kernels.gemm(n, k, tokens, dtype, "wgrad") + self._accumulate(n * k)
-        self.forward.add("gemm", forward)
-        self.backward_input.add("gemm", dgrad)
-        self.backward_weight.add("gemm", wgrad, 2 if self._accumulates else 1)
+        forward = cold * kernels.batched_gemm(groups, tokens, n, k, dtype, "forward")
+        dgrad = cold * kernels.batched_gemm(groups, tokens, k, n, dtype, "dgrad")
+        wgrad = cold * kernels.batched_gemm(groups, n, k, tokens, dtype, "wgrad")
+        wgrad = wgrad + self._accumulate(groups * n * k)
+        self.forward.add(self.kind, forward, self.launches)
+        self.backward_input.add(self.kind, dgrad, self.launches)
+        self.backward_weight.add(self.kind, wgrad, self.launches + (1 if self._accumulates else 0))
         self._keep(role, "forward", forward)
         self._keep(role, "dgrad", dgrad)
         self._keep(role, "wgrad", wgrad)
         if bias and setting.model.bias and setting.framework.elementwise == "eager":
             count, size = passes.BIAS_GRADIENT, setting.width * tokens * n
-            moved = count.backward * size
+            moved = count.backward * size * groups
             self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
         if dtype in ("fp8", "mxfp8", "nvfp4"):
-            size = setting.width * tokens
+            size = setting.width * tokens * groups
             self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
             self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)
 
