@@ -15,15 +15,16 @@ from simulator.plan import Choice, Plans
 
 OLDER_KERNELS = {
     ("flash-1", "ampere"): (0.65, 0.55),
-    ("flash-1", "hopper"): (0.37, 0.33),
-    ("flash-2", "hopper"): (0.57, 0.57),
+    ("flash-1", "hopper"): (0.65, 0.55),
     ("flash-2", "blackwell"): (0.45, 0.45),
 }
-"""Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
-of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
-half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
-reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
-6); on Blackwell it runs without the new tensor-core instructions."""
+"""Speed of older attention kernels over FlashAttention-2's, on Blackwell over the fastest one's, for heads of
+up to 64 and of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64
+and about half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 both run
+the A100's instructions; on Blackwell they run without the new tensor-core instructions."""
+
+OLDER_LIBRARIES = {"flash-1": "flash-attention-2", "flash-2": "flash-attention-2"}
+"""Measured kernels of the calibration that older ones resemble, where it has them (Hopper's do)."""
 
 RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
 
@@ -91,12 +92,58 @@ def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
                 1 if direction == "forward" else 3,
             )
         copies = passes.JOIN_HEADS[fusion]
+        _merge_blocks(setting, plans, forward, backward)
+        if setting.framework.splits_projection and model.position == "rope":
+            _split_projection(setting, forward, backward, tokens * model.head_dim, heads, kv_heads)
     else:
         _unfused(setting, plans, heads, forward, backward)
         copies = passes.SPLIT_HEADS[fusion]
     copied = tokens * (heads + 2 * kv_heads) * model.head_dim
     _add_passes(setting, forward, backward, "copy", copies, copied)
     return forward, backward
+
+
+def _split_projection(
+    setting: Setting,
+    forward: Work,
+    backward: Work,
+    elements: np.ndarray,
+    heads: np.ndarray,
+    kv_heads: np.ndarray,
+) -> None:
+    """Copies that take query, key and value out of one projection's output, and their gradients back.
+
+    Rotating writes query and key anew, so that values no longer lie beside them: attention copies them.
+    Queries of grouped heads are not contiguous and are copied before. Backward joins the three gradients.
+    ``elements`` are those of one head.
+    """
+    grouped = setting.model.heads > setting.model.kv_heads
+    copied = elements * (kv_heads + (heads if grouped else 0))
+    width, joined = setting.width, elements * (heads + 2 * kv_heads)
+    forward.add_bytes(setting.kernels, "copy", 2 * width * copied, 2 if grouped else 1)
+    backward.add_bytes(setting.kernels, "copy", 2 * width * joined, 1)
+
+
+def _merge_blocks(setting: Setting, plans: Plans, forward: Work, backward: Work) -> None:
+    """Memory traffic of ring attention beside the blocks' kernels.
+
+    Forward, keys and values are packed for the neighbour (2 passes), the output is cleared (1) and every
+    block's output scaled and added to it (3). Backward, the gradients of queries are copied (2) or added (3),
+    those of keys and values packed and added to the ones that travel (5). A causal mask leaves half of the
+    blocks from other ranks half of the queries. Read in Transformer Engine 1.x,
+    attention.py: AttnFuncWithCPAndKVP2P.
+    """
+    model, c = setting.model, plans.context
+    ring = (plans.context_algorithm == RING) & (c > 1)
+    if not np.any(ring):
+        return
+    heads, kv_heads = _heads(setting, plans)
+    size = ring * plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
+    query, pair = size * heads, size * 2 * kv_heads
+    others = (c - 1) * (0.75 if setting.training.causal else 1.0)
+    kernels = setting.kernels
+    forward.add_bytes(kernels, "copy", (1 + 3 * (1 + others)) * query + 2 * pair, ring * (2 + 2 * c))
+    backward.add_bytes(kernels, "copy", (2 + 3 * others) * query + (2 + 5 * c) * pair, ring * 3 * c)
 
 
 def _flash(
@@ -109,6 +156,8 @@ def _flash(
     Ulysses shards heads instead of the sequence.
     """
     model, training, kernels = setting.model, setting.training, setting.kernels
+    if setting.framework.attention in OLDER_LIBRARIES:
+        kernels = kernels.using(OLDER_LIBRARIES[setting.framework.attention])
     c = plans.context
     ulysses = plans.context_algorithm == ULYSSES
     local_heads = np.where(ulysses, np.maximum(heads / c, 1), heads)

@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.costs import elementwise as passes
 from simulator.costs.attention import Attention, attention
+from simulator.costs.linear import Linears
 from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
@@ -89,14 +90,16 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     _norms_and_residuals(setting, plans, forward, backward_input)
 
     none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
-    tensor_forward, tensor_backward = _tensor_communication(setting, plans, block, mlp, experts)
+    tensor = _tensor_communication(setting, plans, block, mlp, experts)
+    forward.add("gemm", tensor.slicing_forward, 0)
+    backward_input.add("gemm", tensor.slicing_backward, 0)
     for work in (forward, backward_input):
         work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
-    first = Pass(forward, tensor_forward, block.context_forward, mlp.expert_forward, setting)
+    first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(
         forward=first,
         backward_input=Pass(
-            backward_input, tensor_backward, block.context_backward, mlp.expert_backward, setting
+            backward_input, tensor.backward, block.context_backward, mlp.expert_backward, setting
         ),
         backward_weight=Pass(backward_weight, none, none, none, setting),
         recompute=_recompute(setting, plans, block, mlp, first),
@@ -123,61 +126,81 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
             work.add(kind, times * seconds, times * launches)
 
 
+@dataclass
+class TensorTraffic:
+    """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them."""
+
+    forward: Transfer
+    backward: Transfer
+    slicing_forward: np.ndarray
+    slicing_backward: np.ndarray
+
+
 def _tensor_communication(
     setting: Setting, plans: Plans, block: Attention, mlp: Mlp, experts: bool
-) -> tuple[Transfer, Transfer]:
+) -> TensorTraffic:
     """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
 
     Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
     gradient backward; with it, each gathers its input and reduce-scatters its output, and gathers once
     more backward for the weight gradient (Korthikanti et al. 2022, section 4.2.2). "backward" overlap
     runs the input-gradient reduction beside the weight-gradient product and the second gather beside the
-    input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts forward
-    communication into one slice a rank and runs it beside the product it feeds or follows (Transformer
-    Engine user buffers, which reach one NVLink domain): the first slice stays visible.
+    input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
+    the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
+    domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
+    to run beside. Copy engines move those gathers; all else takes multiprocessors from the products
+    (Transformer Engine, initialize_ub: ring exchange with use_ce, bulk and pipeline with num_sm).
     """
     cluster, model, t = setting.cluster, setting.model, plans.tensor
     tokens = plans.micro_batch * setting.training.seq_len / plans.context
-    size = tokens * model.hidden * setting.width
+    elements = tokens * model.hidden
+    size = elements * setting.width
+    sequence = plans.sequence_parallel.astype(bool)
+    sliced = (plans.overlap_tensor == FULL_OVERLAP) & sequence & (t <= cluster.domain)
+    # What products read travels as they read it; user buffers reduce the outputs of fp8 products in 8 bits
+    # too (NeMo, tp_overlap_configs/userbuffers.py: fp8_buf).
+    operand = elements * setting.operand_width
     reduce = cluster.collective("all_reduce", size, t, 1)
-    gather = cluster.collective("all_gather", size, t, 1)
+    gather = cluster.collective("all_gather", operand, t, 1)
     scatter = cluster.collective("reduce_scatter", size, t, 1)
-    blocks = 1 if model.parallel_block else 2
+    output = np.where(sliced, cluster.collective("reduce_scatter", operand, t, 1), scatter)
     sharded_mlp = not experts or bool(model.moe and model.moe.shared_experts)
     parts = [block.linears, mlp.linears] if sharded_mlp else [block.linears]
-    blocks = min(blocks, len(parts))
+    blocks = min(1 if model.parallel_block else 2, len(parts))
+    total_forward = blocks * np.where(sequence, gather + output, reduce)
+    total_backward = blocks * np.where(sequence, 2 * gather + scatter, reduce)
 
-    def product(role: str, kind: str) -> np.ndarray:
-        return sum((p.seconds(role, kind) for p in parts), np.zeros(len(plans))) / blocks
-
-    sequence = plans.sequence_parallel.astype(bool)
-    forward = np.where(sequence, gather + scatter, reduce)
-    backward = np.where(sequence, 2 * gather + scatter, reduce)
-    column, row = product("column", "forward"), product("row", "forward")
-    column_dgrad, row_dgrad, column_wgrad = (
-        product("column", "dgrad"),
-        product("row", "dgrad"),
-        product("column", "wgrad"),
-    )
-
-    hidden_backward = np.where(
-        sequence,
-        np.minimum(gather, column_dgrad) + np.minimum(scatter, column_wgrad),
-        np.minimum(reduce, column_wgrad),
-    )
-    slices = 1 - 1 / t
-    sliced_forward = np.minimum(slices * gather, column) + np.minimum(slices * scatter, row)
-    sliced_backward = hidden_backward + np.minimum(slices * gather, row_dgrad)
-    overlap = plans.overlap_tensor
-    sliced = (overlap == FULL_OVERLAP) & sequence & (t <= cluster.domain)
-    forward_hidden = np.where(sliced, sliced_forward, 0.0)
-    backward_hidden = np.select(
-        [sliced, overlap >= BACKWARD_OVERLAP], [sliced_backward, hidden_backward], 0.0
-    )
+    groups = [parts] if blocks < len(parts) else [[part] for part in parts]
     slow = 1 - contention(setting)
-    return (
-        Transfer(blocks * forward, blocks * (forward - slow * forward_hidden)),
-        Transfer(blocks * backward, blocks * (backward - slow * backward_hidden)),
+    hidden_forward, hidden_backward = np.zeros(len(plans)), np.zeros(len(plans))
+    for group in groups:
+
+        def product(role: str, kind: str, group: list[Linears] = group) -> np.ndarray:
+            return sum((part.seconds(role, kind) for part in group), np.zeros(len(plans)))
+
+        beside_dgrad = np.minimum(gather, product("column", "dgrad"))
+        beside_wgrad = np.minimum(np.where(sequence, scatter, reduce), product("column", "wgrad"))
+        bulk = slow * (np.where(sequence, beside_dgrad, 0.0) + beside_wgrad)
+        rest = 1 - 1 / t
+        sliced_forward = np.minimum(gather, rest * product("column", "forward"))
+        sliced_forward = sliced_forward + slow * rest * np.minimum(output, product("row", "forward"))
+        sliced_backward = bulk + np.minimum(gather, rest * product("row", "dgrad"))
+        hidden_forward += np.where(sliced, sliced_forward, 0.0)
+        hidden_backward += np.select(
+            [sliced, plans.overlap_tensor >= BACKWARD_OVERLAP], [sliced_backward, bulk], 0.0
+        )
+    slicing_forward, slicing_backward = np.zeros(len(plans)), np.zeros(len(plans))
+    if np.any(sliced & (t > 1)):
+        slices = np.where(sliced, t, 1)
+        for part in parts:
+            slicing_forward += part.slicing("column", "forward", slices)
+            slicing_forward += part.slicing("row", "forward", slices)
+            slicing_backward += part.slicing("row", "dgrad", slices)
+    return TensorTraffic(
+        Transfer(total_forward, total_forward - hidden_forward),
+        Transfer(total_backward, total_backward - hidden_backward),
+        slicing_forward,
+        slicing_backward,
     )
 
 

@@ -38,6 +38,7 @@ class Linears:
     backward_input: Work = field(default_factory=Work)
     backward_weight: Work = field(default_factory=Work)
     products: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+    added: list[tuple[str, np.ndarray | float, np.ndarray | float, str]] = field(default_factory=list)
 
     def add(
         self,
@@ -53,6 +54,7 @@ class Linears:
         """
         setting, kernels = self.setting, self.setting.kernels
         dtype = dtype or setting.linear_dtype
+        self.added.append((role, outputs, inputs, dtype))
         tokens, n, k, groups = np.broadcast_arrays(self.tokens, outputs, inputs, self.groups)
         cold = COLD_OPERANDS.get(setting.cluster.device.generation, 1.0)
         forward = cold * kernels.batched_gemm(groups, tokens, n, k, dtype, "forward")
@@ -73,6 +75,30 @@ class Linears:
             size = setting.width * tokens * groups
             self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
             self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)
+
+    def slicing(self, role: str, product: str, slices: np.ndarray) -> np.ndarray:
+        """Seconds that a product of one role takes longer when its tokens are cut into so many calls.
+
+        A slice has fewer tiles to fill the multiprocessors and reads all weights again. Slices lie on several
+        streams, so what it takes to start one is hidden.
+
+        Args:
+            role: of the layers.
+            product: ``forward`` or ``dgrad``.
+            slices: calls, shape (plans,); 1 where the product stays whole.
+        """
+        kernels = self.setting.kernels
+        longer = np.zeros(np.shape(self.tokens))
+        for each, outputs, inputs, dtype in self.added:
+            if each != role:
+                continue
+            n, k = (outputs, inputs) if product == "forward" else (inputs, outputs)
+            layout = "forward" if product == "forward" else "dgrad"
+            whole = kernels.gemm(self.tokens, n, k, dtype, layout)
+            start = kernels.gemm(1.0, 1.0, 1.0, dtype, layout)
+            sliced = slices * kernels.gemm(self.tokens / slices, n, k, dtype, layout) - (slices - 1) * start
+            longer = longer + np.maximum(sliced - whole, 0.0)
+        return longer * COLD_OPERANDS.get(self.setting.cluster.device.generation, 1.0)
 
     def _accumulate(self, elements: np.ndarray) -> np.ndarray | float:
         """Seconds to add a fresh weight gradient to the accumulated one, where the product does not."""

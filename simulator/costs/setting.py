@@ -67,6 +67,15 @@ class Setting:
         return self.training.activation_bytes
 
     @property
+    def operand_width(self) -> int:
+        """Bytes of one element of a linear layer's input or of its output's gradient, as products read them.
+
+        Under fp8 they are cast before they are gathered (Transformer Engine's quantised all-gather,
+        torchao's float8 tensor parallelism).
+        """
+        return 1 if self.training.precision in ("fp8", "mxfp8") else self.width
+
+    @property
     def dropout(self) -> bool:
         """Whether dropout kernels run."""
         return self.framework.dropout if self.training.dropout is None else self.training.dropout

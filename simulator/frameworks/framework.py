@@ -41,6 +41,10 @@ class Framework(Strict):
     dropout: bool = Field(False, description="dropout after attention and MLP by default")
     gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
     reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
+    splits_projection: bool = Field(
+        False,
+        description="query, key and value come out of one projection and are copied apart after rotation",
+    )
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
     )
