@@ -26,6 +26,11 @@ the A100's instructions; on Blackwell they run without the new tensor-core instr
 OLDER_LIBRARIES = {"flash-1": "flash-attention-2", "flash-2": "flash-attention-2"}
 """Measured kernels of the calibration that older ones resemble, where it has them (Hopper's do)."""
 
+UNALIGNED_SHARE = 0.63
+"""Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start on
+16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue 83272,
+384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
+
 RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
 
 
@@ -199,15 +204,26 @@ def _unfused(setting: Setting, plans: Plans, heads: np.ndarray, forward: Work, b
     d = setting.model.head_dim
     rows = training.seq_len / plans.context
     batch = plans.micro_batch * heads
-    # Rows of heads that do not start on 16 bytes are loaded in narrower pieces, 8, 4 or 2 bytes at a time.
-    narrow = 16 / math.gcd(d * setting.width, 16)
     scores = kernels.batched_gemm(batch, rows, training.seq_len, d, dtype)
     values = kernels.batched_gemm(batch, rows, d, training.seq_len, dtype)
-    forward.add("attention", narrow * (scores + values), 2)
-    backward.add("attention", narrow * 2 * (scores + values), 4)
+    both = _unaligned(setting, scores + values, 4 * batch * rows * training.seq_len * d)
+    forward.add("attention", both, 2)
+    backward.add("attention", 2 * both, 4)
     matrix = batch * rows * training.seq_len
     count = passes.SOFTMAX[setting.framework.elementwise, setting.dropout]
     _add_passes(setting, forward, backward, "softmax", count, matrix)
+
+
+def _unaligned(setting: Setting, aligned: np.ndarray, flops: np.ndarray) -> np.ndarray:
+    """Seconds of batched products of heads, from those that they take where their rows start on 16 bytes."""
+    device = setting.cluster.device
+    loaded = math.gcd(setting.model.head_dim * setting.width, 16)
+    if loaded == 16:
+        return aligned
+    if device.vendor == "nvidia" and setting.width == 2:
+        return np.maximum(aligned, flops / (UNALIGNED_SHARE * device.peak("fp32")))
+    # Others keep their matrix units, but load in pieces of 8, 4 or 2 bytes.
+    return aligned * 16 / loaded
 
 
 def _add_passes(

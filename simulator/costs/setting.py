@@ -48,7 +48,7 @@ class Setting:
     @property
     def launches_ahead(self) -> bool:
         """Whether the host launches kernels while the device still runs others; a CPU is its own host."""
-        return self.cluster.device.generation != "cpu"
+        return self.framework.launches_ahead and self.cluster.device.generation != "cpu"
 
     @property
     def linear_dtype(self) -> str:

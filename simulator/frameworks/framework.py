@@ -80,6 +80,11 @@ class Framework(Strict):
         description="host time to launch one kernel from Python; what the device's calibration measured of "
         "eager torch where not given",
     )
+    launches_ahead: bool = Field(
+        True,
+        description="whether the host launches kernels while the device still runs others; with "
+        "CUDA_LAUNCH_BLOCKING=1 it waits for each kernel",
+    )
     step_overhead_seconds: float = Field(0.0, ge=0, description="host time between steps that nothing hides")
     optimizer_bytes_per_parameter: float = Field(
         gt=0,
