@@ -138,6 +138,9 @@ class _Build:
         shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
         forward, backward, weight = (Passes(NAMES[kind], self.slow) for kind in (FORWARD, BACKWARD, WEIGHT))
         reducing = weight if split else backward
+        if not shares:  # an end of the model alone gathers and reduces like a layer
+            for passes in (forward, backward, weight):
+                passes.begin_layer()
         if first:
             forward.add("embedding", front.forward)
         for number, share in enumerate(shares):

@@ -168,6 +168,22 @@ def test_sends_share_the_network_with_reductions_and_with_nothing_else():
     assert changed == {"nothing overlaps": False, "interleaved": True}
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_a_last_stage_without_layers_holds_and_reduces_the_output_layer(schedule):
+    plan = {"pipeline": 8, "last_stage_layers": -1, "first_stage_layers": 8, "schedule": schedule}
+    setting, made = scenario("llama3-8b", "dgx-h100", 64, 8192, 128, plan)
+    program = step_program(setting, made)
+    assert [len({each.segment for each in work.reductions}) > 0 for work in program.work] == [True] * 8
+    (reduction,) = {each.work for each in program.work[-1].reductions}
+    held = setting.model.vocabulary * setting.model.hidden * setting.framework.gather_bytes
+    assert reduction.size * len(program.work[-1].reductions) == pytest.approx(held, rel=0.01)
+    timeline = run(program)
+    assert timeline.busy(7, COMPUTE) < timeline.busy(6, COMPUTE)
+    assert timeline.busy(7, DATA) > 0
+    if schedule == "1f1b":
+        assert timeline.period == pytest.approx(float(predict(setting, Plans.of(made)).time[0]), rel=0.02)
+
+
 def test_ring_attention_between_nodes_is_slower_beside_reductions():
     """Keys and values, gathers and reductions of full sharding go through the same NICs."""
     plan = {"tensor": 8, "context": 4, "sequence_parallel": True, "zero": 3}

@@ -313,6 +313,23 @@ def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, 
         assert min(span["output forward", i].start for span in spans) >= hidden - 1e-9
 
 
+def test_interlaced_ranks_stop_together_for_the_output_layer():
+    """No rank passes on to other work between its share and the reductions (Yeung et al. 2025, section 2)."""
+    output = OutputWork((Segment("s", 0.2),), (Segment("t", 0.3),), SEND, Segment("sum", 0.1, "output"))
+    ended = {}
+    for name in ("interlaced", "vocab-1f1b-2"):
+        timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))
+        ended[name] = timeline.seconds
+        for rank in range(4):
+            spans = timeline.intervals(rank, COMPUTE)
+            shares = [i for i, each in enumerate(spans) if each.name == "output forward"]
+            together = [spans[i + 1].name == "output weight gradient" for i in shares]
+            assert all(together) == (name == "interlaced")
+            if name == "interlaced":
+                assert all(spans[i + 1].start >= spans[i].end + 0.1 - 1e-9 for i in shares)
+    assert ended["interlaced"] != ended["vocab-1f1b-2"]
+
+
 def test_splitting_the_output_layer_beats_leaving_it_on_the_last_rank():
     """A vocabulary whose output layer costs as much as a stage (Yeung et al., figure 1)."""
     heavy = PipelineTimes(4, 32, 1, 1, 1, 2, 2, 2, 4, 0, True)
