@@ -249,7 +249,8 @@ class _Build:
         return tuple(by_kind[self._kind(rank)] for rank in range(self.plan.pipeline))
 
     def _finish(self, rank: int) -> Pass:
-        """Reductions that nothing hides, the optimizer, gathering of what it wrote, host time."""
+        """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of what it
+        wrote, host time."""
         kind = self._kind(rank)
         dense, experts = self.counts.dense[kind], self.counts.experts[kind]
         plan, finish = self.plan, []
@@ -268,7 +269,9 @@ class _Build:
             add("tied embedding", lambda setting: tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
             add("reduce replicas", lambda setting: self._reduce_replicas(setting, rank))
-        finish.append(Segment("optimizer", float(once(self.setting).optimizer[0])))
+        alone = once(self.setting)
+        finish.append(Segment("gradient elementwise", float(alone.gradient_kernels[0])))
+        finish.append(Segment("optimizer", float(alone.optimizer[0])))
         if plan.zero in (1, 2) and not plan.overlap_parameters:
             add("gather", lambda setting: once(setting).parameters)
         finish.append(Segment("host", self.setting.framework.step_overhead_seconds, COMPUTE))

@@ -79,6 +79,7 @@ CASES = {
     "hybrid sharding": (*LLAMA, {"zero": 3, "shard_group": 8}),
     "ZeRO-2": (*LLAMA, {"zero": 2, "recompute": "full"}),
     "DDP": (*LLAMA, {"zero": 0, "tensor": 4, "sequence_parallel": True}),
+    "DDP, gradients copied into buckets and added up": (*LLAMA, {"zero": 0}, "torch-eager"),
     "context parallel": (*LLAMA, {"zero": 1, "tensor": 2, "context": 2, "sequence_parallel": True}),
     "experts": (
         "mixtral-8x7b",
@@ -91,8 +92,9 @@ CASES = {
 }
 
 
-def scenario(model, cluster, gpus, seq_len, global_batch, plan):
+def scenario(model, cluster, gpus, seq_len, global_batch, plan, framework="megatron-core"):
     data = {
+        "framework": framework,
         "model": model,
         "cluster": cluster,
         "gpus": gpus,
