@@ -12,8 +12,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from simulator.engine import Clock, Contention, Replicas, StepProgram, collector_paused
 from simulator.engine.build import step_program
 from simulator.engine.expand import expand
@@ -45,7 +43,7 @@ def timed(label: str, program: StepProgram) -> None:
         begin = time.process_time()
         graph = expand(program)
         made = time.process_time()
-        Clock(graph, program.contention, np.array(program.capacity)).run()
+        Clock(graph, program.contention).run()
         end = time.process_time()
     print(
         f"{label:54} {len(graph):9,d} tasks {end - begin:6.2f} s "

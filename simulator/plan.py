@@ -70,8 +70,12 @@ class Plan(Strict):
         "matrix products: nowhere, in the backward pass, everywhere",
     )
     overlap_pipeline: bool = Field(False, description="send activations while the next micro batch computes")
-    first_stage_layers: int = Field(0, ge=0, description="layers of the first stage; 0: an even share")
-    last_stage_layers: int = Field(0, ge=0, description="layers of the last stage; 0: an even share")
+    first_stage_layers: int = Field(
+        0, ge=-1, description="layers of the first stage; 0: an even share, -1: none"
+    )
+    last_stage_layers: int = Field(
+        0, ge=-1, description="layers of the last stage; 0: an even share, -1: none"
+    )
     rank_order: RankOrder = Field(
         "tensor-context-data-pipeline", description="which ranks are neighbours, innermost first"
     )

@@ -112,7 +112,8 @@ def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
     first, last = plans.first_stage_layers, plans.last_stage_layers
     even = (first == 0) & (last == 0)
-    rest = layers - np.where(first > 0, first, layers // p) - np.where(last > 0, last, layers // p)
+    ends = [np.where(end == 0, layers // p, np.maximum(end, 0)) for end in (first, last)]
+    rest = layers - ends[0] - ends[1]
     between = np.maximum(p - 2, 1)
     uneven = np.where(p > 2, (rest > 0) & (rest % (between * v) == 0), (p == 2) & (rest == 0))
     return np.where(even, layers % (p * v) == 0, uneven)
@@ -122,7 +123,8 @@ def _explain_layers(setting: Setting, plan: Plan) -> str:
     slots = f"pipeline x virtual_pipeline = {plan.pipeline} x {plan.virtual_pipeline}"
     if plan.first_stage_layers or plan.last_stage_layers:
         given = (
-            f"{plan.first_stage_layers} on the first stage and {plan.last_stage_layers} on the last (0: even)"
+            f"{plan.first_stage_layers} on the first stage and {plan.last_stage_layers} on the last "
+            "(0: even, -1: none)"
         )
         return f"{setting.model.layers} layers with {given} leave no whole layers per chunk with {slots}"
     return (

@@ -24,6 +24,9 @@ from simulator.plan import Plan
 from simulator.schedules import schedules
 from simulator.workload import Training
 
+NO_LAYERS = -1
+"""How a plan says that a stage has none."""
+
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
@@ -245,7 +248,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "schedule": _schedule(row, pipeline, chunks),
         "recompute": _recompute(row),
         **_sharding(row, gpus, defaults),
-        **_uneven(model, pipeline, chunks),
+        **_uneven(row, model, pipeline, chunks),
     }
     plan = build(Plan, data, row.where)
     if row.need("global_batch") % (plan.data * plan.micro_batch):
@@ -295,13 +298,33 @@ def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     return {"zero": int(stage.group()), "shard_group": int(group.group(1)) if group else 0}
 
 
-def _uneven(model: Model, pipeline: int, chunks: int) -> dict[str, int]:
-    """Ends of the pipeline where embedding and loss each stand for a layer (Llama 3's 126, ZB's kp-2)."""
+def _uneven(row: Row, model: Model, pipeline: int, chunks: int) -> dict[str, int]:
+    """Ends of the pipeline where embedding and loss each stand for a layer (Llama 3's 126, ZB's kp-2).
+
+    Or where "layer redistribution" takes layers from the last stage.
+    """
+    if pipeline > 1 and "layer redistribution" in row.text("pp_schedule"):
+        return {"last_stage_layers": balanced_last_stage(model, row.need("seq_len"), pipeline) or NO_LAYERS}
     slots = pipeline * chunks
     if pipeline > 1 and model.layers % slots and (model.layers + 2) % slots == 0:
         share = (model.layers + 2) // pipeline - 1
         return {"first_stage_layers": share, "last_stage_layers": share}
     return {}
+
+
+def balanced_last_stage(model: Model, seq_len: int, pipeline: int) -> int:
+    """Layers of the last stage that keep the longest stage shortest, the largest such number.
+
+    The output layer counts as the whole number of layers nearest to its floating-point operations (Narayanan
+    et al. 2021, appendix), which gives what the artifact of Yeung et al. 2025 ran its baseline with.
+    """
+    weights = model.attention_parameters + model.dense_mlp_parameters
+    output = round(model.hidden * model.vocabulary / (weights + 2 * seq_len * model.hidden))
+
+    def longest(last: int) -> float:
+        return max(last + output, -(-(model.layers - last) // (pipeline - 1)))
+
+    return min(range(model.layers // pipeline, -1, -1), key=longest)
 
 
 def read_cases(path: Path) -> tuple[list[Case], list[tuple[str, str]]]:

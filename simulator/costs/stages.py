@@ -33,11 +33,11 @@ class Stages:
         """Spread the layers as evenly as whole layers allow; the remainder goes to the middle stages."""
         layers, p = setting.model.layers, plans.pipeline
         even = np.floor(layers / p)
-        first = np.where(plans.first_stage_layers > 0, plans.first_stage_layers, even)
-        last = np.where(plans.last_stage_layers > 0, plans.last_stage_layers, even)
+        first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
+        last = np.where(plans.last_stage_layers == 0, even, np.maximum(plans.last_stage_layers, 0))
         between = np.maximum(p - 2, 1)
         middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, layers / 2, 0))
-        given = (plans.first_stage_layers > 0) | (plans.last_stage_layers > 0)
+        given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
         first = np.where((p == 2) & ~given, layers - last, first)
         return cls(
             np.where(p == 1, layers, first).astype(float),

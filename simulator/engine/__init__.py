@@ -6,8 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from simulator.engine.clock import Clock, Contention
 from simulator.engine.expand import expand
 from simulator.engine.step import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram
@@ -47,5 +45,5 @@ def run(program: StepProgram) -> Timeline:
     """
     with collector_paused():
         graph = expand(program)
-        starts, ends = Clock(graph, program.contention, np.array(program.capacity)).run()
+        starts, ends = Clock(graph, program.contention).run()
     return Timeline(graph, starts, ends, program.static)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from simulator.costs.data_parallel import BUCKET_PARAMETERS, move_state, once_a_step
+from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
 from simulator.costs.ends import embedding, head
-from simulator.costs.layer import layer
+from simulator.costs.layer import Layer, layer
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
 from simulator.engine import run
 from simulator.engine.clock import Contention
-from simulator.engine.graph import COMPUTE, DATA, PIPELINE
+from simulator.engine.graph import COMPUTE, CONTEXT, DATA, EXPERT, PIPELINE, TENSOR
+from simulator.engine.loads import Load, Loads
 from simulator.engine.output import output_work
 from simulator.engine.passes import Passes, first_of, last_of, layers_by_position, one
 from simulator.engine.rank import NAMES
@@ -60,17 +63,32 @@ class _Build:
         self.route = self.schedule.routes(plan.pipeline, plan.virtual_pipeline)[0]
         self.slow = contention(setting)
         self.layers = layers_by_position(setting.model.layers, self.stages, plan.pipeline, len(self.route))
+        self.loads = Loads(setting)
         share = setting.model.moe_layers / setting.model.layers
         self.kinds = [
-            (layer(setting, self.plans, experts), part)
-            for experts, part in ((False, 1 - share), (True, share))
-            if part > 0
+            (*self._layer(experts), part) for experts, part in ((False, 1 - share), (True, share)) if part > 0
         ]
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
+    def _layer(self, experts: bool) -> tuple[Layer, dict[str, dict[str, Load]]]:
+        """One layer, and what its communication asks of links by pass and stream."""
+        known: dict[int, Layer] = {}
+
+        def priced(setting: Setting) -> Layer:
+            if id(setting) not in known:
+                known[id(setting)] = layer(setting, self.plans, experts)
+            return known[id(setting)]
+
+        def load(name: str, stream: str) -> Load:
+            return self.loads.of(lambda setting: getattr(getattr(priced(setting), name), stream).total)
+
+        passes = "forward", "backward_input", "backward_weight", "recompute"
+        loads = {name: {each: load(name, each) for each in (TENSOR, CONTEXT, EXPERT)} for name in passes}
+        return priced(self.setting), loads
+
     def program(self) -> StepProgram:
-        plan, setting = self.plan, self.setting
+        plan = self.plan
         shapes: dict[tuple[float, bool, bool, str], ChunkWork] = {}
         work = []
         for position, layers in enumerate(self.layers):
@@ -85,13 +103,13 @@ class _Build:
             micro_batches=self.micro_batches,
             chunks=plan.virtual_pipeline,
             work=tuple(work),
-            transfer=Segment("send", float(boundary_transfer(setting, self.plans)[0]), PIPELINE),
+            transfer=self.loads.segment("send", lambda each: boundary_transfer(each, self.plans), PIPELINE),
             blocking=not plan.overlap_pipeline,
             gather="pass" if plan.zero == 3 else "step",
             reduce="pass" if plan.zero >= 2 else "step",
             unit=self.unit,
             prefetch=self._prefetch(),
-            finish=tuple(self._finish(rank) for rank in range(plan.pipeline)),
+            finish=self._finishes(),
             static=self.static,
             synchronous=not self.schedule.post_validation,
             output=self._output(),
@@ -120,12 +138,15 @@ class _Build:
         shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
         forward, backward, weight = (Passes(NAMES[kind], self.slow) for kind in (FORWARD, BACKWARD, WEIGHT))
         reducing = weight if split else backward
+        if not shares:  # an end of the model alone gathers and reduces like a layer
+            for passes in (forward, backward, weight):
+                passes.begin_layer()
         if first:
             forward.add("embedding", front.forward)
         for number, share in enumerate(shares):
             forward.begin_layer()
-            for each, part in self.kinds:
-                forward.add(f"layer {number}", each.forward, share * part)
+            for each, loads, part in self.kinds:
+                forward.add(f"layer {number}", each.forward, share * part, loads["forward"])
         if last and not self.schedule.output_barriers:
             forward.add("output layer", back.forward)
             backward.add("output layer", back.backward_input)
@@ -133,10 +154,11 @@ class _Build:
         for number, share in reversed(list(enumerate(shares))):
             for passes in (backward, weight) if split else (backward,):
                 passes.begin_layer()
-            for each, part in self.kinds:
-                backward.add(f"recompute {number}", each.recompute, share * part)
-                backward.add(f"layer {number}", each.backward_input, share * part)
-                reducing.add(f"layer {number}", each.backward_weight, share * part)
+            for each, loads, part in self.kinds:
+                name, part = f"layer {number}", share * part
+                backward.add(f"recompute {number}", each.recompute, part, loads["recompute"])
+                backward.add(name, each.backward_input, part, loads["backward_input"])
+                reducing.add(name, each.backward_weight, part, loads["backward_weight"])
         if first:
             backward.add("embedding", front.backward_input)
         kept = self.held_by_layer * layers
@@ -160,7 +182,11 @@ class _Build:
         dense = float(self.counts.dense[kind][0]) / share
         experts = float(self.counts.experts[kind][0]) / share
         units = self._units(forward, dense + experts)
-        gather, reduce = self._collectives(dense, experts, units)
+        gather, reduce = self._collectives(self.setting, dense, experts, units)
+        gather_load, reduce_load = (
+            self.loads.of(lambda each, which=which: self._collectives(each, dense, experts, units)[which])
+            for which in (0, 1)
+        )
         full = self.plan.zero == 3
         late = 0.0
         if full and self.plan.overlap_parameters:
@@ -168,20 +194,22 @@ class _Build:
         again = 2 if full and self.plan.recompute == "full" and self.setting.framework.gathers_again else 1
         unit_bytes = (dense + experts) / units * self.setting.framework.gather_bytes
 
-        def attached(places: list[int], name: str, seconds: float, late: float = 0.0) -> tuple[Attached, ...]:
-            segment = Segment(name, seconds - late, DATA, size=unit_bytes, level="data parallel")
+        def attached(
+            places: list[int], name: str, load: Load, seconds: float, late: float = 0.0
+        ) -> tuple[Attached, ...]:
+            segment = Segment(name, seconds - late, DATA, None, unit_bytes, *load)
             # The memory model counts gathered units as workspace, which is static here.
             return tuple(Attached(place, segment, late=late) for place in places)
 
         forward_gathers = backward_gathers = reductions = ()
         if full or (self.plan.zero > 0 and self.plan.overlap_parameters):
-            forward_gathers = attached(first_of(forward.layers, units), "gather", gather, late)
+            forward_gathers = attached(first_of(forward.layers, units), "gather", gather_load, gather, late)
         if full:
             backward_gathers = attached(
-                first_of(backward.layers, units), "gather", again * gather, again * late
+                first_of(backward.layers, units), "gather", gather_load, again * gather, again * late
             )
         if full or self.plan.overlap_gradients:
-            reductions = attached(last_of(reducing, units), "reduce", reduce)
+            reductions = attached(last_of(reducing, units), "reduce", reduce_load, reduce)
         return replace(
             work,
             forward_gathers=forward_gathers,
@@ -196,45 +224,63 @@ class _Build:
             return max(-(-layers // self.setting.framework.wrapped_layers), 1)
         return int(np.clip(np.ceil(count / BUCKET_PARAMETERS), 1, layers))
 
-    def _collectives(self, dense: float, experts: float, units: int) -> tuple[float, float]:
+    def _collectives(self, setting: Setting, dense: float, experts: float, units: int) -> tuple[float, float]:
         """Seconds of one gather and of one reduction, of so many that move these parameters."""
-        calls = units * (self.setting.framework.gathers_a_layer if self.plan.zero == 3 else 1)
+        calls = units * (setting.framework.gathers_a_layer if self.plan.zero == 3 else 1)
         gather, reduce = move_state(
-            self.setting, self.plans, np.array([dense]), np.array([experts]), float(calls), float(units)
+            setting, self.plans, np.array([dense]), np.array([experts]), float(calls), float(units)
         )
         return float(gather[0]) / units, float(reduce[0]) / units
 
     def _output(self) -> OutputWork | None:
         barriers = self.schedule.output_barriers
-        return output_work(self.setting, self.plan, barriers, self._pipeline_stride()) if barriers else None
+        if not barriers:
+            return None
+        return output_work(self.setting, self.plan, barriers, self._pipeline_stride(), self.loads)
 
     # ---- once a step -------------------------------------------------------------------------------
 
+    def _finishes(self) -> tuple[Pass, ...]:
+        """The finish of each rank; those of one kind are alike."""
+        by_kind: dict[str, Pass] = {}
+        for rank in range(self.plan.pipeline):
+            if self._kind(rank) not in by_kind:
+                by_kind[self._kind(rank)] = self._finish(rank)
+        return tuple(by_kind[self._kind(rank)] for rank in range(self.plan.pipeline))
+
     def _finish(self, rank: int) -> Pass:
-        """Reductions that nothing hides, the optimizer, gathering of what it wrote, host time."""
+        """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of what it
+        wrote, host time."""
         kind = self._kind(rank)
         dense, experts = self.counts.dense[kind], self.counts.experts[kind]
-        window = np.zeros(1)
-        once = once_a_step(
-            self.setting, self.plans, dense, experts, window, window, np.array([self.micro_batches])
-        )
         plan, finish = self.plan, []
+
+        def once(setting: Setting) -> DataParallel:
+            window = np.zeros(1)
+            micro_batches = np.array([self.micro_batches])
+            return once_a_step(setting, self.plans, dense, experts, window, window, micro_batches)
+
+        def add(name: str, price: Callable[[Setting], ArrayLike]) -> None:
+            finish.append(self.loads.segment(name, price, DATA))
+
         if plan.zero < 3 and not plan.overlap_gradients:
-            finish.append(Segment("reduce", float(once.gradients[0]), DATA))
+            add("reduce", lambda setting: once(setting).gradients)
         if rank in (0, plan.pipeline - 1) and not (self.schedule.returns or self.schedule.output_barriers):
-            finish.append(Segment("tied embedding", float(tied_embedding(self.setting, self.plans)[0]), DATA))
+            add("tied embedding", lambda setting: tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
-            finish.append(Segment("reduce replicas", self._reduce_replicas(rank), DATA))
-        finish.append(Segment("optimizer", float(once.optimizer[0])))
+            add("reduce replicas", lambda setting: self._reduce_replicas(setting, rank))
+        alone = once(self.setting)
+        finish.append(Segment("gradient elementwise", float(alone.gradient_kernels[0])))
+        finish.append(Segment("optimizer", float(alone.optimizer[0])))
         if plan.zero in (1, 2) and not plan.overlap_parameters:
-            finish.append(Segment("gather", float(once.parameters[0]), DATA))
+            add("gather", lambda setting: once(setting).parameters)
         finish.append(Segment("host", self.setting.framework.step_overhead_seconds, COMPUTE))
         return tuple(segment for segment in finish if segment.seconds > 0)
 
-    def _reduce_replicas(self, rank: int) -> float:
+    def _reduce_replicas(self, setting: Setting, rank: int) -> float:
         """Seconds to sum the gradients of a stage over the ranks that hold it in the two directions."""
-        size = one(self.counts.total(self._kind(rank))) * self.setting.framework.reduce_bytes
-        return one(self.setting.cluster.collective("all_reduce", size, 2, self._pipeline_stride()))
+        size = one(self.counts.total(self._kind(rank))) * setting.framework.reduce_bytes
+        return one(setting.cluster.collective("all_reduce", size, 2, self._pipeline_stride()))
 
     def _pipeline_stride(self) -> int:
         """Devices between neighbouring pipeline ranks."""

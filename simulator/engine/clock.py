@@ -6,7 +6,8 @@ and starts of that instant. A lane that serves in order needs no simpy Resource:
 the lane is one more thing that a task waits for.
 
 Two things change a running task's speed and schedule its end anew: computation and communication
-beside each other on one rank slow each other, and flows share links fairly.
+beside each other on one rank slow each other, and flows that meet on a link share it fairly. What meets
+nothing ends when it was first said to.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Running:
     left: float
     rate: float = 0.0
     share: float = 1.0
-    """Speed before the slow-down: bytes per second of a flow, 1 for seconds of work."""
+    """Part of what it asks for that its links give it."""
     since: float = 0.0
     end: Event | None = None
 
@@ -58,22 +59,15 @@ class Clock:
     Args:
         graph: the tasks.
         contention: slow-down of computation beside communication, and the reverse.
-        capacity: bytes per second of each link that the graph's flows name, shape (links,).
     """
 
-    def __init__(
-        self,
-        graph: TaskGraph,
-        contention: Contention | None = None,
-        capacity: NDArray[np.float64] | None = None,
-    ) -> None:
+    def __init__(self, graph: TaskGraph, contention: Contention | None = None) -> None:
         self.graph = graph
         self.environment = Environment()
-        self._lane, self._seconds = graph.lane, graph.seconds
+        self._lane, self._seconds, self._flows = graph.lane, graph.seconds, graph.flows
         self._starts = [-1.0] * len(graph)
         self._ends = [-1.0] * len(graph)
         self._first, self._after, self._waits = graph.successors()
-        self._capacity = capacity if capacity is not None else np.zeros(0)
         slower = contention or Contention()
         self._speed = (1 / slower.compute, 1 / slower.communication)
         self._place = [(lane.rank, _kind(lane.stream)) for lane in graph.lanes]
@@ -84,8 +78,10 @@ class Clock:
         ranks = 1 + max((lane.rank for lane in graph.lanes), default=0)
         # Per rank and kind; None stands for a task that has run at full speed since it started.
         self._running: list[tuple[dict[int, Running | None], ...]] = [({}, {}, {}) for _ in range(ranks)]
-        self._flows: dict[int, Running] = {}
-        self._sharing_due = False
+        # Per link the flows on it (a dict, for its order), and links whose flows are to share anew.
+        self._capacity = graph.capacity
+        self._users: list[dict[int, None]] = [{} for _ in graph.capacity]
+        self._changed: dict[int, None] = {}
 
     def run(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Run every task.
@@ -131,14 +127,9 @@ class Clock:
     def _end_alone(self, event: Event) -> None:
         task: int = event._value
         rank, kind = self._place[self._lane[task]]
-        group = self._running[rank][kind]
-        if group.get(task, self) is not None:
-            return  # the other kind started beside it: its end was scheduled anew
-        del group[task]
-        self._finish(task, ready := [])
-        self._start(ready)
-        if not group:
-            self._adjust_beside(rank, kind)
+        if self._running[rank][kind].get(task, self) is None:
+            self._end_of(task, rank, kind)
+        # Else something met it on the way: its end was scheduled anew.
 
     def _finish(self, task: int, ready: list[int]) -> None:
         self._ends[task] = self.environment.now
@@ -152,7 +143,9 @@ class Clock:
         rank, kind = self._place[self._lane[task]]
         groups = self._running[rank]
         group = groups[kind]
-        if not groups[1 - kind] and task not in self.graph.flows:
+        if task in self._flows:
+            self._enter_links(task)
+        if kind < 0 or not groups[1 - kind]:
             group[task] = None
             end = Timeout(self.environment, self._seconds[task], task)
             end.callbacks.append(self._end_alone)  # type: ignore[union-attr]
@@ -188,36 +181,78 @@ class Clock:
 
     def _end_changeable(self, event: Event) -> None:
         running: Running = event._value
-        if running.end is not event:
-            return  # the speed changed since, and the end with it
-        task = running.task
-        if task in self.graph.flows and task not in self._flows:
-            self._flows[task] = running
-            running.left, running.rate, running.share = self.graph.flows[task].size, 0.0, 0.0
-            self._share_links()
-            return
-        if self._flows.pop(task, None):
-            self._share_links()
-        group = self._running[running.rank][running.kind]
+        if running.end is event:  # else the speed changed since, and the end with it
+            self._end_of(running.task, running.rank, running.kind)
+
+    def _end_of(self, task: int, rank: int, kind: int) -> None:
+        group = self._running[rank][kind]
         del group[task]
+        if task in self._flows:
+            self._leave_links(task)
         self._finish(task, ready := [])
         self._start(ready)
         if not group:
-            self._adjust_beside(running.rank, running.kind)
+            self._adjust_beside(rank, kind)
 
-    def _share_links(self) -> None:
-        if not self._sharing_due:
-            self._sharing_due = True
+    def _enter_links(self, task: int) -> None:
+        demand, links = self._flows[task]
+        for link in links:
+            users = self._users[link]
+            if users or demand > self._capacity[link]:
+                self._share_later(link)
+            users[task] = None
+
+    def _leave_links(self, task: int) -> None:
+        for link in self._flows[task].links:
+            users = self._users[link]
+            del users[task]
+            if users:
+                self._share_later(link)
+
+    def _share_later(self, link: int) -> None:
+        """Work out the rates on a link once all ends and starts of this instant are known."""
+        if not self._changed:
             event = Event(self.environment)
             event._ok, event._value = True, None
-            event.callbacks.append(self._on_share)  # type: ignore[union-attr]
+            event.callbacks.append(self._share_links)  # type: ignore[union-attr]
             self.environment.schedule(event, AFTER_ALL)  # type: ignore[arg-type]
+        self._changed[link] = None
 
-    def _on_share(self, _: Event) -> None:
-        self._sharing_due = False
-        rates = fair_rates([self.graph.flows[task].links for task in self._flows], self._capacity)
-        for running, rate in zip(self._flows.values(), rates.tolist(), strict=True):
-            running.share = rate
+    def _share_links(self, _: Event) -> None:
+        changed, self._changed = self._changed, {}
+        seen: set[int] = set()
+        for link in changed:
+            if link not in seen:
+                self._share_among(self._together(link, seen))
+
+    def _together(self, link: int, seen: set[int]) -> list[int]:
+        """The flows that share a link, those that share others with them, and so on; notes their links."""
+        flows: dict[int, None] = {}
+        reached = [link]
+        seen.add(link)
+        for each in reached:
+            for task in self._users[each]:
+                if task not in flows:
+                    flows[task] = None
+                    further = [other for other in self._flows[task].links if other not in seen]
+                    reached += further
+                    seen.update(further)
+        return list(flows)
+
+    def _share_among(self, tasks: list[int]) -> None:
+        flows = [self._flows[task] for task in tasks]
+        demands = [flow.demand for flow in flows]
+        rates = fair_rates([flow.links for flow in flows], demands, self._capacity)
+        for task, demand, rate in zip(tasks, demands, rates, strict=True):
+            rank, kind = self._place[self._lane[task]]
+            group = self._running[rank][kind]
+            running = group[task]
+            if running is None:
+                if rate == demand:
+                    continue
+                running = Running(task, rank, kind, self._seconds[task], 1.0, 1.0, self._starts[task])
+                group[task] = running
+            running.share = rate / demand
             self._adjust(running)
 
 

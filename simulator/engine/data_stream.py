@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from simulator.engine.graph import DATA, TaskGraph
 from simulator.engine.step import Attached, ChunkWork, Segment, StepProgram, add_segment
@@ -47,6 +48,8 @@ class DataStream:
         self._issued: list[int] = []
         self._used = self._unfreed = 0
         self._freed: dict[int, int] = {}
+        self.beside = self._beside(order, works)
+        """Places of passes whose own communication may meet this stream's on a link."""
         self.collectives: list[tuple[int, list[int]]] = []
         """Every collective with what its rank must have done first, in order of issue."""
         self.reduced: list[int] = []
@@ -72,6 +75,17 @@ class DataStream:
             if kind == reducing and works[chunk].reductions:
                 self.reductions[place] = works[chunk].reductions
 
+    def _beside(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> range | set[int]:
+        passes = [each for work in works.values() for each in (work.forward, work.backward, work.weight)]
+        inside = {segment.level for each in passes for segment in each if segment.load}
+        attached = [*self.gathers.values(), *self.reductions.values()]
+        if not any(each.work.load and each.work.level in inside for some in attached for each in some):
+            return range(0)
+        if "pass" in (self._program.gather, self._program.reduce):
+            return range(len(order))
+        gathered = range(max(self.gathers, default=-1) + 1)
+        return {*gathered, *range(min(self.reductions, default=len(order)), len(order))}
+
     def next_gather(self, micro_batch: int, before: list[int]) -> int:
         """The task that gathers what the rank uses next; later ones are issued as far as prefetching goes.
 
@@ -84,7 +98,7 @@ class DataStream:
         late = self._queue[number].late
         if late:
             self._issue(number, micro_batch)
-            rest = Segment("gather", late, DATA)
+            rest = replace(self._queue[number].work, seconds=late, size=0.0)
             self._issued[number] = add_segment(self._graph, self._lane, rest, 1.0, micro_batch, before)
         self._issue(number + self._program.prefetch, micro_batch)
         return self._issued[number]

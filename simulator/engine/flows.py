@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 from numpy.typing import NDArray
 
+Capacity = Sequence[float] | Mapping[int, float] | NDArray
 
-def fair_rates(routes: Sequence[Sequence[int]], capacity: NDArray[np.float64]) -> NDArray[np.float64]:
+
+def fair_rates(routes: Sequence[Sequence[int]], demands: Sequence[float], capacity: Capacity) -> list[float]:
     """Rates at which no flow can gain without another that has no more losing.
 
-    Progressive filling: the link with the least room per flow fixes its flows' rates, they leave with
-    what they use, and so on. A link that a flow names twice is used twice.
+    Progressive filling: all rates rise together; a flow stops where it has what it asks for or where one of
+    its links is full. A link that a flow names twice is used twice. Few flows meet at a time, so plain
+    numbers are faster than arrays.
 
     Args:
         routes: the links of each flow.
-        capacity: bytes per second of each link, shape (links,).
+        demands: most that each flow can use; infinite for no limit.
+        capacity: what each link carries, in the unit of the demands.
 
     Returns:
-        Bytes per second of each flow, shape (flows,); infinite for a flow that crosses no link.
+        The rate of each flow.
     """
-    lengths = [len(route) for route in routes]
-    flow = np.repeat(np.arange(len(routes)), lengths)
-    link = np.fromiter((index for route in routes for index in route), dtype=np.int64, count=len(flow))
-    rates = np.full(len(routes), np.inf)
-    room = np.asarray(capacity, dtype=np.float64).copy()
-    open_flow = np.ones(len(routes), dtype=bool)
-    while len(flow):
-        users = np.bincount(link, minlength=len(room))
-        used = users > 0
-        share = np.full(len(room), np.inf)
-        share[used] = np.maximum(room[used], 0.0) / users[used]
-        least = share.min()
-        fixed = np.unique(flow[share[link] <= least * (1 + 1e-12)])
-        rates[fixed] = least
-        open_flow[fixed] = False
-        staying = open_flow[flow]
-        room -= least * np.bincount(link[~staying], minlength=len(room))
-        flow, link = flow[staying], link[staying]
+    rates = list(demands)
+    room = {link: float(capacity[link]) for route in routes for link in route}
+    users = dict.fromkeys(room, 0)
+    for route in routes:
+        for link in route:
+            users[link] += 1
+    rising = [flow for flow, route in enumerate(routes) if route]
+    while rising:
+        share = {link: max(room[link], 0.0) / count for link, count in users.items() if count}
+        least = min(min(share.values()), min(demands[flow] for flow in rising))
+        full = {link for link, each in share.items() if each <= least * (1 + 1e-12)}
+        staying = []
+        for flow in rising:
+            if demands[flow] > least and full.isdisjoint(routes[flow]):
+                staying.append(flow)
+                continue
+            rates[flow] = least
+            for link in routes[flow]:
+                room[link] -= least
+                users[link] -= 1
+        rising = staying
     return rates

@@ -36,9 +36,10 @@ class Lane(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Bytes that cross shared links after a task's fixed seconds (its latency)."""
+    """A task that crosses shared links; where they cannot carry what it asks for, it takes longer."""
 
-    size: float
+    demand: float
+    """Part of each link that it uses at full speed, when its task takes no more than its seconds."""
     links: tuple[int, ...]
 
 
@@ -57,11 +58,16 @@ class TaskGraph:
         self.micro_batch: list[int] = []
         self.edges_from, self.edges_to = array("q"), array("q")
         self.flows: dict[int, Flow] = {}
+        self.capacity: list[float] = []
+        """What each link carries; 1: all that the collectives of a healthy rank can use."""
+        self.bandwidth: dict[int, float] = {}
+        """Capacity of the links of ranks where it is not 1."""
         self.memory: list[tuple[int, bool, int, float]] = []
         """Task, whether at its end (or its start), rank, and bytes taken (or, negative, given back)."""
         self.traffic: list[tuple[int, str, float]] = []
         """Task, level of the topology, bytes."""
         self._lane_index: dict[Lane, int] = {}
+        self._link_index: dict[tuple[int, str], tuple[int, int]] = {}
         self._last: list[int] = []
 
     def __len__(self) -> int:
@@ -76,6 +82,14 @@ class TaskGraph:
             self.lanes.append(lane)
             self._last.append(-1)
         return index
+
+    def links_of(self, rank: int, level: str) -> tuple[int, int]:
+        """The numbers of a rank's links out to a level of the topology and in from it, made on first use."""
+        links = self._link_index.get((rank, level))
+        if links is None:
+            links = self._link_index[rank, level] = len(self.capacity), len(self.capacity) + 1
+            self.capacity += [self.bandwidth.get(rank, 1.0)] * 2
+        return links
 
     def add(
         self, lane: int, seconds: float, name: str, micro_batch: int = -1, after: Iterable[int] = ()

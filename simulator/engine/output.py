@@ -11,14 +11,15 @@ from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer
 from simulator.engine.graph import OUTPUT
+from simulator.engine.loads import Loads
 from simulator.engine.passes import Passes, one
 from simulator.engine.rank import NAMES
-from simulator.engine.step import OutputWork, Segment
+from simulator.engine.step import OutputWork
 from simulator.plan import Plan, Plans
 from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
 
 
-def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> OutputWork:
+def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads: Loads) -> OutputWork:
     """Every rank's share of the output layer: its vocabulary is split over the pipeline ranks too.
 
     With one barrier the input gradient's product comes before it, with two after (Yeung et al. 2025,
@@ -29,6 +30,7 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
         plan: the plan.
         barriers: 1 or 2.
         stride: devices between neighbouring pipeline ranks.
+        loads: what collectives ask of links.
     """
     shared = Plans.of(plan.model_copy(update={"tensor": plan.tensor * plan.pipeline}))
     share = head(setting, shared)
@@ -45,20 +47,19 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
     tokens = plan.micro_batch * setting.training.seq_len / plan.context
     hidden = tokens * setting.model.hidden * setting.width / plan.tensor
 
-    def together(op: str, size: float) -> float:
-        return one(setting.cluster.collective(op, size, plan.pipeline, stride))
+    def broadcast(setting: Setting) -> float:
+        return one(setting.cluster.collective("broadcast", hidden, plan.pipeline, stride))
 
-    # Maximum, sum of exponentials and the target's logit of each token, and the input gradient.
-    seconds = 3 * together("all_reduce", 4 * tokens)
-    if barriers == 1:
-        seconds += together("all_reduce", hidden)
-    else:
-        seconds = (seconds + together("all_reduce", hidden)) / 2
+    def barrier(setting: Setting) -> float:
+        """Maximum, sum of exponentials and the target's logit of each token, and the input gradient."""
+        sizes = np.array([4 * tokens] * 3 + [hidden])
+        return float(setting.cluster.collective("all_reduce", sizes, plan.pipeline, stride).sum()) / barriers
+
     logits = 2 * tokens * one(padded_vocabulary(setting, shared.tensor)) / (plan.tensor * plan.pipeline)
     return OutputWork(
         forward=passes[0],
         weight=passes[1],
-        broadcast=Segment("broadcast", together("broadcast", hidden), OUTPUT),
-        barrier=Segment("softmax barrier", seconds, OUTPUT),
+        broadcast=loads.segment("broadcast", broadcast, OUTPUT),
+        barrier=loads.segment("softmax barrier", barrier, OUTPUT),
         memory=logits,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from simulator.costs.layer import Pass as LayerPass
 from simulator.costs.stages import Stages
 from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, TENSOR
+from simulator.engine.loads import Load
 from simulator.engine.step import Pass, Segment
 
 
@@ -43,8 +45,13 @@ class Passes:
         """The whole pass; never empty."""
         return tuple(self._segments) or (Segment("nothing", 0.0),)
 
-    def add(self, name: str, each: LayerPass, share: float = 1.0) -> None:
-        """Append the kernels and communication of a pass through one layer (or a share of it)."""
+    def add(
+        self, name: str, each: LayerPass, share: float = 1.0, loads: Mapping[str, Load] | None = None
+    ) -> None:
+        """Append the kernels and communication of a pass through one layer (or a share of it).
+
+        ``loads`` says by stream what the communication asks of links.
+        """
         name, before = f"{self._name} {name}", self._ends
         kernels, device = one(each.kernels), one(each.work.device)
         shown: list[Segment] = []
@@ -53,9 +60,14 @@ class Passes:
             total = one(transfer.total)
             # The analytic form counts what hiding costs the kernels as exposed (costs.overlap.hide).
             beside = (total - one(transfer.exposed)) / (1 - self._slow)
+            level, load = (loads or {}).get(stream, Load())
             for segments, seconds in ((shown, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
-                    segments.append(Segment(f"{name} {stream}", share * seconds, stream, after=before))
+                    segments.append(
+                        Segment(
+                            f"{name} {stream}", share * seconds, stream, after=before, level=level, load=load
+                        )
+                    )
         running: list[int] = []
         for kind, seconds in each.work.seconds.items():
             if one(seconds) > 0:

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from simulator.engine.clock import Clock
 from simulator.engine.data_stream import DataStream
-from simulator.engine.graph import COMPUTE, FROM_HOST, NO_LANE, OUTPUT, PIPELINE, TO_HOST, TaskGraph
+from simulator.engine.graph import (
+    COMPUTE,
+    FROM_HOST,
+    NO_LANE,
+    OUTPUT,
+    PIPELINE,
+    TO_HOST,
+    Flow,
+    TaskGraph,
+)
 from simulator.engine.step import Pass, Segment, StepProgram, add_segment, predecessors
 from simulator.schedules import Task, WorkTimes
 from simulator.schedules.base import (
@@ -49,6 +58,9 @@ class Expansion:
         self.last = len(routes[0]) - 1
         self.route = [routes[schedule.route_index(micro_batch, m)] for micro_batch in range(m)]
         self.slowdowns = [copy.slowdown or (1.0,) * stages for copy in program.replicas]
+        for index, copy in enumerate(program.replicas):
+            first = index * stages
+            self.graph.bandwidth |= {first + rank: part for rank, part in enumerate(copy.bandwidth)}
 
     def _times(self) -> WorkTimes:
         work, output = self.program.work, self.program.output
@@ -74,7 +86,7 @@ class Expansion:
             for index, segment in enumerate(work):
                 after = [tasks[other] for other in predecessors(work, index)]
                 lane = graph.lane_of(0, segment.stream)
-                tasks.append(add_segment(graph, lane, replace(segment, links=()), slowdown, -1, after))
+                tasks.append(add_segment(graph, lane, replace(segment, load=0.0), slowdown, -1, after))
             _, ends = Clock(graph, self.program.contention).run()
             self._blocks[key] = float(ends.max(initial=0.0))
         return self._blocks[key]
@@ -112,6 +124,8 @@ class Rank:
             for kind in (FORWARD, BACKWARD, WEIGHT)
         }
         self.data = DataStream(self.graph, index, self.program, order, works)
+        self.wires: dict[int, Flow] = {}
+        """Transfers to other ranks of the pipeline, made on first use."""
         self.sent: dict[Key, int] = {}
         """What carries the input of a pass, by that pass."""
         self.waiting: list[tuple[Key, int]] = []
@@ -162,7 +176,8 @@ class Rank:
     def _pass(self, place: int, task: Task) -> None:
         data, visit = self.data, self.visits[task.kind, task.chunk]
         roots: Sequence[int]
-        if self.program.detail or place in data.gathers or place in data.reductions:
+        apart = self.program.detail or place in data.gathers or place in data.reductions
+        if apart or place in data.beside:
             roots, last = finished(self._segments(place, visit.segments, task.micro_batch))
         else:
             last = self.graph.add(self.compute, visit.seconds, visit.name, task.micro_batch, self.blocked_by)
@@ -260,15 +275,22 @@ class Rank:
         there = self.plan.route[micro_batch][to][0]
         if there != self.rank:
             transfer = self.program.transfer
-            if self.program.links_between:
-                transfer = replace(transfer, links=self.program.links_between.get((self.rank, there), ()))
+            ended = self.graph.add(self.sends, transfer.seconds, transfer.name, micro_batch, (ended,))
+            if transfer.load and transfer.seconds > 0:
+                self.graph.flows[ended] = self.wires.get(there) or self._wire(there)
             if transfer.size:
-                ended = add_segment(self.graph, self.sends, transfer, 1.0, micro_batch, (ended,))
-            else:
-                ended = self.graph.add(self.sends, transfer.seconds, transfer.name, micro_batch, (ended,))
+                self.graph.traffic.append((ended, transfer.level, transfer.size))
             if self.program.blocking:
                 self.blocked_by.append(ended)
         self.sent[kind, micro_batch, to] = ended
+
+    def _wire(self, there: int) -> Flow:
+        """What a transfer asks of the links out of this rank and into another."""
+        transfer = self.program.transfer
+        out, _ = self.graph.links_of(self.index, transfer.level)
+        _, into = self.graph.links_of(self.index - self.rank + there, transfer.level)
+        self.wires[there] = Flow(transfer.load, (out, into))
+        return self.wires[there]
 
     def _allocate(self, task: int, at_end: bool, size: float) -> None:
         if size:

@@ -6,8 +6,8 @@ into tasks. One pipeline stands for all tensor-, context- and data-parallel rank
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from simulator.engine.clock import Contention
@@ -25,10 +25,12 @@ class Segment:
     after: tuple[int, ...] | None = None
     """Which segments of the same pass it waits for, by place; None: the one before it."""
     size: float = 0.0
-    """Bytes that it moves; they cross ``links`` as a flow if there are any, after ``seconds``."""
+    """Bytes that it moves, for the account of traffic."""
     level: str = ""
-    """The level of the topology that the bytes cross, for the account of traffic."""
-    links: tuple[int, ...] = ()
+    """The level of the topology that it crosses."""
+    load: float = 0.0
+    """Part of its rank's links to that level that it uses when it runs alone, for ``seconds``; beside
+    others that need them too it takes longer."""
 
 
 Pass = tuple[Segment, ...]
@@ -88,10 +90,14 @@ class OutputWork:
 
 @dataclass(frozen=True)
 class Replicas:
-    """Data-parallel replicas that are alike; ``slowdown`` scales the computation of each pipeline rank."""
+    """Data-parallel replicas that are alike.
+
+    ``slowdown`` scales the computation of each pipeline rank, ``bandwidth`` what its links carry.
+    """
 
     count: int = 1
     slowdown: tuple[float, ...] = ()
+    bandwidth: tuple[float, ...] = ()
 
 
 When = Literal["step", "pass"]
@@ -103,8 +109,7 @@ class StepProgram:
 
     Attributes:
         work: per position of the model (chunks x stages of one direction), first layers first.
-        transfer: an activation or gradient to the next rank; ``links_between`` gives the links of a
-            pair of ranks where the network is simulated.
+        transfer: an activation or gradient to the next rank, over the links out of one and into the other.
         blocking: a rank computes on only when its send has ended.
         gather, reduce: how often the attached collectives run: once a "step" (the first forward
             needs it, the last backward completes it) or each "pass".
@@ -123,7 +128,6 @@ class StepProgram:
     work: tuple[ChunkWork, ...]
     transfer: Segment
     blocking: bool = False
-    links_between: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     gather: When = "step"
     reduce: When = "step"
     unit: int = 1
@@ -134,8 +138,6 @@ class StepProgram:
     output: OutputWork | None = None
     replicas: tuple[Replicas, ...] = (Replicas(),)
     contention: Contention | None = None
-    capacity: tuple[float, ...] = ()
-    """Bytes per second of each link that segments name."""
     activation_limit: float | None = None
     """Micro batches whose activations a rank has memory for, for schedules that use what there is."""
     detail: bool = False
@@ -145,11 +147,11 @@ class StepProgram:
 def add_segment(
     graph: TaskGraph, lane: int, work: Segment, slowdown: float, micro_batch: int, after: Sequence[int]
 ) -> int:
-    """Add one segment to a graph; ``slowdown`` scales it if it computes."""
+    """Add one segment to a graph, on the links of its rank; ``slowdown`` scales it if it computes."""
     seconds = work.seconds * slowdown if work.stream == COMPUTE else work.seconds
     task = graph.add(lane, seconds, work.name, micro_batch, after)
-    if work.links and work.size:
-        graph.flows[task] = Flow(work.size, work.links)
+    if work.load and seconds > 0:
+        graph.flows[task] = Flow(work.load, graph.links_of(graph.lanes[lane].rank, work.level))
     if work.size:
         graph.traffic.append((task, work.level, work.size))
     return task

@@ -12,6 +12,7 @@ from simulator.schedules.chimera import Chimera
 from simulator.schedules.dualpipe import DualPipe
 from simulator.schedules.gpipe import GPipe
 from simulator.schedules.hanayo import Hanayo
+from simulator.schedules.interlaced import InterlacedVocabulary
 from simulator.schedules.interleaved import Interleaved
 from simulator.schedules.one_f_one_b import OneFOneB
 from simulator.schedules.pipeoffload import PipeOffload
@@ -52,6 +53,7 @@ schedules = MappingProxyType(
             VocabularyParallel1F1B("vocab-1f1b", 1),
             VocabularyParallel1F1B("vocab-1f1b-2", 2),
             VocabularyParallelVHalf(),
+            InterlacedVocabulary(),
         )
     }
 )

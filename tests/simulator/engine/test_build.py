@@ -79,6 +79,7 @@ CASES = {
     "hybrid sharding": (*LLAMA, {"zero": 3, "shard_group": 8}),
     "ZeRO-2": (*LLAMA, {"zero": 2, "recompute": "full"}),
     "DDP": (*LLAMA, {"zero": 0, "tensor": 4, "sequence_parallel": True}),
+    "DDP, gradients copied into buckets and added up": (*LLAMA, {"zero": 0}, "torch-eager"),
     "context parallel": (*LLAMA, {"zero": 1, "tensor": 2, "context": 2, "sequence_parallel": True}),
     "experts": (
         "mixtral-8x7b",
@@ -91,8 +92,9 @@ CASES = {
 }
 
 
-def scenario(model, cluster, gpus, seq_len, global_batch, plan):
+def scenario(model, cluster, gpus, seq_len, global_batch, plan, framework="megatron-core"):
     data = {
+        "framework": framework,
         "model": model,
         "cluster": cluster,
         "gpus": gpus,
@@ -128,6 +130,75 @@ def test_engine_and_memory_model_agree(name):
     assert timeline.peak_memory(plan.pipeline - 1) == pytest.approx(
         sum(held.breakdown(0, "last").values()), rel=0.05
     )
+
+
+def test_loads_say_which_links_communication_fills():
+    setting, plan = scenario(*CASES["1f1b"])
+    program = step_program(setting, plan)
+    inside = {(each.stream, each.level) for work in program.work for each in work.forward if each.load}
+    assert inside == {(TENSOR, "nvlink")}
+    (reduction, *_) = program.work[1].reductions
+    assert reduction.work.level == program.transfer.level == "network"
+    # Buckets of 80 MB are set by the wire, a boundary tensor of 6 MB by latency too.
+    assert 0.95 < reduction.work.load <= 1
+    assert 0.3 < program.transfer.load < 0.95
+
+
+def test_sends_share_the_network_with_reductions_and_with_nothing_else():
+    """Interleaved stages send while their first chunks' gradients are reduced; 1F1B's have sent by then."""
+
+    def without_links(program):
+        return replace(
+            program,
+            transfer=replace(program.transfer, load=0.0),
+            work=tuple(
+                replace(
+                    each,
+                    reductions=tuple(replace(a, work=replace(a.work, load=0.0)) for a in each.reductions),
+                )
+                for each in program.work
+            ),
+        )
+
+    changed = {}
+    for name in ("nothing overlaps", "interleaved"):
+        program = step_program(*scenario(*CASES[name]))
+        shared, alone = run(program), run(without_links(program))
+        changed[name] = shared.ends.tobytes() != alone.ends.tobytes()
+        assert shared.period >= alone.period
+        assert shared.period == pytest.approx(alone.period, rel=0.01)
+    assert changed == {"nothing overlaps": False, "interleaved": True}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_a_last_stage_without_layers_holds_and_reduces_the_output_layer(schedule):
+    plan = {"pipeline": 8, "last_stage_layers": -1, "first_stage_layers": 8, "schedule": schedule}
+    setting, made = scenario("llama3-8b", "dgx-h100", 64, 8192, 128, plan)
+    program = step_program(setting, made)
+    assert [len({each.segment for each in work.reductions}) > 0 for work in program.work] == [True] * 8
+    (reduction,) = {each.work for each in program.work[-1].reductions}
+    held = setting.model.vocabulary * setting.model.hidden * setting.framework.gather_bytes
+    assert reduction.size * len(program.work[-1].reductions) == pytest.approx(held, rel=0.01)
+    timeline = run(program)
+    assert timeline.busy(7, COMPUTE) < timeline.busy(6, COMPUTE)
+    assert timeline.busy(7, DATA) > 0
+    if schedule == "1f1b":
+        assert timeline.period == pytest.approx(float(predict(setting, Plans.of(made)).time[0]), rel=0.02)
+
+
+def test_ring_attention_between_nodes_is_slower_beside_reductions():
+    """Keys and values, gathers and reductions of full sharding go through the same NICs."""
+    plan = {"tensor": 8, "context": 4, "sequence_parallel": True, "zero": 3}
+    program = step_program(*scenario("llama3-8b", "dgx-h100", 64, 32768, 16, plan))
+    levels = {(each.stream, each.level) for each in program.work[0].forward if each.load}
+    assert levels == {("context", "network"), (TENSOR, "nvlink")}
+    timeline = run(program)
+    spans = [
+        each.end - each.start for each in timeline.intervals(0, "context") if each.name.startswith("backward")
+    ]
+    # The first layer's ring has no reduction beside it yet.
+    assert min(spans) == pytest.approx(spans[0])
+    assert spans[1] > 1.3 * spans[0]
 
 
 def test_schedules_without_closed_form_run_too():

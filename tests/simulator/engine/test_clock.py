@@ -1,5 +1,7 @@
 """The clock: order, contention, flows, ends that hand calculation gives."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -91,35 +93,120 @@ def test_no_slow_down_gives_the_same_times_as_no_contention():
     np.testing.assert_allclose(plain[1], almost[1], rtol=1e-9)
 
 
-def test_flows_share_a_link_and_speed_up_when_one_leaves():
+def flow(graph, rank, seconds, demand=1.0, links=None, stream=DATA, after=()):
+    """A communication that uses so much of its rank's links, or of given ones."""
+    task = graph.add(graph.lane_of(rank, stream), seconds, "flow", after=after)
+    graph.flows[task] = Flow(demand, graph.links_of(rank, "network") if links is None else links)
+    return task
+
+
+def test_two_equal_flows_on_one_link_take_twice_as_long():
     graph = TaskGraph()
-    small = graph.add(graph.lane_of(0, PIPELINE), 0.5, "small")
-    large = graph.add(graph.lane_of(1, DATA), 0.0, "large")
-    graph.flows[small] = Flow(100.0, (0,))
-    graph.flows[large] = Flow(400.0, (0, 1))
-    _, ends = Clock(graph, capacity=np.array([100.0, 1000.0])).run()
-    # 0.5 s alone: 50 bytes; then both at 50 B/s until the small one's 100 bytes are through at 2.5 s.
-    assert ends[small] == pytest.approx(2.5)
-    assert ends[large] == pytest.approx(2.5 + 2.5)
+    flow(graph, 0, 3.0)
+    flow(graph, 0, 3.0, stream=PIPELINE)
+    _, ends = Clock(graph).run()
+    assert ends.tolist() == pytest.approx([6.0, 6.0])
+
+
+def test_a_flow_that_meets_nothing_takes_its_seconds_to_the_last_bit():
+    graph = TaskGraph()
+    first = flow(graph, 0, 0.1)
+    second = flow(graph, 0, 0.2, stream=PIPELINE, after=[first])
+    elsewhere = flow(graph, 1, 0.7)
+    _, ends = Clock(graph).run()
+    assert ends[[first, second, elsewhere]].tolist() == [0.1, 0.1 + 0.2, 0.7]
+
+
+def test_flows_that_a_link_can_carry_together_do_not_slow_each_other():
+    graph = TaskGraph()
+    flow(graph, 0, 2.0, 0.4)
+    flow(graph, 0, 3.0, 0.6, stream=PIPELINE)
+    _, ends = Clock(graph).run()
+    assert ends.tolist() == [2.0, 3.0]
+
+
+def test_a_flow_that_asks_for_little_gets_it_and_the_other_the_rest():
+    graph = TaskGraph()
+    small = flow(graph, 0, 2.0, 0.25)
+    large = flow(graph, 0, 2.0, 1.0, stream=PIPELINE)
+    _, ends = Clock(graph).run()
+    assert ends[small] == pytest.approx(2.0)
+    # 2 s at 3/4, the half second of work that is left at full speed.
+    assert ends[large] == pytest.approx(2.5)
+
+
+def test_flows_share_while_they_meet_and_speed_up_when_one_leaves():
+    graph = TaskGraph()
+    wait = graph.add(graph.lane_of(1, COMPUTE), 1.0, "work")
+    long = flow(graph, 0, 4.0, links=(0, 1))
+    short = flow(graph, 1, 1.0, links=(1,), after=[wait])
+    graph.capacity += [1.0, 1.0]
+    _, ends = Clock(graph).run()
+    # The short one takes 2 s from 1 s on; by then 2 s of the long one's work are left.
+    assert ends[[long, short]].tolist() == pytest.approx([5.0, 3.0])
+
+
+def test_a_send_meets_what_leaves_the_sender_and_what_enters_the_receiver():
+    graph = TaskGraph()
+    links = [graph.links_of(rank, "network") for rank in range(3)]
+    there = flow(graph, 0, 1.0, links=(links[0][0], links[1][1]), stream=PIPELINE)
+    back = flow(graph, 1, 1.0, links=(links[1][0], links[0][1]), stream=PIPELINE)
+    _, ends = Clock(graph).run()
+    assert ends[[there, back]].tolist() == [1.0, 1.0]  # both directions of a link at once
+    beside = flow(graph, 2, 1.0, links=(links[2][0], links[1][1]), stream=PIPELINE)
+    _, ends = Clock(graph).run()
+    assert ends[[there, back, beside]].tolist() == pytest.approx([2.0, 1.0, 2.0])
 
 
 def test_a_link_moves_its_capacity_whatever_the_number_of_flows():
     graph = TaskGraph()
     for rank in range(7):
-        task = graph.add(graph.lane_of(rank, DATA), 0.0, "flow")
-        graph.flows[task] = Flow(10.0 * (rank + 1), (0,))
-    _, ends = Clock(graph, capacity=np.array([28.0])).run()
-    assert ends.max() == pytest.approx(10.0)
+        flow(graph, rank, 0.5 * (rank + 1), links=(0,))
+    graph.capacity.append(0.5)
+    _, ends = Clock(graph).run()
+    assert ends.max() == pytest.approx(14.0 / 0.5)
     assert np.all(np.diff(ends) > 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_crosses_a_link_is_never_more_than_it_carries_nor_less_than_was_sent(seed):
+    """Between any two ends each link moves at most its capacity; the last bit of all arrives."""
+    random = np.random.default_rng(seed)
+    graph = TaskGraph()
+    graph.capacity += [1.0, 0.8, 1.2]
+    for index in range(40):
+        work = graph.add(graph.lane_of(index % 8, COMPUTE), float(random.random()), "work")
+        links = tuple(int(each) for each in random.permutation(3)[: random.integers(1, 4)])
+        flow(graph, index % 8, float(random.random()), float(random.random()), links, after=[work])
+    starts, ends = Clock(graph).run()
+    for link, capacity in enumerate(graph.capacity):
+        crossing = [task for task, each in graph.flows.items() if link in each.links]
+        sent = sum(graph.seconds[task] * graph.flows[task].demand for task in crossing)
+        busy = np.union1d(starts[crossing], ends[crossing])
+        open_for = sum(
+            after - before
+            for before, after in pairwise(busy)
+            if any(starts[task] <= before < ends[task] for task in crossing)
+        )
+        assert sent <= capacity * open_for * (1 + 1e-9)
+    spans = ends - starts
+    assert all(spans[task] >= graph.seconds[task] * (1 - 1e-9) for task in graph.flows)
+
+
+def test_a_thin_link_slows_a_flow_that_is_alone():
+    graph = TaskGraph()
+    graph.bandwidth[1] = 0.5
+    tasks = [flow(graph, rank, 2.0) for rank in range(2)]
+    _, ends = Clock(graph).run()
+    assert ends[tasks].tolist() == pytest.approx([2.0, 4.0])
 
 
 def test_a_flow_beside_computation_is_slowed_too():
     graph = TaskGraph()
     gemm = graph.add(graph.lane_of(0, COMPUTE), 100.0, "gemm")
-    flow = graph.add(graph.lane_of(0, DATA), 0.0, "flow")
-    graph.flows[flow] = Flow(100.0, (0,))
-    _, ends = Clock(graph, Contention(1.0, 1.25), np.array([50.0])).run()
-    assert ends[flow] == pytest.approx(2.5)
+    task = flow(graph, 0, 2.0)
+    _, ends = Clock(graph, Contention(1.0, 1.25)).run()
+    assert ends[task] == pytest.approx(2.5)
     assert ends[gemm] == pytest.approx(100.0)
 
 
@@ -137,7 +224,8 @@ def test_the_same_graph_runs_the_same_way_twice():
             )
             if index % 10 == 1:
                 graph.flows[task] = Flow(float(random.random()), (int(random.integers(3)),))
-        return Clock(graph, Contention(1.1, 1.3), np.array([1.0, 2.0, 3.0])).run()
+        graph.capacity += [0.5, 1.0, 1.5]
+        return Clock(graph, Contention(1.1, 1.3)).run()
 
     (starts, ends), (again_starts, again_ends) = once(), once()
     assert starts.tobytes() == again_starts.tobytes()

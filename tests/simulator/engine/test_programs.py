@@ -248,14 +248,48 @@ def test_tasks_grow_with_stages_times_micro_batches():
 
 def test_transfers_that_share_a_link_take_longer():
     program = from_times(schedules["gpipe"], times(4, 8))
-    wire = Segment("send", 0.0, PIPELINE, size=1.0, level="network")
-    links = {(rank, rank + 1): (0,) for rank in range(3)} | {(rank + 1, rank): (0,) for rank in range(3)}
-    own = {pair: (index,) for index, pair in enumerate(links)}
-    shared = replace(program, transfer=wire, links_between=links, capacity=(2.0,))
-    separate = replace(program, transfer=wire, links_between=own, capacity=(2.0,) * 6)
-    fixed = replace(program, transfer=replace(wire, seconds=0.5, size=0.0))
-    assert run(separate).seconds == pytest.approx(run(fixed).seconds)
-    assert run(shared).seconds > run(separate).seconds
+    wire = Segment("send", 0.5, PIPELINE, level="network", load=1.0)
+    alone = run(replace(program, transfer=wire))
+    fixed = run(replace(program, transfer=replace(wire, load=0.0)))
+    # GPipe sends one way at a time, and each rank has links of its own: nothing meets.
+    assert alone.ends.tobytes() == fixed.ends.tobytes()
+    thin = run(replace(program, transfer=wire, replicas=(Replicas(1, (), (1.0, 0.5, 1.0, 1.0)),)))
+    spans = [each.end - each.start for each in thin.intervals(1, PIPELINE)]
+    assert min(spans) == pytest.approx(1.0)
+    assert thin.seconds > alone.seconds
+
+
+def test_a_send_beside_a_reduction_on_one_link_stretches_both_and_loses_no_bytes():
+    """Rank 1 reduces its last gradients while it sends the gradient of its input to rank 0."""
+    program = from_times(schedules["1f1b"], times(2, 4))
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, level="network", load=1.0))
+    wire = Segment("send", 0.5, PIPELINE, level="network", load=1.0)
+    program = replace(
+        program,
+        transfer=wire,
+        work=tuple(replace(each, reductions=(bucket,)) for each in program.work),
+    )
+    met = run(program)
+    apart = run(replace(program, transfer=replace(wire, level="nvlink")))
+
+    def last(timeline, rank, stream):
+        span = timeline.intervals(rank, stream)[-1]
+        return span.end - span.start
+
+    assert last(apart, 1, PIPELINE) == last(apart, 1, DATA) == pytest.approx(0.5)
+    assert last(met, 1, PIPELINE) == pytest.approx(1.0)
+    assert last(met, 1, DATA) == pytest.approx(1.0)
+    assert last(met, 0, DATA) == pytest.approx(0.5)
+
+
+def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, level="network", load=1.0))
+    program = from_times(schedules["1f1b"], times(2, 4))
+    program = replace(program, work=tuple(replace(each, reductions=(bucket,)) for each in program.work))
+    work = (Segment("optimizer", 0.1),)
+    program = replace(program, finish=(work, work))
+    thin = replace(program, replicas=(Replicas(7), Replicas(1, (), (0.25, 1.0))))
+    assert run(thin).seconds == pytest.approx(run(program).seconds + 0.5 / 0.25 - 0.5)
 
 
 @pytest.mark.parametrize(("name", "barriers"), [("vocab-1f1b", 1), ("vocab-1f1b-2", 2)])
@@ -277,6 +311,23 @@ def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, 
         assert spans[3]["backward", i].start >= ready - 1e-9
         hidden = spans[3]["forward", i].end + 0.05
         assert min(span["output forward", i].start for span in spans) >= hidden - 1e-9
+
+
+def test_interlaced_ranks_stop_together_for_the_output_layer():
+    """No rank passes on to other work between its share and the reductions (Yeung et al. 2025, section 2)."""
+    output = OutputWork((Segment("s", 0.2),), (Segment("t", 0.3),), SEND, Segment("sum", 0.1, "output"))
+    ended = {}
+    for name in ("interlaced", "vocab-1f1b-2"):
+        timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))
+        ended[name] = timeline.seconds
+        for rank in range(4):
+            spans = timeline.intervals(rank, COMPUTE)
+            shares = [i for i, each in enumerate(spans) if each.name == "output forward"]
+            together = [spans[i + 1].name == "output weight gradient" for i in shares]
+            assert all(together) == (name == "interlaced")
+            if name == "interlaced":
+                assert all(spans[i + 1].start >= spans[i].end + 0.1 - 1e-9 for i in shares)
+    assert ended["interlaced"] != ended["vocab-1f1b-2"]
 
 
 def test_splitting_the_output_layer_beats_leaving_it_on_the_last_rank():

@@ -56,6 +56,7 @@ def test_every_schedule_is_checked_in_several_sizes():
         "pipeoffload",
         "pipeoffload-full",
         "vocab-1f1b",
+        "interlaced",
     ],
 )
 def test_stated_activations_are_reached_on_every_rank(name):

@@ -1,0 +1,85 @@
+"""Interlaced: the output layer of every micro batch in tensor-parallel style between 1F1B's passes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.schedules.base import (
+    BACKWARD,
+    FORWARD,
+    OUTPUT_FORWARD,
+    OUTPUT_WEIGHT,
+    Array,
+    Schedule,
+    Task,
+    WorkTimes,
+    whole,
+)
+
+
+class InterlacedVocabulary(Schedule):
+    """nnScaler's schedule: all ranks stop together for their shares of the output layer and its reductions.
+
+    Whatever a rank could do meanwhile waits, so the passes of a micro batch reach less far in a period and
+    half as many micro batches again are in flight.
+    """
+
+    name = "interlaced"
+    rule = "one chunk per rank"
+    source = (
+        "Lin et al., nnScaler, OSDI 2024, as in Yeung et al., MLSys 2025 (arXiv 2411.05288) and its artifact"
+    )
+    output_barriers = 2
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """One chunk per rank."""
+        p, m, v = whole(stages, micro_batches, chunks)
+        return (p >= 1) & (m >= 1) & (v == 1)
+
+    def in_flight(
+        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
+    ) -> Array:
+        """One and a half times as many as stages, one fewer on each further rank."""
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return (np.minimum(p * 3 // 2 - rank, m) + 0 * v).astype(np.float64)
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """Forwards, then shares of the output layer until the first backward can be there, then in turn."""
+        self.check(stages, micro_batches, chunks)
+        return [_rank_order(stages, micro_batches, rank) for rank in range(stages)]
+
+
+def _rank_order(stages: int, micro_batches: int, rank: int) -> list[Task]:
+    """Warm-up, shares alone, backwards and shares, all three in turn, and the rest in the same way.
+
+    Neighbouring ranks take forward and backward in opposite orders, so that a period has room for the
+    backward of one and the forward of the other.
+    """
+    below = stages - rank
+    ahead = min(stages * 3 // 2 - rank, micro_batches)
+    alone = min(below, micro_batches)
+    early = max(0, ahead - alone - (below - 1) // 2)
+    forward_first = rank % 2 == stages % 2
+    order = [Task(FORWARD, i, 0) for i in range(ahead)]
+    forwards, backwards, shares = ahead, 0, 0
+
+    def share() -> list[Task]:
+        nonlocal shares
+        shares += 1
+        return [Task(OUTPUT_FORWARD, shares - 1, 0), Task(OUTPUT_WEIGHT, shares - 1, 0)]
+
+    for _ in range(alone):
+        order += share()
+    while backwards < micro_batches:
+        turn = [Task(BACKWARD, backwards, 0)]
+        backwards += 1
+        if backwards > early and forwards < micro_batches:
+            turn.insert(0 if forward_first else 1, Task(FORWARD, forwards, 0))
+            forwards += 1
+        order += turn
+        if shares < micro_batches:
+            order += share()
+    return order
