@@ -7,14 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs import elementwise as passes
-from simulator.costs.linear import Linears
+from simulator.costs.linear import LOW_PRECISION, Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Plans
 
-ROUTING_LAUNCHES = 24
-"""Kernels of router softmax, top-k, auxiliary loss, sorting, permutation and its inverse in Megatron Core's
-token dispatcher, counted in its source (moe_utils.py, token_dispatcher.py)."""
+ROUTING_LAUNCHES = 40
+"""Kernels of router, dispatch preparation, permutation and its inverse: 31 of router and preparation with
+Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72 without), 9 of two
+permutations, two sorts and the exchange of probabilities (token_dispatcher.py)."""
+
+FLEX_NETWORK = 45.0 / (0.74 * 50.0)
+"""Speed of DeepEP between nodes over an NCCL all-to-all: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
+NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to-all reaches 0.74 of it."""
 
 
 @dataclass
@@ -94,18 +99,51 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     linears.backward_weight.extend(experts.backward_weight)
     _activation(setting, between, routed * width)
 
-    # Permute reads a token once and writes it top_k times; unpermute reads top_k copies and writes one.
     size = own * model.hidden * setting.width
-    moved = kernels.memory_bound((1 + moe.top_k) * size, "copy")
+    arrivals = _arrivals(setting, plans)
+    copies = _permutation(setting, arrivals, local)
     for work in between:
-        work.add("copy", 2 * moved, ROUTING_LAUNCHES)
-    return Mlp(linears, *between, *_dispatch(setting, plans, own * moe.top_k * model.hidden * setting.width))
+        work.add("copy", kernels.memory_bound(copies * size, "copy"), ROUTING_LAUNCHES)
+    return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size))
+
+
+def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
+    """Copies of a token that travel to its experts, shape (plans,).
+
+    An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
+    or to each other node, that holds any of them and copy it there (DeepEP README; Megatron Core,
+    deepseek-v3-gb200-optimization.md: no redundant communication). Experts are chosen evenly.
+    """
+    moe = setting.model.moe
+    top_k = moe.top_k if moe else 1
+    if setting.framework.dispatcher == "all-to-all":
+        return np.full(len(plans), float(top_k))
+    domain = setting.cluster.domain
+    places = np.where(plans.expert > domain, np.maximum(plans.expert / domain, 1.0), plans.expert)
+    return places * (1.0 - (1.0 - 1.0 / places) ** top_k)
+
+
+def _permutation(setting: Setting, arrivals: np.ndarray, local: np.ndarray) -> np.ndarray:
+    """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
+
+    Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
+    where a rank has several experts, and both again on the way back (Megatron Core, token_dispatcher.py).
+    DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
+    into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
+    """
+    top_k = setting.model.moe.top_k if setting.model.moe else 1
+    if setting.framework.dispatcher == "flex":
+        return 2.0 * (arrivals + top_k)
+    padded = setting.linear_dtype in LOW_PRECISION
+    return 2.0 * (1 + top_k) + 4.0 * top_k * (local > 1) + (4.0 * top_k if padded else 0.0)
 
 
 def _dispatch(setting: Setting, plans: Plans, size: np.ndarray) -> tuple[Transfer, Transfer]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; nothing hides them."""
     cluster, e, et = setting.cluster, plans.expert, plans.expert_tensor
     swap = cluster.collective("all_to_all", size, e, et)
+    if setting.framework.dispatcher == "flex":
+        swap = swap / np.where(e * et > cluster.domain, FLEX_NETWORK, 1.0)
     gather = cluster.collective("all_gather", size * et, et, 1)
     scatter = cluster.collective("reduce_scatter", size * et, et, 1)
     total = 2 * swap + gather + scatter

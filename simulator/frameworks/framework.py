@@ -44,6 +44,11 @@ class Framework(Strict):
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
     )
+    dispatcher: Literal["all-to-all", "flex"] = Field(
+        "all-to-all",
+        description="what sends tokens to experts: an all-to-all with one copy an expert, or DeepEP or "
+        "HybridEP (Megatron's flex dispatcher) with one copy a rank or node",
+    )
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"
     )
