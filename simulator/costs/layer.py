@@ -27,6 +27,9 @@ LAYER_FIELDS = (
 )
 """The plan fields that a layer's cost depends on."""
 
+GRAPH_LAUNCHES = 1
+"""Launches of a pass whose other kernels a graph replays."""
+
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
 
@@ -92,6 +95,10 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     tensor_forward, tensor_backward = _tensor_communication(setting, plans, block, mlp, experts)
     for work in (forward, backward_input):
         work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
+    if setting.captures_layers and mlp.launches:
+        for work, outside in zip((forward, backward_input, backward_weight), mlp.launches, strict=True):
+            work.launches = outside + GRAPH_LAUNCHES
+    _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor_forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(
         forward=first,
@@ -101,6 +108,17 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
         backward_weight=Pass(backward_weight, none, none, none, setting),
         recompute=_recompute(setting, plans, block, mlp, first),
     )
+
+
+def _alternate(inputs: Work, weights: Work) -> None:
+    """Spread the launches of both backward products over their device time.
+
+    Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
+    ones of the other.
+    """
+    launches, both = inputs.launches + weights.launches, inputs.device + weights.device
+    share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
+    inputs.launches, weights.launches = launches * share, launches * (1 - share)
 
 
 def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward: Work) -> None:

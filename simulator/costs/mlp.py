@@ -12,10 +12,14 @@ from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Plans
 
-ROUTING_LAUNCHES = 40
-"""Kernels of router, dispatch preparation, permutation and its inverse: 31 of router and preparation with
-Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72 without), 9 of two
-permutations, two sorts and the exchange of probabilities (token_dispatcher.py)."""
+ROUTING_LAUNCHES = 40, 24
+"""Kernels of router, dispatch preparation, permutation and its inverse, forward and backward: 31 of router
+and preparation with Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72
+without) and 9 of two permutations, two sorts and the exchange of probabilities (token_dispatcher.py);
+backward those of them that have gradients, counted in the source."""
+
+DISPATCH_LAUNCHES = 9
+"""Those of them that stay outside a graph of the router: permutations, sorts and exchanges."""
 
 FLEX_NETWORK = 45.0 / (0.74 * 50.0)
 """Speed of DeepEP between nodes over an NCCL all-to-all: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
@@ -24,13 +28,18 @@ NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to
 
 @dataclass
 class Mlp:
-    """One MLP block: its linear layers, the kernels between them, and expert communication."""
+    """One MLP block: its linear layers, the kernels between them, and expert communication.
+
+    ``launches`` counts the kernels of routed experts in the forward pass and in the two backward passes;
+    graphs cannot hold them, as the tokens of an expert differ from step to step.
+    """
 
     linears: Linears
     between_forward: Work
     between_backward: Work
     expert_forward: Transfer
     expert_backward: Transfer
+    launches: tuple[np.ndarray | float, ...] = ()
 
 
 def dense_mlp(setting: Setting, plans: Plans) -> Mlp:
@@ -98,13 +107,19 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     linears.backward_input.extend(experts.backward_input)
     linears.backward_weight.extend(experts.backward_weight)
     _activation(setting, between, routed * width)
+    outside = DISPATCH_LAUNCHES + 1
+    launches = (
+        experts.forward.launches + outside,
+        experts.backward_input.launches + outside,
+        experts.backward_weight.launches,
+    )
 
     size = own * model.hidden * setting.width
     arrivals = _arrivals(setting, plans)
     copies = _permutation(setting, arrivals, local)
-    for work in between:
-        work.add("copy", kernels.memory_bound(copies * size, "copy"), ROUTING_LAUNCHES)
-    return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size))
+    for work, count in zip(between, ROUTING_LAUNCHES, strict=True):
+        work.add("copy", kernels.memory_bound(copies * size, "copy"), count)
+    return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size), launches)
 
 
 def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:

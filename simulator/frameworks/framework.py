@@ -49,6 +49,11 @@ class Framework(Strict):
         description="what sends tokens to experts: an all-to-all with one copy an expert, or DeepEP or "
         "HybridEP (Megatron's flex dispatcher) with one copy a rank or node",
     )
+    graphs: Literal["none", "slow-hosts"] = Field(
+        "none",
+        description="whether attention, router and shared experts of a layer with experts are replayed from "
+        "CUDA graphs: never, or on hosts that launch slowly (Grace)",
+    )
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"
     )
