@@ -160,6 +160,8 @@ def _framework(row: Row, text: str) -> Framework:
         update["attention"] = "flash-2"
     if re.search("DeepEP|HybridEP", text):
         update["dispatcher"] = "flex"
+    if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
+        update["trains_mtp"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
     return chosen.model_copy(update=update)

@@ -107,10 +107,17 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     linears.backward_input.extend(experts.backward_input)
     linears.backward_weight.extend(experts.backward_weight)
     _activation(setting, between, routed * width)
-    outside = DISPATCH_LAUNCHES + 1
+    outside: list[np.ndarray | float] = [DISPATCH_LAUNCHES + 1.0, DISPATCH_LAUNCHES + 1.0]
+    if model.bias:
+        bias = passes.EXPERT_BIAS
+        each = ((bias.forward, bias.forward_launches), (bias.backward, bias.backward_launches))
+        for index, (moved, count) in enumerate(each):
+            elements = routed * model.hidden * setting.width
+            between[index].add_bytes(kernels, "elementwise", moved * elements, count * local)
+            outside[index] = outside[index] + count * local
     launches = (
-        experts.forward.launches + outside,
-        experts.backward_input.launches + outside,
+        experts.forward.launches + outside[0],
+        experts.backward_input.launches + outside[1],
         experts.backward_weight.launches,
     )
 

@@ -69,6 +69,11 @@ class Setting:
         return "bf16" if low_precision else self.training.precision
 
     @property
+    def mtp_layers(self) -> int:
+        """Layers of multi-token prediction that the step trains."""
+        return self.model.mtp_layers if self.framework.trains_mtp else 0
+
+    @property
     def width(self) -> int:
         """Bytes of one activation element."""
         return self.training.activation_bytes

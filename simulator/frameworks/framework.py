@@ -75,6 +75,9 @@ class Framework(Strict):
         le=3,
         description="lowest ZeRO stage whose gradients are reduce-scattered instead of all-reduced",
     )
+    trains_mtp: bool = Field(
+        False, description="whether it trains the multi-token prediction layers that a model has"
+    )
     cross_entropy: Literal["fused", "eager", "torch"] = Field(
         "eager",
         description="loss kernel; eager is Megatron-LM's over the ranks' shards of the vocabulary, torch is "
