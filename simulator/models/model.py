@@ -76,8 +76,8 @@ class Model(Strict):
     """The kind of attention of each layer, repeated over the layers."""
     moe: MixtureOfExperts | None = None
     mtp_layers: NotNegative = 0
-    """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the output
-    layer once more. No parameter count has them."""
+    """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
+    output layer once more. No parameter count has them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.costs.layer import _alternate, layer
 from simulator.costs.ends import head
+from simulator.costs.layer import _alternate, layer
 from simulator.costs.mlp import _arrivals, expert_mlp
 from simulator.costs.stages import Stages
 from simulator.costs.work import Work
@@ -120,7 +120,7 @@ def test_both_backward_products_share_the_host():
 
 
 def test_multi_token_prediction_sits_on_a_last_stage_that_makes_room_for_it(make_setting):
-    """The layouts of Megatron Bridge's DeepSeek-V3 recipes: 4 layers a chunk, 1 and the prediction in the last."""
+    """Megatron Bridge's layouts of DeepSeek-V3: 4 layers a chunk, the last chunk has 1 and the prediction."""
     setting = experts(make_setting, "deepseek-v3", 256, framework="megatron-bridge")
     plans = Plans.of(
         [
