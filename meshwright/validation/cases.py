@@ -243,6 +243,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "data": gpus // (tensor * pipeline * context),
         "virtual_pipeline": chunks if pipeline > 1 else 1,
         "expert": row.whole("ep", 1),
+        "expert_tensor": row.whole("etp", 1),
         "micro_batch": row.need("micro_batch"),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
