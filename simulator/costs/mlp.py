@@ -123,7 +123,7 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
 
     size = own * model.hidden * setting.width
     arrivals = _arrivals(setting, plans)
-    copies = _permutation(setting, arrivals, local)
+    copies = _permutation(setting, plans, arrivals)
     for work, count in zip(between, ROUTING_LAUNCHES, strict=True):
         work.add("copy", kernels.memory_bound(copies * size, "copy"), count)
     return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size), launches)
@@ -138,14 +138,20 @@ def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
     """
     moe = setting.model.moe
     top_k = moe.top_k if moe else 1
-    if setting.framework.dispatcher == "all-to-all":
-        return np.full(len(plans), float(top_k))
     domain = setting.cluster.domain
     places = np.where(plans.expert > domain, np.maximum(plans.expert / domain, 1.0), plans.expert)
-    return places * (1.0 - (1.0 - 1.0 / places) ** top_k)
+    apart = places * (1.0 - (1.0 - 1.0 / places) ** top_k)
+    return np.where(_flex(setting, plans), apart, float(top_k))
 
 
-def _permutation(setting: Setting, arrivals: np.ndarray, local: np.ndarray) -> np.ndarray:
+def _flex(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether DeepEP or HybridEP dispatches, shape (plans,)."""
+    dispatcher, per_node = setting.framework.dispatcher, setting.cluster.devices_per_node
+    spans = plans.expert * plans.expert_tensor > per_node
+    return spans if dispatcher == "flex-between-nodes" else np.full(len(plans), dispatcher == "flex")
+
+
+def _permutation(setting: Setting, plans: Plans, arrivals: np.ndarray) -> np.ndarray:
     """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
 
     Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
@@ -153,19 +159,21 @@ def _permutation(setting: Setting, arrivals: np.ndarray, local: np.ndarray) -> n
     DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
     into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
     """
-    top_k = setting.model.moe.top_k if setting.model.moe else 1
-    if setting.framework.dispatcher == "flex":
-        return 2.0 * (arrivals + top_k)
-    padded = setting.linear_dtype in LOW_PRECISION
-    return 2.0 * (1 + top_k) + 4.0 * top_k * (local > 1) + (4.0 * top_k if padded else 0.0)
+    moe = setting.model.moe
+    if moe is None:
+        return np.zeros(len(plans))
+    sorts = 4.0 * moe.top_k * (moe.experts > plans.expert)
+    blocks = 4.0 * moe.top_k if setting.linear_dtype in LOW_PRECISION else 0.0
+    return np.where(
+        _flex(setting, plans), 2.0 * (arrivals + moe.top_k), 2.0 * (1 + moe.top_k) + sorts + blocks
+    )
 
 
 def _dispatch(setting: Setting, plans: Plans, size: np.ndarray) -> tuple[Transfer, Transfer]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; nothing hides them."""
     cluster, e, et = setting.cluster, plans.expert, plans.expert_tensor
     swap = cluster.collective("all_to_all", size, e, et)
-    if setting.framework.dispatcher == "flex":
-        swap = swap / np.where(e * et > cluster.domain, FLEX_NETWORK, 1.0)
+    swap = swap / np.where(_flex(setting, plans) & (e * et > cluster.domain), FLEX_NETWORK, 1.0)
     gather = cluster.collective("all_gather", size * et, et, 1)
     scatter = cluster.collective("reduce_scatter", size * et, et, 1)
     total = 2 * swap + gather + scatter

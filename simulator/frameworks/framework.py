@@ -44,10 +44,10 @@ class Framework(Strict):
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
     )
-    dispatcher: Literal["all-to-all", "flex"] = Field(
+    dispatcher: Literal["all-to-all", "flex", "flex-between-nodes"] = Field(
         "all-to-all",
-        description="what sends tokens to experts: an all-to-all with one copy an expert, or DeepEP or "
-        "HybridEP (Megatron's flex dispatcher) with one copy a rank or node",
+        description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
+        "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
     )
     graphs: Literal["none", "slow-hosts"] = Field(
         "none",

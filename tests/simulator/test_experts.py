@@ -63,6 +63,19 @@ def test_flex_sends_one_copy_to_a_rank_and_between_nodes_one_to_a_node(make_sett
     assert np.all(_arrivals(experts(make_setting, "deepseek-v3", 64), plans) == 8)
 
 
+def test_flex_between_nodes_leaves_a_node_to_the_all_to_all(make_setting):
+    plans = Plans.of([Plan(data=64, expert=8), Plan(data=64, expert=16)])
+    words = ("all-to-all", "flex-between-nodes", "flex")
+    plain, mixed, flex = (
+        expert_mlp(experts(make_setting, "deepseek-v3", 64, dispatcher=word), plans) for word in words
+    )
+    assert mixed.expert_forward.total == pytest.approx(
+        [plain.expert_forward.total[0], flex.expert_forward.total[1]]
+    )
+    copies = [mlp.between_forward.seconds["copy"] for mlp in (plain, mixed, flex)]
+    assert copies[1] == pytest.approx([copies[0][0], copies[2][1]])
+
+
 def test_flex_takes_less_time_between_nodes(make_setting):
     plans = Plans.of(Plan(data=64, expert=64))
     slow, fast = (
