@@ -112,6 +112,8 @@ class Cluster(Strict):
     """Devices in use, all by default; `resized` sets it."""
     levels: Annotated[list[Level], Field(min_length=1)]
     network: Network
+    host_slowdown: Annotated[float, Field(ge=1)] = 1
+    """Time that the host's CPU takes to launch kernels from Python over that of a Xeon 8480C."""
     host_watts: NotNegative
     """Power of a node beyond its devices: processors, memory, fans, NICs."""
     sources: dict[str, str]

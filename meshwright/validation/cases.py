@@ -162,6 +162,10 @@ def _framework(row: Row, text: str) -> Framework:
     elif flash == "1" and chosen.attention == "unfused":
         # Code that still had unfused attention met FlashAttention as version 2 at the newest.
         update["attention"] = "flash-2"
+    if re.search("DeepEP|HybridEP", text):
+        update["dispatcher"] = "flex"
+    if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
+        update["trains_mtp"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
     return chosen.model_copy(update=update)
@@ -243,6 +247,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "data": gpus // (tensor * pipeline * context),
         "virtual_pipeline": chunks if pipeline > 1 else 1,
         "expert": row.whole("ep", 1),
+        "expert_tensor": row.whole("etp", 1),
         "micro_batch": row.need("micro_batch"),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),

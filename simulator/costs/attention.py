@@ -89,6 +89,12 @@ def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
     query_key = tokens * (heads + kv_heads) * model.head_dim
     if model.position == "rope":
         _add_passes(setting, forward, backward, "rope", passes.ROTARY[fusion], query_key)
+    if model.qk_norm:
+        for width in (heads, kv_heads):
+            _add_passes(setting, forward, backward, "norm", passes.NORM, tokens * width * model.head_dim)
+    if model.mla:
+        latent = model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
+        _add_passes(setting, forward, backward, "norm", passes.NORM, tokens * latent)
     if setting.framework.attention != "unfused":
         for work, direction in ((forward, "forward"), (backward, "backward")):
             work.add(

@@ -62,6 +62,11 @@ value and copies them into the projection's layout. Per element of the three."""
 BIAS_GRADIENT = Passes(0.0, 1.0, 0, 1)
 """Sum of the output's gradient over the tokens, per element of it."""
 
+EXPERT_BIAS = Passes(6.0, 7.0, 2, 6)
+"""Bias of the experts' down projection, times each copy's probability, per element of their output: product,
+sum and join of the experts' rows; backward two products, two sums over tokens and the rows' parts. Launches
+of one expert (Megatron Core, experts.py: TEGroupedMLP._apply_bias)."""
+
 CROSS_ENTROPY = {
     "fused": Passes(2.0, 2.0, 3, 2),
     "eager": Passes(14.0, 6.0, 8, 4),

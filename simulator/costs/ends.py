@@ -68,7 +68,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
 
 
 def head(setting: Setting, plans: Plans) -> End:
-    """Final norm, output layer and cross-entropy over the vocabulary shard of one rank."""
+    """Final norm, output layer and loss over the vocabulary shard of one rank, for each prediction."""
     model, kernels, framework = setting.model, setting.kernels, setting.framework
     tokens = plans.micro_batch * setting.training.seq_len / plans.context
     rows = padded_vocabulary(setting, plans.tensor) / plans.tensor
@@ -84,6 +84,9 @@ def head(setting: Setting, plans: Plans) -> End:
     norm, variant = passes.NORM, passes.VARIANTS[model.norm]
     forward.add_bytes(kernels, "norm", norm.forward * size, norm.forward_launches, variant)
     backward.add_bytes(kernels, "norm", norm.backward * size, norm.backward_launches, variant)
+    works, times = (forward, backward, linears.backward_weight), 1 + setting.mtp_layers
+    if setting.mtp_layers:
+        works = _predict_further(setting, plans, works)
     cluster, t = setting.cluster, plans.tensor
     sequence = plans.sequence_parallel.astype(bool)
     gather = cluster.collective("all_gather", size, t, 1)
@@ -96,9 +99,24 @@ def head(setting: Setting, plans: Plans) -> End:
     statistics = 3 * cluster.collective("all_reduce", 4 * tokens, t, 1)
     first = np.where(sequence, gather, 0.0) + statistics
     second = reduce + np.where(sequence, gather, 0.0)
-    return _end(
-        setting,
-        plans,
-        (forward, backward, linears.backward_weight),
-        (Transfer(first, first), Transfer(second, second)),
-    )
+    first, second = times * first, times * second
+    return _end(setting, plans, works, (Transfer(first, first), Transfer(second, second)))
+
+
+def _predict_further(
+    setting: Setting, plans: Plans, once: tuple[Work, Work, Work]
+) -> tuple[Work, Work, Work]:
+    """Output layers of multi-token prediction beside the model's own.
+
+    Each comes with the projection of hidden state and next embedding to one width (DeepSeek-V3, section 2.2).
+    """
+    hidden = setting.model.hidden
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    projection = Linears(setting, tokens)
+    projection.add("column", hidden / plans.tensor, 2 * hidden, bias=False)
+    joined = (projection.forward, projection.backward_input, projection.backward_weight)
+    works = Work(), Work(), Work()
+    for work, each, project in zip(works, once, joined, strict=True):
+        work.extend(each, 1.0 + setting.mtp_layers)
+        work.extend(project, 1.0 * setting.mtp_layers)
+    return works

@@ -28,6 +28,9 @@ LAYER_FIELDS = (
 )
 """The plan fields that a layer's cost depends on."""
 
+GRAPH_LAUNCHES = 1
+"""Launches of a pass whose other kernels a graph replays."""
+
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
 
@@ -95,6 +98,11 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     backward_input.add("gemm", tensor.slicing_backward, 0)
     for work in (forward, backward_input):
         work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
+    if setting.captures_layers and mlp.launches:
+        for work, outside in zip((forward, backward_input, backward_weight), mlp.launches, strict=True):
+            work.launches = outside + GRAPH_LAUNCHES
+    if experts:
+        _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(
         forward=first,
@@ -104,6 +112,17 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
         backward_weight=Pass(backward_weight, none, none, none, setting),
         recompute=_recompute(setting, plans, block, mlp, first),
     )
+
+
+def _alternate(inputs: Work, weights: Work) -> None:
+    """Spread the launches of both backward products over their device time.
+
+    Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
+    ones of the other. Where there are no experts both have kernels alike, and nothing is gained.
+    """
+    launches, both = inputs.launches + weights.launches, inputs.device + weights.device
+    share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
+    inputs.launches, weights.launches = launches * share, launches * (1 - share)
 
 
 def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward: Work) -> None:

@@ -16,6 +16,9 @@ whose activations a benchmark finds in the cache: median ratio of aiconfigurator
 rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 1024, n and k >= 1536 that both
 hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
 
+LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
+"""Number formats that operands are cast to before each product."""
+
 
 @dataclass
 class Linears:
@@ -71,7 +74,7 @@ class Linears:
             count, size = passes.BIAS_GRADIENT, setting.width * tokens * n
             moved = count.backward * size * groups
             self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
-        if dtype in ("fp8", "mxfp8", "nvfp4"):
+        if dtype in LOW_PRECISION:
             size = setting.width * tokens * groups
             self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
             self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)

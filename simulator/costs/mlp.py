@@ -7,25 +7,39 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs import elementwise as passes
-from simulator.costs.linear import Linears
+from simulator.costs.linear import LOW_PRECISION, Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Plans
 
-ROUTING_LAUNCHES = 24
-"""Kernels of router softmax, top-k, auxiliary loss, sorting, permutation and its inverse in Megatron Core's
-token dispatcher, counted in its source (moe_utils.py, token_dispatcher.py)."""
+ROUTING_LAUNCHES = 40, 24
+"""Kernels of router, dispatch preparation, permutation and its inverse, forward and backward: 31 of router
+and preparation with Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72
+without) and 9 of two permutations, two sorts and the exchange of probabilities (token_dispatcher.py);
+backward those of them that have gradients, counted in the source."""
+
+DISPATCH_LAUNCHES = 9
+"""Those of them that stay outside a graph of the router: permutations, sorts and exchanges."""
+
+FLEX_NETWORK = 45.0 / (0.74 * 50.0)
+"""Speed of DeepEP between nodes over an NCCL all-to-all: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
+NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to-all reaches 0.74 of it."""
 
 
 @dataclass
 class Mlp:
-    """One MLP block: its linear layers, the kernels between them, and expert communication."""
+    """One MLP block: its linear layers, the kernels between them, and expert communication.
+
+    ``launches`` counts the kernels of routed experts in the forward pass and in the two backward passes;
+    graphs cannot hold them, as the tokens of an expert differ from step to step.
+    """
 
     linears: Linears
     between_forward: Work
     between_backward: Work
     expert_forward: Transfer
     expert_backward: Transfer
+    launches: tuple[np.ndarray | float, ...] = ()
 
 
 def dense_mlp(setting: Setting, plans: Plans) -> Mlp:
@@ -93,19 +107,73 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     linears.backward_input.extend(experts.backward_input)
     linears.backward_weight.extend(experts.backward_weight)
     _activation(setting, between, routed * width)
+    outside: list[np.ndarray | float] = [DISPATCH_LAUNCHES + 1.0, DISPATCH_LAUNCHES + 1.0]
+    if model.bias:
+        bias = passes.EXPERT_BIAS
+        each = ((bias.forward, bias.forward_launches), (bias.backward, bias.backward_launches))
+        for index, (moved, count) in enumerate(each):
+            elements = routed * model.hidden * setting.width
+            between[index].add_bytes(kernels, "elementwise", moved * elements, count * local)
+            outside[index] = outside[index] + count * local
+    launches = (
+        experts.forward.launches + outside[0],
+        experts.backward_input.launches + outside[1],
+        experts.backward_weight.launches,
+    )
 
-    # Permute reads a token once and writes it top_k times; unpermute reads top_k copies and writes one.
     size = own * model.hidden * setting.width
-    moved = kernels.memory_bound((1 + moe.top_k) * size, "copy")
-    for work in between:
-        work.add("copy", 2 * moved, ROUTING_LAUNCHES)
-    return Mlp(linears, *between, *_dispatch(setting, plans, own * moe.top_k * model.hidden * setting.width))
+    arrivals = _arrivals(setting, plans)
+    copies = _permutation(setting, plans, arrivals)
+    for work, count in zip(between, ROUTING_LAUNCHES, strict=True):
+        work.add("copy", kernels.memory_bound(copies * size, "copy"), count)
+    return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size), launches)
+
+
+def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
+    """Copies of a token that travel to its experts, shape (plans,).
+
+    An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
+    or to each other node, that holds any of them and copy it there (DeepEP README; Megatron Core,
+    deepseek-v3-gb200-optimization.md: no redundant communication). Experts are chosen evenly.
+    """
+    moe = setting.model.moe
+    top_k = moe.top_k if moe else 1
+    domain = setting.cluster.domain
+    places = np.where(plans.expert > domain, np.maximum(plans.expert / domain, 1.0), plans.expert)
+    apart = places * (1.0 - (1.0 - 1.0 / places) ** top_k)
+    return np.where(_flex(setting, plans), apart, float(top_k))
+
+
+def _flex(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether DeepEP or HybridEP dispatches, shape (plans,)."""
+    dispatcher, per_node = setting.framework.dispatcher, setting.cluster.devices_per_node
+    spans = plans.expert * plans.expert_tensor > per_node
+    return spans if dispatcher == "flex-between-nodes" else np.full(len(plans), dispatcher == "flex")
+
+
+def _permutation(setting: Setting, plans: Plans, arrivals: np.ndarray) -> np.ndarray:
+    """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
+
+    Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
+    where a rank has several experts, and both again on the way back (Megatron Core, token_dispatcher.py).
+    DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
+    into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
+    """
+    moe = setting.model.moe
+    if moe is None:
+        return np.zeros(len(plans))
+    sorts = 4.0 * moe.top_k * (moe.experts > plans.expert)
+    blocks = 4.0 * moe.top_k if setting.linear_dtype in LOW_PRECISION else 0.0
+    return np.where(
+        _flex(setting, plans), 2.0 * (arrivals + moe.top_k), 2.0 * (1 + moe.top_k) + sorts + blocks
+    )
 
 
 def _dispatch(setting: Setting, plans: Plans, size: np.ndarray) -> tuple[Transfer, Transfer]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; nothing hides them."""
     cluster, e, et = setting.cluster, plans.expert, plans.expert_tensor
     swap = cluster.collective("all_to_all", size, e, et)
+    swap = swap / np.where(_flex(setting, plans) & (e * et > cluster.domain), FLEX_NETWORK, 1.0)
     gather = cluster.collective("all_gather", size * et, et, 1)
     scatter = cluster.collective("reduce_scatter", size * et, et, 1)
     total = 2 * swap + gather + scatter

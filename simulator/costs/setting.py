@@ -40,10 +40,17 @@ class Setting:
         """Host time of a kernel beside its time on the device."""
         given = self.framework.host_seconds_per_kernel
         if given is not None:
-            return given
+            return given * self.cluster.host_slowdown
         launch = self.kernels.launch_seconds
         # A CPU's kernels are timed with the call that starts them.
-        return launch if self.launches_ahead else max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
+        if self.launches_ahead:
+            return launch * self.cluster.host_slowdown
+        return max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
+
+    @property
+    def captures_layers(self) -> bool:
+        """Whether attention, router and shared experts of a layer with experts are replayed from graphs."""
+        return self.framework.graphs == "slow-hosts" and self.cluster.host_slowdown > 1.0
 
     @property
     def launches_ahead(self) -> bool:
@@ -60,6 +67,11 @@ class Setting:
         """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4."""
         low_precision = self.training.precision in ("fp8", "mxfp8", "nvfp4")
         return "bf16" if low_precision else self.training.precision
+
+    @property
+    def mtp_layers(self) -> int:
+        """Layers of multi-token prediction that the step trains."""
+        return self.model.mtp_layers if self.framework.trains_mtp else 0
 
     @property
     def width(self) -> int:

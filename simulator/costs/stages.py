@@ -30,7 +30,10 @@ class Stages:
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans) -> Stages:
-        """Spread the layers as evenly as whole layers allow; the remainder goes to the middle stages."""
+        """Spread the layers as evenly as whole layers allow; the remainder goes to the middle stages.
+
+        Layers of multi-token prediction follow the model's on the last stage.
+        """
         layers, p = setting.model.layers, plans.pipeline
         even = np.floor(layers / p)
         first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
@@ -39,11 +42,31 @@ class Stages:
         middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, layers / 2, 0))
         given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
         first = np.where((p == 2) & ~given, layers - last, first)
+        if setting.mtp_layers:
+            first, middle, last = _behind(setting, plans, given, (first, middle, last))
         return cls(
-            np.where(p == 1, layers, first).astype(float),
+            np.where(p == 1, layers + setting.mtp_layers, first).astype(float),
             middle.astype(float),
             np.where(p == 1, 0, last).astype(float),
         )
+
+
+def _behind(
+    setting: Setting, plans: Plans, given: np.ndarray, even: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Layers of first, middle and last stage with multi-token prediction on the last.
+
+    All chunks hold as many layers, rounded up; what that is too many the last chunk lacks, then the first
+    (layouts of the DeepSeek-V3 recipes, Megatron Bridge).
+    """
+    layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
+    chunk = np.ceil(layers / (p * v))
+    spare = chunk * p * v - layers
+    fits = ~given & (p > 1) & (spare <= 2 * chunk)
+    lacks = np.minimum(spare, chunk)
+    balanced = chunk * v - (spare - lacks), chunk * v, chunk * v - lacks
+    first, middle, last = (np.where(fits, new, old) for new, old in zip(balanced, even, strict=True))
+    return first, np.where(p == 2, even[1], np.where(p > 2, middle, 0)), last + setting.mtp_layers
 
 
 @dataclass

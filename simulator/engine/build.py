@@ -62,7 +62,9 @@ class _Build:
         self.unit = int(self.schedule.gathered_together(plan.pipeline, self.micro_batches))
         self.route = self.schedule.routes(plan.pipeline, plan.virtual_pipeline)[0]
         self.slow = contention(setting)
-        self.layers = layers_by_position(setting.model.layers, self.stages, plan.pipeline, len(self.route))
+        self.layers = layers_by_position(
+            setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
+        )
         self.loads = Loads(setting)
         share = setting.model.moe_layers / setting.model.layers
         self.kinds = [

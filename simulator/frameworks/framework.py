@@ -48,6 +48,16 @@ class Framework(Strict):
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
     )
+    dispatcher: Literal["all-to-all", "flex", "flex-between-nodes"] = Field(
+        "all-to-all",
+        description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
+        "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
+    )
+    graphs: Literal["none", "slow-hosts"] = Field(
+        "none",
+        description="whether attention, router and shared experts of a layer with experts are replayed from "
+        "CUDA graphs: never, or on hosts that launch slowly (Grace)",
+    )
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"
     )
@@ -68,6 +78,9 @@ class Framework(Strict):
         ge=0,
         le=3,
         description="lowest ZeRO stage whose gradients are reduce-scattered instead of all-reduced",
+    )
+    trains_mtp: bool = Field(
+        False, description="whether it trains the multi-token prediction layers that a model has"
     )
     cross_entropy: Literal["fused", "eager", "torch"] = Field(
         "eager",

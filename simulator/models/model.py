@@ -75,6 +75,9 @@ class Model(Strict):
     attention_pattern: Annotated[tuple[AttentionKind, ...], Field(strict=False, min_length=1)] = ("full",)
     """The kind of attention of each layer, repeated over the layers."""
     moe: MixtureOfExperts | None = None
+    mtp_layers: NotNegative = 0
+    """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
+    output layer once more. No parameter count has them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -44,6 +44,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
             "oversubscription": network.oversubscription,
         },
         "host_watts": cluster.host_watts,
+        "host_slowdown": cluster.host_slowdown,
     }
 
 

@@ -1,0 +1,158 @@
+"""Layers with experts: products, casts, dispatch, and the host that launches them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.costs.ends import head
+from simulator.costs.layer import _alternate, layer
+from simulator.costs.mlp import _arrivals, expert_mlp
+from simulator.costs.stages import Stages
+from simulator.costs.work import Work
+from simulator.plan import Plan, Plans
+from simulator.training import predict
+
+EIGHT = Plans.of(Plan(data=8, expert=8, micro_batch=4))
+
+
+def experts(make_setting, model="mixtral-8x7b", devices=8, **changes):
+    chosen = {"cluster": "dgx-h100", "seq_len": 4096, "global_batch": 256, "framework": "nemo"} | changes
+    return make_setting(model, devices=devices, **chosen)
+
+
+def test_one_expert_a_device_costs_the_dense_product_of_its_tokens(make_setting):
+    setting = experts(make_setting)
+    kernels = setting.kernels
+    tokens = 4 * 4096 * 2
+    dense = kernels.gemm(tokens, 2 * 14336, 4096) + kernels.gemm(tokens, 4096, 14336)
+    grouped = expert_mlp(setting, EIGHT).linears.forward.seconds["grouped_gemm"][0]
+    assert grouped == pytest.approx(float(dense), rel=0.03)
+
+
+@pytest.mark.parametrize("device", ["b200", "h100-sxm"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_a_training_step_asks_no_more_of_experts_than_dense_products_reach(make_setting, device, dtype):
+    """Serving's grouped tables, extrapolated, promised 3,600 TFLOP/s where B200 sustains 2,800."""
+    setting = experts(make_setting, precision=dtype)
+    setting = replace(setting, cluster=setting.cluster.with_device(device))
+    kernels = setting.kernels
+    grouped = expert_mlp(setting, EIGHT).linears.forward.seconds["grouped_gemm"][0]
+    rate = 2 * 4 * 4096 * 2 * 3 * 14336 * 4096 / grouped
+    best = 2 * 16384**3 / float(kernels.gemm(16384, 16384, 16384, dtype))
+    assert 0.7 * best < rate < 1.03 * best
+
+
+def test_eight_bits_cast_what_experts_read(make_setting):
+    wide, narrow = (expert_mlp(experts(make_setting, precision=p), EIGHT) for p in ("bf16", "fp8"))
+    routed = 4 * 4096 * 2
+    cast = narrow.linears.forward.seconds["elementwise"][0]
+    assert "elementwise" not in wide.linears.forward.seconds
+    assert cast > 4 * routed * (4096 + 14336) / 3.35e12
+
+
+def test_flex_sends_one_copy_to_a_rank_and_between_nodes_one_to_a_node(make_setting):
+    plans = Plans.of([Plan(data=64, expert=e) for e in (8, 16, 64)])
+    setting = experts(make_setting, "deepseek-v3", 64, dispatcher="flex")
+    inside, two, eight = _arrivals(setting, plans)
+    assert inside == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert two == pytest.approx(2 * (1 - 0.5**8))
+    assert eight == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert np.all(_arrivals(experts(make_setting, "deepseek-v3", 64), plans) == 8)
+
+
+def test_flex_between_nodes_leaves_a_node_to_the_all_to_all(make_setting):
+    plans = Plans.of([Plan(data=64, expert=8), Plan(data=64, expert=16)])
+    words = ("all-to-all", "flex-between-nodes", "flex")
+    plain, mixed, flex = (
+        expert_mlp(experts(make_setting, "deepseek-v3", 64, dispatcher=word), plans) for word in words
+    )
+    assert mixed.expert_forward.total == pytest.approx(
+        [plain.expert_forward.total[0], flex.expert_forward.total[1]]
+    )
+    copies = [mlp.between_forward.seconds["copy"] for mlp in (plain, mixed, flex)]
+    assert copies[1] == pytest.approx([copies[0][0], copies[2][1]])
+
+
+def test_flex_takes_less_time_between_nodes(make_setting):
+    plans = Plans.of(Plan(data=64, expert=64))
+    slow, fast = (
+        expert_mlp(experts(make_setting, "deepseek-v3", 64, dispatcher=d), plans).expert_forward.total[0]
+        for d in ("all-to-all", "flex")
+    )
+    assert 0.4 * slow < fast < 0.7 * slow
+
+
+def test_an_all_to_all_sorts_again_where_a_rank_has_several_experts(make_setting):
+    one, several = (
+        expert_mlp(experts(make_setting, devices=8), Plans.of(Plan(data=8, expert=e, micro_batch=4)))
+        for e in (8, 4)
+    )
+    copies = [mlp.between_forward.seconds["copy"][0] for mlp in (one, several)]
+    assert copies[1] / copies[0] == pytest.approx((2 * 3 + 4 * 2) / (2 * 3), rel=0.02)
+
+
+def test_biases_of_experts_are_kernels_of_their_own(make_setting):
+    setting = experts(make_setting, "gpt-oss-120b")
+    without = replace(setting, model=setting.model.model_copy(update={"bias": False}))
+    local = 128 / 8
+    with_bias, plain = (expert_mlp(s, EIGHT) for s in (setting, without))
+    assert with_bias.between_forward.launches == plain.between_forward.launches + 2 * local
+    assert with_bias.between_backward.device[0] > plain.between_backward.device[0]
+
+
+def test_normalised_heads_cost_norms(make_setting):
+    setting = experts(make_setting, "qwen3-30b-a3b")
+    without = replace(setting, model=setting.model.model_copy(update={"qk_norm": False}))
+    norms = [layer(s, EIGHT, experts=True).forward.work.seconds["norm"][0] for s in (setting, without)]
+    tokens = 4 * 4096
+    assert norms[0] - norms[1] > 2 * 2 * tokens * 36 * 128 / 3.35e12
+
+
+def test_a_slow_host_slows_small_micro_batches_and_graphs_help(make_setting):
+    setting = make_setting(
+        "qwen3-30b-a3b", "gb200-nvl72", 8, "megatron-bridge", seq_len=4096, global_batch=64, precision="mxfp8"
+    )
+    plans = Plans.of(Plan(data=8, expert=8, zero=1))
+    quick = replace(setting, cluster=setting.cluster.model_copy(update={"host_slowdown": 1.0}))
+    bare = replace(setting, framework=setting.framework.model_copy(update={"graphs": "none"}))
+    graphs, fast, slow = (float(predict(s, plans).time[0]) for s in (setting, quick, bare))
+    assert slow > 1.5 * fast
+    assert fast < graphs < 0.8 * slow
+
+
+def test_both_backward_products_share_the_host():
+    inputs, weights = Work(), Work()
+    inputs.add("gemm", np.array([1e-3, 0.0]), 90)
+    weights.add("gemm", np.array([3e-3, 0.0]), 10)
+    _alternate(inputs, weights)
+    assert inputs.launches == pytest.approx([25, 50])
+    assert weights.launches == pytest.approx([75, 50])
+
+
+def test_multi_token_prediction_sits_on_a_last_stage_that_makes_room_for_it(make_setting):
+    """Megatron Bridge's layouts of DeepSeek-V3: 4 layers a chunk, the last chunk has 1 and the prediction."""
+    setting = experts(make_setting, "deepseek-v3", 256, framework="megatron-bridge")
+    plans = Plans.of(
+        [
+            Plan(pipeline=16, data=16, expert=8),
+            Plan(pipeline=4, virtual_pipeline=4, data=64, expert=64, schedule="interleaved"),
+            Plan(pipeline=8, virtual_pipeline=4, data=32, expert=32, schedule="interleaved"),
+        ]
+    )
+    stages = Stages.of(setting, plans)
+    assert stages.first.tolist() == [4, 16, 7]
+    assert stages.middle.tolist() == [4, 16, 8]
+    assert stages.last.tolist() == [1 + 1, 13 + 1, 6 + 1]
+    without = replace(setting, framework=setting.framework.model_copy(update={"trains_mtp": False}))
+    assert Stages.of(without, plans).last.max() < 16
+
+
+def test_multi_token_prediction_passes_the_output_layer_again(make_setting):
+    setting = experts(make_setting, "deepseek-v3", 256, framework="megatron-bridge")
+    without = replace(setting, framework=setting.framework.model_copy(update={"trains_mtp": False}))
+    twice, once = (head(s, Plans.of(Plan(data=256, expert=64))).forward.work for s in (setting, without))
+    assert twice.seconds["cross_entropy"] == pytest.approx(2 * once.seconds["cross_entropy"])
+    assert twice.seconds["gemm"][0] > 2 * once.seconds["gemm"][0]
