@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hwmodels.cluster import Cluster, Fabric, clusters
+from hwmodels.device import devices
 from hwmodels.errors import InputError, MeshwrightError
 from hwmodels.loading import build, read_mapping, read_text
 from simulator.costs.setting import Setting
@@ -124,7 +125,13 @@ def read_case(values: dict[str, str], where: str) -> Case:
     precision = _precision(row.text("precision", "bf16"))
     training = build(
         Training,
-        {"seq_len": row.need("seq_len"), "global_batch": row.need("global_batch"), "precision": precision},
+        {
+            "seq_len": row.need("seq_len"),
+            "global_batch": row.need("global_batch"),
+            "precision": precision,
+            # Gated MLPs came with Llama, whose recipes train without dropout.
+            "dropout": False if "glu" in row.text("ffn_type") else None,
+        },
         where,
     )
     model = _model(row)
@@ -145,8 +152,9 @@ def read_case(values: dict[str, str], where: str) -> Case:
 
 
 def _framework(row: Row, text: str) -> Framework:
+    stated = f"{text} | {row.text('precision')}"
     for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], text):
+        if re.search(rule["match"], stated):
             chosen = frameworks.get(rule["framework"])
             break
     else:
@@ -158,16 +166,20 @@ def _framework(row: Row, text: str) -> Framework:
     elif flash == "1" and chosen.attention == "unfused":
         # Code that still had unfused attention met FlashAttention as version 2 at the newest.
         update["attention"] = "flash-2"
+    if re.search("[Aa]sync ?TP|async tensor parallel", text):
+        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
     return chosen.model_copy(update=update)
 
 
 def _precision(text: str) -> str:
-    words = re.match(r"(nvfp4|mxfp8|fp8|bf16|fp16|tf32|fp32)", text.lower())
+    """The number format of the linear layers: a narrow one wherever it is named, else the first that is."""
+    lowered = re.sub("bfloat", "bf", re.sub("float(?=[0-9])", "fp", text.lower()))
+    words = re.search("nvfp4|mxfp8|fp8", lowered) or re.search("bf16|fp16|tf32|fp32", lowered)
     if not words:
         raise Skipped(f"precision {text!r} is not known")
-    return words.group(1)
+    return words.group()
 
 
 def _cluster(row: Row, gpus: int) -> Cluster:
@@ -175,6 +187,10 @@ def _cluster(row: Row, gpus: int) -> Cluster:
     if gpu not in conventions()["clusters"]:
         raise Skipped(f"no cluster with {gpu!r} is known")
     cluster = clusters.get(conventions()["clusters"][gpu])
+    for variant in conventions()["variants"]:
+        words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
+        if gpu == variant["gpu"] and re.search(variant["match"], words):
+            cluster = cluster.model_copy(update={"device": devices.get(variant["device"])})
     per_node = row.whole("gpus_per_node", cluster.devices_per_node)
     nic = row.number("nic_gbps_per_node")
     many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)
@@ -230,7 +246,8 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
         raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
-    sequence = tensor > 1 and row.text("sequence_parallel") == "1"
+    # A blank leaves it to the framework's default.
+    sequence = tensor > 1 and row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", 0)))) == "1"
     data = {
         **defaults,
         "tensor": tensor,

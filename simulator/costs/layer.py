@@ -114,8 +114,9 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
     residual = passes.RESIDUAL[framework.elementwise, setting.dropout]
     norms = 1 if model.parallel_block else model.norms_per_layer
     norm = passes.VARIANTS[model.norm]
+    composite = framework.elementwise == "eager" and model.norm == "rmsnorm"
     for count, kind, variant, times in (
-        (passes.NORM, "norm", norm, norms),
+        (passes.COMPOSITE_NORM if composite else passes.NORM, "norm", norm, norms),
         (residual, "elementwise", "elementwise", 2),
     ):
         for work, moved, launches in (
@@ -205,10 +206,13 @@ def _tensor_communication(
 
 
 def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first: Pass) -> Pass:
-    """Selective recomputation repeats the attention core; full repeats the whole forward pass."""
+    """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = Work()
-    work.extend(block.core_forward, selective * 1.0)
+    if setting.framework.selective == "every-other-product":
+        _every_other_product(setting, block, mlp, first, selective, work)
+    else:
+        work.extend(block.core_forward, selective * 1.0)
     if setting.framework.selective == "all-but-projections":
         work.extend(mlp.linears.forward, selective * 1.0)
         work.extend(mlp.between_forward, selective * 1.0)
@@ -224,3 +228,26 @@ def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first
         scaled(first.expert, full),
         setting,
     )
+
+
+def _every_other_product(
+    setting: Setting, block: Attention, mlp: Mlp, first: Pass, selective: np.ndarray, work: Work
+) -> None:
+    """Append what torchtitan's selective recomputation of operations repeats to ``work``.
+
+    It keeps the results of attention and of every other 16-bit product, in the order query, key, value,
+    output, gate, up, down; the rest is repeated, products in 8 bits too, as they are not on its list
+    (torchtitan, activation_checkpoint.py: _save_list and mm_count).
+    """
+    model = setting.model
+    for kind, seconds in first.work.seconds.items():
+        if kind not in ("attention", "gemm"):
+            work.add(kind, seconds * selective, 0)
+    work.launches = work.launches + first.work.launches * selective
+    key = model.kv_heads / (model.heads + 2 * model.kv_heads)
+    attention = key * block.linears.seconds("column", "forward") + block.linears.seconds("row", "forward")
+    halved = ("column", 0.5) if model.gated else ("row", 1.0)
+    products = attention + halved[1] * mlp.linears.seconds(halved[0], "forward")
+    if setting.linear_dtype != setting.core_dtype:
+        products = first.work.seconds["gemm"]
+    work.add("gemm", products * selective, 0)

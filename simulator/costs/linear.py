@@ -65,9 +65,10 @@ class Linears:
             moved = count.backward * size
             self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
         if dtype in ("fp8", "mxfp8", "nvfp4"):
-            size = setting.width * tokens
-            self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
-            self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)
+            size = setting.width * setting.framework.cast_passes
+            weights = n * k if setting.framework.casts_weights else 0.0
+            self.forward.add_bytes(kernels, "elementwise", size * (k * tokens + weights))
+            self.backward_input.add_bytes(kernels, "elementwise", size * (n * tokens + weights))
 
     def slicing(self, role: str, product: str, slices: np.ndarray) -> np.ndarray:
         """Seconds that a product of one role takes longer when its tokens are cut into so many calls.
