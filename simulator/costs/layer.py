@@ -88,6 +88,8 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     for work in (block.core_backward, mlp.between_backward):
         backward_input.extend(work)
     _norms_and_residuals(setting, plans, forward, backward_input)
+    if setting.framework.stacks_activations:
+        _stack(setting, plans, block, mlp, forward, backward_input)
 
     none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
     tensor = _tensor_communication(setting, plans, block, mlp, experts)
@@ -127,6 +129,23 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
             work.add(kind, times * seconds, times * launches)
 
 
+def _stack(
+    setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: Work, backward: Work
+) -> None:
+    """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
+
+    The layer's input is always kept, what its products write unless it is repeated.
+    """
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
+    written = sum((outputs for _, outputs, _, _ in block.linears.added), np.zeros(len(plans)))
+    in_mlp = sum((outputs for _, outputs, _, _ in mlp.linears.added), np.zeros(len(plans)))
+    written = np.where(plans.recompute == FULL, 0.0, written + np.where(repeats_mlp, 0.0, in_mlp))
+    moved = passes.COPY * setting.width * tokens * (setting.model.hidden + written)
+    for work in (forward, backward):
+        work.add_bytes(setting.kernels, "copy", moved)
+
+
 @dataclass
 class TensorTraffic:
     """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them."""
@@ -149,8 +168,7 @@ def _tensor_communication(
     input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
     the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
     domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
-    to run beside. Copy engines move those gathers; all else takes multiprocessors from the products
-    (Transformer Engine, initialize_ub: ring exchange with use_ce, bulk and pipeline with num_sm).
+    to run beside. Attention and MLP hide their own traffic only.
     """
     cluster, model, t = setting.cluster, setting.model, plans.tensor
     tokens = plans.micro_batch * setting.training.seq_len / plans.context
@@ -181,10 +199,10 @@ def _tensor_communication(
 
         beside_dgrad = np.minimum(gather, product("column", "dgrad"))
         beside_wgrad = np.minimum(np.where(sequence, scatter, reduce), product("column", "wgrad"))
-        bulk = slow * (np.where(sequence, beside_dgrad, 0.0) + beside_wgrad)
+        bulk = np.where(sequence, beside_dgrad, 0.0) + beside_wgrad
         rest = 1 - 1 / t
         sliced_forward = np.minimum(gather, rest * product("column", "forward"))
-        sliced_forward = sliced_forward + slow * rest * np.minimum(output, product("row", "forward"))
+        sliced_forward = sliced_forward + rest * np.minimum(output, product("row", "forward"))
         sliced_backward = bulk + np.minimum(gather, rest * product("row", "dgrad"))
         hidden_forward += np.where(sliced, sliced_forward, 0.0)
         hidden_backward += np.select(
@@ -198,8 +216,8 @@ def _tensor_communication(
             slicing_forward += part.slicing("row", "forward", slices)
             slicing_backward += part.slicing("row", "dgrad", slices)
     return TensorTraffic(
-        Transfer(total_forward, total_forward - hidden_forward),
-        Transfer(total_backward, total_backward - hidden_backward),
+        Transfer(total_forward, total_forward - slow * hidden_forward),
+        Transfer(total_backward, total_backward - slow * hidden_backward),
         slicing_forward,
         slicing_backward,
     )

@@ -45,6 +45,10 @@ class Framework(Strict):
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",
     )
+    stacks_activations: bool = Field(
+        False,
+        description="what forward keeps for backward is copied into a stack over the layers, and out again",
+    )
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
     )
