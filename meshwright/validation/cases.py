@@ -129,8 +129,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
             "seq_len": row.need("seq_len"),
             "global_batch": row.need("global_batch"),
             "precision": precision,
-            # Gated MLPs came with Llama, whose recipes train without dropout.
-            "dropout": False if "glu" in row.text("ffn_type") else None,
+            "dropout": _recipe(row).get("dropout"),
         },
         where,
     )
@@ -159,7 +158,8 @@ def _framework(row: Row, text: str) -> Framework:
             break
     else:
         raise Skipped(f"framework {text!r} is not known")
-    update: dict[str, Any] = {}
+    recipe = _recipe(row)
+    update: dict[str, Any] = {"attention": recipe["attention"]} if "attention" in recipe else {}
     flash = row.text("flash_attention")
     if flash == "0":
         update["attention"] = "unfused"
@@ -171,6 +171,17 @@ def _framework(row: Row, text: str) -> Framework:
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
     return chosen.model_copy(update=update)
+
+
+def _recipe(row: Row) -> dict[str, Any]:
+    """What the public recipe that a row names sets besides; see ``conventions.yaml``."""
+    # Gated MLPs came with Llama, whose recipes train without dropout.
+    found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
+    for rule in conventions()["recipes"]:
+        framework, model = row.text("framework"), row.text("model_name").lower()
+        if re.search(rule["framework"], framework) and re.search(rule["model"], model):
+            found |= {key: rule[key] for key in ("dropout", "attention") if key in rule}
+    return found
 
 
 def _precision(text: str) -> str:
