@@ -186,7 +186,7 @@ def _recipe(row: Row) -> dict[str, Any]:
 
 def _precision(text: str) -> str:
     """The number format of the linear layers: a narrow one wherever it is named, else the first that is."""
-    lowered = re.sub("bfloat", "bf", re.sub("float(?=[0-9])", "fp", text.lower()))
+    lowered = re.sub("float(?=[0-9])", "fp", text.lower().replace("bfloat", "bf"))
     words = re.search("nvfp4|mxfp8|fp8", lowered) or re.search("bf16|fp16|tf32|fp32", lowered)
     if not words:
         raise Skipped(f"precision {text!r} is not known")
@@ -258,7 +258,8 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     if gpus % (tensor * pipeline * context):
         raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
     # A blank leaves it to the framework's default.
-    sequence = tensor > 1 and row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", 0)))) == "1"
+    stated = row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", False))))
+    sequence = tensor > 1 and stated == "1"
     data = {
         **defaults,
         "tensor": tensor,

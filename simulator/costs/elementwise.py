@@ -27,8 +27,8 @@ NORM = Passes(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
 
 COMPOSITE_NORM = Passes(18.0, 39.0, 7, 14)
-"""RMSNorm of eager torch before version 2.8, a chain of kernels over 32-bit values: cast, square, mean, scale,
-cast back, times the weight; autograd runs it backwards (ATen/native/layer_norm.cpp, rms_norm)."""
+"""RMSNorm of eager torch before version 2.8, a chain of kernels over 32-bit values: cast, square, mean,
+scale, cast back, times the weight; autograd runs it backwards (ATen/native/layer_norm.cpp, rms_norm)."""
 
 RESIDUAL = {
     ("fused", True): Passes(3.5, 6.5, 1, 2),
@@ -75,8 +75,8 @@ CROSS_ENTROPY = {
     "torch": Passes(4.0, 8.0, 2, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
-maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38 bytes);
-backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
+maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
+bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
 and combines it with the log-softmax."""
 

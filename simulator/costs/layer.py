@@ -129,9 +129,7 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
             work.add(kind, times * seconds, times * launches)
 
 
-def _stack(
-    setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: Work, backward: Work
-) -> None:
+def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: Work, backward: Work) -> None:
     """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
 
     The layer's input is always kept, what its products write unless it is repeated.

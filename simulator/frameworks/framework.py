@@ -69,11 +69,9 @@ class Framework(Strict):
     cast_passes: float = Field(
         2.0,
         ge=0,
-        description="reads and writes, of 2 bytes each, to quantise one element of a product's input to 8 bits",
+        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand",
     )
-    casts_weights: bool = Field(
-        False, description="weights are quantised for every pass, not once a step"
-    )
+    casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")
     scatter_from_zero: int = Field(
         1,
