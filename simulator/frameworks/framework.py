@@ -33,7 +33,7 @@ class Framework(Strict):
     selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
         "core",
         description="what selective recomputation repeats: the attention core (Korthikanti et al. 2022), all "
-        "but the projections around it, or all but attention and every other 16-bit product",
+        "but the projections around it, or all but attention and every other product",
     )
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
