@@ -166,10 +166,10 @@ def _framework(row: Row, text: str) -> Framework:
     elif flash == "1" and chosen.attention == "unfused":
         # Code that still had unfused attention met FlashAttention as version 2 at the newest.
         update["attention"] = "flash-2"
-    if re.search("[Aa]sync ?TP|async tensor parallel", text):
-        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
+    if re.search("[Aa]sync ?TP|async tensor parallel", text):
+        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
     return chosen.model_copy(update=update)
 
 

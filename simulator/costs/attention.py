@@ -13,6 +13,10 @@ from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Choice, Plans
 
+FLASH_2 = "flash-attention-2"
+"""What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
+slows the newer ones down, so their own measurements count where a calibration has them."""
+
 OLDER_KERNELS = {
     ("flash-1", "ampere"): (0.65, 0.55),
     ("flash-1", "hopper"): (0.37, 0.33),
@@ -24,10 +28,6 @@ of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s 
 half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
 reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
 6); on Blackwell it runs without the new tensor-core instructions."""
-
-FLASH_2 = "flash-attention-2"
-"""What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
-slows the newer ones down, so their own measurements count where a calibration has them."""
 
 RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
 
