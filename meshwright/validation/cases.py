@@ -159,7 +159,7 @@ def _framework(row: Row, text: str) -> Framework:
     else:
         raise Skipped(f"framework {text!r} is not known")
     recipe = _recipe(row)
-    update: dict[str, Any] = {"attention": recipe["attention"]} if "attention" in recipe else {}
+    update = {key: recipe[key] for key in ("attention", "elementwise") if key in recipe}
     flash = row.text("flash_attention")
     if flash == "0":
         update["attention"] = "unfused"
@@ -178,9 +178,9 @@ def _recipe(row: Row) -> dict[str, Any]:
     # Gated MLPs came with Llama, whose recipes train without dropout.
     found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
     for rule in conventions()["recipes"]:
-        framework, model = row.text("framework"), row.text("model_name").lower()
-        if re.search(rule["framework"], framework) and re.search(rule["model"], model):
-            found |= {key: rule[key] for key in ("dropout", "attention") if key in rule}
+        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type"}
+        if all(re.search(rule.get(key, ""), row.text(name).lower()) for key, name in words.items()):
+            found |= {key: value for key, value in rule.items() if key not in words}
     return found
 
 

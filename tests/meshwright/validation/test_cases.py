@@ -92,3 +92,9 @@ def test_recipes_say_what_rows_leave_out():
     assert read().setting.framework.attention == "flash"
     assert not read(framework="Megatron-LM (2021)").setting.dropout
     assert read(framework="Megatron-LM (2021)", ffn_type="gelu").setting.dropout
+
+
+def test_gated_models_in_megatron_deepspeed_run_without_its_fused_kernels():
+    assert read(framework="Megatron-DeepSpeed (ROCm)").setting.framework.elementwise == "eager"
+    gelu = read(framework="Megatron-DeepSpeed (ROCm)", ffn_type="gelu").setting.framework
+    assert gelu.elementwise == "fused"
