@@ -159,7 +159,7 @@ def _framework(row: Row, text: str) -> Framework:
     else:
         raise Skipped(f"framework {text!r} is not known")
     recipe = _recipe(row)
-    update = {key: recipe[key] for key in ("attention", "elementwise") if key in recipe}
+    update = {key: recipe[key] for key in ("attention", "elementwise", "composite_norm") if key in recipe}
     flash = row.text("flash_attention")
     if flash == "0":
         update["attention"] = "unfused"

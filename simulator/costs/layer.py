@@ -116,7 +116,7 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
     residual = passes.RESIDUAL[framework.elementwise, setting.dropout]
     norms = 1 if model.parallel_block else model.norms_per_layer
     norm = passes.VARIANTS[model.norm]
-    composite = framework.elementwise == "eager" and model.norm == "rmsnorm"
+    composite = framework.composite_norm and model.norm == "rmsnorm"
     for count, kind, variant, times in (
         (passes.COMPOSITE_NORM if composite else passes.NORM, "norm", norm, norms),
         (residual, "elementwise", "elementwise", 2),

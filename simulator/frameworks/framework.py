@@ -38,6 +38,7 @@ class Framework(Strict):
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )
+    composite_norm: bool = Field(False, description="RMSNorm is a chain of torch kernels over 32-bit values")
     dropout: bool = Field(False, description="dropout after attention and MLP by default")
     gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
     reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")

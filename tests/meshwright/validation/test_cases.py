@@ -58,6 +58,7 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("torchtitan FSDP2 + torch.compile", "bf16", "torchtitan"),
         ("torchtitan", "float8 (tensorwise)", "torchtitan"),
         ("PyTorch FSDP + torch.compile (fms-fsdp)", "bf16", "torch-fsdp"),
+        ("nanotron", "bf16", "nanotron"),
         ("MaxText (JAX)", "fp8", "maxtext"),
         ("PaxML (JAX)", "fp8", "paxml"),
         ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-wheels"),
