@@ -141,12 +141,14 @@ def _merge_blocks(setting: Setting, plans: Plans, forward: Work, backward: Work)
     if not np.any(ring):
         return
     heads, kv_heads = _heads(setting, plans)
-    size = ring * plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
+    size = plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
     query, pair = size * heads, size * 2 * kv_heads
     others = (c - 1) * (0.75 if setting.training.causal else 1.0)
-    kernels = setting.kernels
-    forward.add_bytes(kernels, "copy", (1 + 3 * (1 + others)) * query + 2 * pair, ring * (2 + 2 * c))
-    backward.add_bytes(kernels, "copy", (2 + 3 * others) * query + (2 + 5 * c) * pair, ring * 3 * c)
+    for work, moved, launches in (
+        (forward, (1 + 3 * (1 + others)) * query + 2 * pair, 2 + 2 * c),
+        (backward, (2 + 3 * others) * query + (2 + 5 * c) * pair, 3 * c),
+    ):
+        work.add("copy", ring * setting.kernels.memory_bound(moved, "copy"), ring * launches)
 
 
 def _flash(

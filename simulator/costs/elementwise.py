@@ -27,8 +27,8 @@ NORM = Passes(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
 
 COMPOSITE_NORM = Passes(18.0, 39.0, 7, 14)
-"""RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast, square,
-average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
+"""RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast,
+square, average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
 
 RESIDUAL = {
     ("fused", True): Passes(3.5, 6.5, 1, 2),

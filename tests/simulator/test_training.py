@@ -20,6 +20,7 @@ VARIED = [
     Plan(tensor=2, context=4, pipeline=2, data=4, context_algorithm="all_gather"),
     Plan(tensor=2, context=2, pipeline=2, data=8, context_algorithm="ulysses"),
     Plan(tensor=1, pipeline=1, data=64, zero=3, shard_group=8),
+    Plan(tensor=4, context=2, pipeline=1, data=8, sequence_parallel=True, overlap_tensor="full"),
 ]
 
 
