@@ -147,6 +147,11 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
     if setting.framework.selective == "all-but-projections":
         projected = model.query_width + 2 * model.kv_width + model.hidden
         selective = boundary + width * tokens * projected / t
+    if setting.framework.selective == "every-other-product":
+        # The results of attention, and of the query, value, gate and down products.
+        down = model.hidden if model.gated else 0
+        results = 2 * model.query_width + model.kv_width + model.feed_forward + down
+        selective = boundary + width * tokens * results / t
     choice = [plans.recompute == FULL, plans.recompute == SELECTIVE]
     kept = np.select(choice, [boundary, selective], whole)
     reopened = np.select(choice, [whole, whole - selective], 0.0)

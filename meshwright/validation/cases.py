@@ -128,7 +128,12 @@ def read_case(values: dict[str, str], where: str) -> Case:
     precision = _precision(row.text("precision", "bf16"))
     training = build(
         Training,
-        {"seq_len": row.need("seq_len"), "global_batch": row.need("global_batch"), "precision": precision},
+        {
+            "seq_len": row.need("seq_len"),
+            "global_batch": row.need("global_batch"),
+            "precision": precision,
+            "dropout": _recipe(row).get("dropout"),
+        },
         where,
     )
     model = _model(row)
@@ -149,13 +154,15 @@ def read_case(values: dict[str, str], where: str) -> Case:
 
 
 def _framework(row: Row, text: str) -> Framework:
+    stated = f"{text} | {row.text('precision')}"
     for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], text):
+        if re.search(rule["match"], stated):
             chosen = frameworks.get(rule["framework"])
             break
     else:
         raise Skipped(f"framework {text!r} is not known")
-    update: dict[str, Any] = {}
+    recipe = _recipe(row)
+    update = {key: recipe[key] for key in ("attention", "elementwise", "composite_norm") if key in recipe}
     flash = row.text("flash_attention")
     if flash == "0":
         update["attention"] = "unfused"
@@ -168,14 +175,29 @@ def _framework(row: Row, text: str) -> Framework:
         update["trains_mtp"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
+    if re.search("[Aa]sync ?TP|async tensor parallel", text):
+        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
     return chosen.model_copy(update=update)
 
 
+def _recipe(row: Row) -> dict[str, Any]:
+    """What the public recipe that a row names sets besides; see ``conventions.yaml``."""
+    # Gated MLPs came with Llama, whose recipes train without dropout.
+    found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
+    for rule in conventions()["recipes"]:
+        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type"}
+        if all(re.search(rule.get(key, ""), row.text(name).lower()) for key, name in words.items()):
+            found |= {key: value for key, value in rule.items() if key not in words}
+    return found
+
+
 def _precision(text: str) -> str:
-    words = re.match(r"(nvfp4|mxfp8|fp8|bf16|fp16|tf32|fp32)", text.lower())
+    """The number format of the linear layers: a narrow one wherever it is named, else the first that is."""
+    lowered = re.sub("float(?=[0-9])", "fp", text.lower().replace("bfloat", "bf"))
+    words = re.search("nvfp4|mxfp8|fp8", lowered) or re.search("bf16|fp16|tf32|fp32", lowered)
     if not words:
         raise Skipped(f"precision {text!r} is not known")
-    return words.group(1)
+    return words.group()
 
 
 def _cluster(row: Row, gpus: int) -> Cluster:
@@ -183,6 +205,10 @@ def _cluster(row: Row, gpus: int) -> Cluster:
     if gpu not in USUAL:
         raise Skipped(f"no cluster with {gpu!r} is known")
     cluster = usual_cluster(gpu)
+    for variant in conventions()["variants"]:
+        words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
+        if gpu == variant["gpu"] and re.search(variant["match"], words):
+            cluster = cluster.with_device(variant["device"])
     per_node = row.whole("gpus_per_node", cluster.devices_per_node)
     nic = row.number("nic_gbps_per_node")
     many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)
@@ -238,7 +264,9 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
         raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
-    sequence = tensor > 1 and row.text("sequence_parallel") == "1"
+    # A blank leaves it to the framework's default.
+    stated = row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", False))))
+    sequence = tensor > 1 and stated == "1"
     data = {
         **defaults,
         "tensor": tensor,

@@ -13,18 +13,21 @@ from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Choice, Plans
 
+FLASH_2 = "flash-attention-2"
+"""What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
+slows the newer ones down, so their own measurements count where a calibration has them."""
+
 OLDER_KERNELS = {
     ("flash-1", "ampere"): (0.65, 0.55),
-    ("flash-1", "hopper"): (0.65, 0.55),
+    ("flash-1", "hopper"): (0.37, 0.33),
+    ("flash-2", "hopper"): (0.57, 0.57),
     ("flash-2", "blackwell"): (0.45, 0.45),
 }
-"""Speed of older attention kernels over FlashAttention-2's, on Blackwell over the fastest one's, for heads of
-up to 64 and of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64
-and about half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 both run
-the A100's instructions; on Blackwell they run without the new tensor-core instructions."""
-
-OLDER_LIBRARIES = {"flash-1": "flash-attention-2", "flash-2": "flash-attention-2"}
-"""Measured kernels of the calibration that older ones resemble, where it has them (Hopper's do)."""
+"""Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
+of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
+half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
+reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
+6); on Blackwell it runs without the new tensor-core instructions."""
 
 UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start on
@@ -149,12 +152,14 @@ def _merge_blocks(setting: Setting, plans: Plans, forward: Work, backward: Work)
     if not np.any(ring):
         return
     heads, kv_heads = _heads(setting, plans)
-    size = ring * plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
+    size = plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
     query, pair = size * heads, size * 2 * kv_heads
     others = (c - 1) * (0.75 if setting.training.causal else 1.0)
-    kernels = setting.kernels
-    forward.add_bytes(kernels, "copy", (1 + 3 * (1 + others)) * query + 2 * pair, ring * (2 + 2 * c))
-    backward.add_bytes(kernels, "copy", (2 + 3 * others) * query + (2 + 5 * c) * pair, ring * 3 * c)
+    for work, moved, launches in (
+        (forward, (1 + 3 * (1 + others)) * query + 2 * pair, 2 + 2 * c),
+        (backward, (2 + 3 * others) * query + (2 + 5 * c) * pair, 3 * c),
+    ):
+        work.add("copy", ring * setting.kernels.memory_bound(moved, "copy"), ring * launches)
 
 
 def _flash(
@@ -167,8 +172,11 @@ def _flash(
     Ulysses shards heads instead of the sequence.
     """
     model, training, kernels = setting.model, setting.training, setting.kernels
-    if setting.framework.attention in OLDER_LIBRARIES:
-        kernels = kernels.using(OLDER_LIBRARIES[setting.framework.attention])
+    older, generation = setting.framework.attention, setting.cluster.device.generation
+    if older in ("flash-1", "flash-2") and FLASH_2 in kernels.calibration.libraries:
+        kernels = kernels.using(FLASH_2)
+        # Both versions run the A100's instructions: their ratio is the A100's.
+        generation = "ampere"
     c = plans.context
     ulysses = plans.context_algorithm == ULYSSES
     local_heads = np.where(ulysses, np.maximum(heads / c, 1), heads)
@@ -187,8 +195,7 @@ def _flash(
         width = block / 2 if training.causal else block
         other = kernels.attention(b, block, width, causal=False, **shape)
         seconds = seconds + np.where(ulysses, 0, (c - 1) * other)
-    generation = setting.cluster.device.generation
-    narrow, wide = OLDER_KERNELS.get((setting.framework.attention, generation), (1.0, 1.0))
+    narrow, wide = OLDER_KERNELS.get((older, generation), (1.0, 1.0))
     return seconds * _visible_share(setting) / (narrow if model.head_dim <= 64 else wide)
 
 

@@ -26,6 +26,10 @@ VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "s
 NORM = Passes(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
 
+COMPOSITE_NORM = Passes(18.0, 39.0, 7, 14)
+"""RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast,
+square, average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
+
 RESIDUAL = {
     ("fused", True): Passes(3.5, 6.5, 1, 2),
     ("fused", False): Passes(3.0, 3.0, 1, 1),
@@ -59,6 +63,9 @@ JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
 """Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
+COPY = 2.0
+"""Passes of a copy: read and write."""
+
 BIAS_GRADIENT = Passes(0.0, 1.0, 0, 1)
 """Sum of the output's gradient over the tokens, per element of it."""
 
@@ -69,16 +76,14 @@ of one expert (Megatron Core, experts.py: TEGroupedMLP._apply_bias)."""
 
 CROSS_ENTROPY = {
     "fused": Passes(2.0, 2.0, 3, 2),
-    "eager": Passes(14.0, 6.0, 8, 4),
+    "eager": Passes(19.0, 7.0, 8, 4),
     "torch": Passes(4.0, 8.0, 2, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
-maximum, subtract, exponentiate, sum and divide, each over 4-byte values; backward scales and casts back.
+maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
+bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
 and combines it with the log-softmax."""
 
 CAST_LOGITS = Passes(3.0, 3.0, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""
-
-CAST = Passes(2.0, 2.0, 1, 1)
-"""Quantise to 8 bits and keep a transposed copy: read 2 bytes, write 1 and 1."""

@@ -45,7 +45,12 @@ def _end(
 
 
 def embedding(setting: Setting, plans: Plans) -> End:
-    """Look a row up for each token; backward adds rows into a dense gradient."""
+    """Look a row up for each token; backward adds rows into a dense gradient.
+
+    Torch clears a gradient of the table's size for every micro batch (embedding_dense_backward), and where
+    gradients accumulate in a buffer of their own, the whole of it is added to that (Megatron Core,
+    distributed_data_parallel.py: main_grad.add_).
+    """
     model, kernels = setting.model, setting.kernels
     tokens = plans.micro_batch * setting.training.seq_len / plans.context
     size = tokens * model.hidden * setting.width
@@ -53,6 +58,11 @@ def embedding(setting: Setting, plans: Plans) -> End:
     sources = 2 if model.position == "learned" else 1
     forward.add_bytes(kernels, "embedding", (sources + 1) * size, 1 + sources)
     backward.add_bytes(kernels, "embedding", 3 * size, 2)
+    added = (
+        setting.width + 2 * setting.framework.gradient_bytes if setting.framework.adds_first_gradient else 0
+    )
+    table = padded_vocabulary(setting, plans.tensor) / plans.tensor * model.hidden
+    backward.add_bytes(kernels, "elementwise", table * (setting.width + added), 2 if added else 1)
     if setting.dropout:
         forward.add_bytes(kernels, "elementwise", 2.5 * size)
         backward.add_bytes(kernels, "elementwise", 2.5 * size)

@@ -91,6 +91,8 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     for work in (block.core_backward, mlp.between_backward):
         backward_input.extend(work)
     _norms_and_residuals(setting, plans, forward, backward_input)
+    if setting.framework.stacks_activations:
+        _stack(setting, plans, block, mlp, forward, backward_input)
 
     none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
     tensor = _tensor_communication(setting, plans, block, mlp, experts)
@@ -133,8 +135,9 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
     residual = passes.RESIDUAL[framework.elementwise, setting.dropout]
     norms = 1 if model.parallel_block else model.norms_per_layer
     norm = passes.VARIANTS[model.norm]
+    composite = framework.composite_norm and model.norm == "rmsnorm"
     for count, kind, variant, times in (
-        (passes.NORM, "norm", norm, norms),
+        (passes.COMPOSITE_NORM if composite else passes.NORM, "norm", norm, norms),
         (residual, "elementwise", "elementwise", 2),
     ):
         for work, moved, launches in (
@@ -143,6 +146,21 @@ def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward
         ):
             seconds = setting.kernels.memory_bound(moved * size, variant)
             work.add(kind, times * seconds, times * launches)
+
+
+def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: Work, backward: Work) -> None:
+    """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
+
+    The layer's input is always kept, what its products write unless it is repeated.
+    """
+    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
+    written = sum((outputs for _, outputs, _, _ in block.linears.added), np.zeros(len(plans)))
+    in_mlp = sum((outputs for _, outputs, _, _ in mlp.linears.added), np.zeros(len(plans)))
+    written = np.where(plans.recompute == FULL, 0.0, written + np.where(repeats_mlp, 0.0, in_mlp))
+    moved = passes.COPY * setting.width * tokens * (setting.model.hidden + written)
+    for work in (forward, backward):
+        work.add_bytes(setting.kernels, "copy", moved)
 
 
 @dataclass
@@ -167,8 +185,7 @@ def _tensor_communication(
     input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
     the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
     domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
-    to run beside. Copy engines move those gathers; all else takes multiprocessors from the products
-    (Transformer Engine, initialize_ub: ring exchange with use_ce, bulk and pipeline with num_sm).
+    to run beside. Attention and MLP hide their own traffic only.
     """
     cluster, model, t = setting.cluster, setting.model, plans.tensor
     tokens = plans.micro_batch * setting.training.seq_len / plans.context
@@ -199,10 +216,10 @@ def _tensor_communication(
 
         beside_dgrad = np.minimum(gather, product("column", "dgrad"))
         beside_wgrad = np.minimum(np.where(sequence, scatter, reduce), product("column", "wgrad"))
-        bulk = slow * (np.where(sequence, beside_dgrad, 0.0) + beside_wgrad)
+        bulk = np.where(sequence, beside_dgrad, 0.0) + beside_wgrad
         rest = 1 - 1 / t
         sliced_forward = np.minimum(gather, rest * product("column", "forward"))
-        sliced_forward = sliced_forward + slow * rest * np.minimum(output, product("row", "forward"))
+        sliced_forward = sliced_forward + rest * np.minimum(output, product("row", "forward"))
         sliced_backward = bulk + np.minimum(gather, rest * product("row", "dgrad"))
         hidden_forward += np.where(sliced, sliced_forward, 0.0)
         hidden_backward += np.select(
@@ -216,18 +233,21 @@ def _tensor_communication(
             slicing_forward += part.slicing("row", "forward", slices)
             slicing_backward += part.slicing("row", "dgrad", slices)
     return TensorTraffic(
-        Transfer(total_forward, total_forward - hidden_forward),
-        Transfer(total_backward, total_backward - hidden_backward),
+        Transfer(total_forward, total_forward - slow * hidden_forward),
+        Transfer(total_backward, total_backward - slow * hidden_backward),
         slicing_forward,
         slicing_backward,
     )
 
 
 def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first: Pass) -> Pass:
-    """Selective recomputation repeats the attention core; full repeats the whole forward pass."""
+    """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = Work()
-    work.extend(block.core_forward, selective * 1.0)
+    if setting.framework.selective == "every-other-product":
+        _every_other_product(setting, block, mlp, first, selective, work)
+    else:
+        work.extend(block.core_forward, selective * 1.0)
     if setting.framework.selective == "all-but-projections":
         work.extend(mlp.linears.forward, selective * 1.0)
         work.extend(mlp.between_forward, selective * 1.0)
@@ -243,3 +263,24 @@ def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first
         scaled(first.expert, full),
         setting,
     )
+
+
+def _every_other_product(
+    setting: Setting, block: Attention, mlp: Mlp, first: Pass, selective: np.ndarray, work: Work
+) -> None:
+    """Append what torchtitan's selective recomputation of operations repeats to ``work``.
+
+    It keeps the results of attention and of every other product, in the order query, key, value, output,
+    gate, up, down, and repeats the rest (torchtitan, activation_checkpoint.py: _save_list and mm_count).
+    With 8-bit products it takes the same memory (its benchmarks of December 2024), so it keeps as many.
+    """
+    model = setting.model
+    for kind, seconds in first.work.seconds.items():
+        if kind not in ("attention", "gemm"):
+            work.add(kind, seconds * selective, 0)
+    work.launches = work.launches + first.work.launches * selective
+    key = model.kv_heads / (model.heads + 2 * model.kv_heads)
+    attention = key * block.linears.seconds("column", "forward") + block.linears.seconds("row", "forward")
+    halved = ("column", 0.5) if model.gated else ("row", 1.0)
+    products = attention + halved[1] * mlp.linears.seconds(halved[0], "forward")
+    work.add("gemm", products * selective, 0)

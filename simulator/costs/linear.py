@@ -75,15 +75,16 @@ class Linears:
             moved = count.backward * size * groups
             self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
         if dtype in LOW_PRECISION:
-            size = setting.width * tokens * groups
-            self.forward.add_bytes(kernels, "elementwise", passes.CAST.forward * k * size)
-            self.backward_input.add_bytes(kernels, "elementwise", passes.CAST.backward * n * size)
+            size = setting.width * setting.framework.cast_passes * groups
+            weights = n * k if setting.framework.casts_weights else 0.0
+            self.forward.add_bytes(kernels, "elementwise", size * (k * tokens + weights))
+            self.backward_input.add_bytes(kernels, "elementwise", size * (n * tokens + weights))
 
     def slicing(self, role: str, product: str, slices: np.ndarray) -> np.ndarray:
         """Seconds that a product of one role takes longer when its tokens are cut into so many calls.
 
-        A slice has fewer tiles to fill the multiprocessors and reads all weights again. Slices lie on several
-        streams, so what it takes to start one is hidden.
+        Slices read all weights again and fill fewer rows of tiles. They lie on several streams, so that they
+        fill the multiprocessors together, as one kernel of as many products does.
 
         Args:
             role: of the layers.
@@ -96,10 +97,8 @@ class Linears:
             if each != role:
                 continue
             n, k = (outputs, inputs) if product == "forward" else (inputs, outputs)
-            layout = "forward" if product == "forward" else "dgrad"
-            whole = kernels.gemm(self.tokens, n, k, dtype, layout)
-            start = kernels.gemm(1.0, 1.0, 1.0, dtype, layout)
-            sliced = slices * kernels.gemm(self.tokens / slices, n, k, dtype, layout) - (slices - 1) * start
+            whole = kernels.gemm(self.tokens, n, k, dtype)
+            sliced = kernels.batched_gemm(slices, self.tokens / slices, n, k, dtype)
             longer = longer + np.maximum(sliced - whole, 0.0)
         return longer * COLD_OPERANDS.get(self.setting.cluster.device.generation, 1.0)
 

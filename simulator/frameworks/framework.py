@@ -30,20 +30,25 @@ class Framework(Strict):
         description="whose measured kernels resemble its own, where a device's calibration knows several; "
         "empty: those of vendor containers",
     )
-    selective: Literal["core", "all-but-projections"] = Field(
+    selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
         "core",
-        description="what selective recomputation repeats: "
-        "the attention core (Korthikanti et al. 2022), or all but the projections around it",
+        description="what selective recomputation repeats: the attention core (Korthikanti et al. 2022), all "
+        "but the projections around it, or all but attention and every other product",
     )
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )
+    composite_norm: bool = Field(False, description="RMSNorm is a chain of torch kernels over 32-bit values")
     dropout: bool = Field(False, description="dropout after attention and MLP by default")
     gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
     reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
     splits_projection: bool = Field(
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",
+    )
+    stacks_activations: bool = Field(
+        False,
+        description="what forward keeps for backward is copied into a stack over the layers, and out again",
     )
     grouped_launches: Literal["one", "per-expert"] = Field(
         "per-expert", description="whether the products of all experts are one kernel or one kernel each"
@@ -70,8 +75,14 @@ class Framework(Strict):
         0.0,
         ge=0,
         description="reads and writes of each gradient while it is copied into and out of the buckets that "
-        "are reduced, where it does not live in them",
+        "are reduced, where it does not live in them; with those of each gathered parameter, if it is copied",
     )
+    cast_passes: float = Field(
+        2.0,
+        ge=0,
+        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand",
+    )
+    casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")
     scatter_from_zero: int = Field(
         1,

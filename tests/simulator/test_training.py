@@ -20,6 +20,7 @@ VARIED = [
     Plan(tensor=2, context=4, pipeline=2, data=4, context_algorithm="all_gather"),
     Plan(tensor=2, context=2, pipeline=2, data=8, context_algorithm="ulysses"),
     Plan(tensor=1, pipeline=1, data=64, zero=3, shard_group=8),
+    Plan(tensor=4, context=2, pipeline=1, data=8, sequence_parallel=True, overlap_tensor="full"),
 ]
 
 
@@ -148,3 +149,80 @@ def test_launching_bounds_a_tiny_step(make_setting):
     plan = Plans.of(Plan())
     assert predict(setting, plan).seconds["launch"][0] > 0
     assert predict(quick, plan).time[0] < predict(setting, plan).time[0]
+
+
+NVLINK = {"cluster": "dgx-h100", "devices": 8, "model": "llama3-8b", "seq_len": 8192}
+
+
+def scalar(values):
+    return float(np.asarray(values).reshape(-1)[0])
+
+
+def one_layer(setting, **plan):
+    return layer(setting, Plans.of(Plan(sequence_parallel=plan.get("tensor", 1) > 1, **plan)), experts=False)
+
+
+def test_cutting_products_for_tensor_parallel_traffic_costs_tiles_and_hides_traffic(make_setting):
+    setting = make_setting(**NVLINK)
+    whole, cut = (one_layer(setting, tensor=8, overlap_tensor=overlap) for overlap in ("backward", "full"))
+    assert scalar(cut.forward.work.seconds["gemm"]) > scalar(whole.forward.work.seconds["gemm"])
+    assert scalar(cut.forward.tensor.exposed) < scalar(whole.forward.tensor.exposed)
+    assert scalar(cut.backward_weight.work.device) == scalar(whole.backward_weight.work.device)
+
+
+def test_attention_cannot_hide_its_traffic_behind_the_mlp(make_setting):
+    """The output projection is a seventh of the MLP's: what it cannot hide shows though the MLP could."""
+    setting = make_setting(**NVLINK, precision="fp8")
+    forward = one_layer(setting, tensor=4, overlap_tensor="full").forward
+    rest = 0.75 * (1 - 16 / 132)
+    assert scalar(forward.tensor.exposed) > (1 - rest) * scalar(forward.tensor.total) / 2
+
+
+def test_8_bit_operands_travel_in_8_bits(make_setting):
+    wide, narrow = (
+        one_layer(make_setting(**NVLINK, precision=precision), tensor=8, overlap_tensor="none")
+        for precision in ("bf16", "fp8")
+    )
+    assert scalar(narrow.forward.tensor.total) < 0.8 * scalar(wide.forward.tensor.total)
+
+
+def test_ring_attention_pays_for_merging_its_blocks(make_setting):
+    setting = make_setting(**NVLINK)
+    alone, ring, gathered = (
+        one_layer(setting, context=context, micro_batch=context, context_algorithm=algorithm)
+        for context, algorithm in ((1, "ring"), (4, "ring"), (4, "all_gather"))
+    )
+    copies = [scalar(each.forward.work.seconds["copy"]) for each in (alone, ring, gathered)]
+    # Query, key and value come out of one projection in all three; only the ring merges.
+    assert copies[1] > 2 * copies[0] == pytest.approx(2 * copies[2])
+
+
+def test_recomputing_every_other_product_lies_between_the_core_and_everything(make_setting):
+    def repeated(**framework):
+        setting = make_setting(**NVLINK, framework="torch-fsdp", **framework)
+        return scalar(one_layer(setting, recompute="selective").recompute.work.device)
+
+    setting = make_setting(**NVLINK, framework="torch-fsdp")
+    everything = scalar(one_layer(setting, recompute="full").recompute.work.device)
+    half = repeated(selective="every-other-product")
+    assert 0.25 * everything < half < 0.5 * everything
+
+
+def test_a_stack_of_activations_costs_copies_of_what_is_kept(make_setting):
+    setting = make_setting(**NVLINK, framework="maxtext")
+    copies = [
+        scalar(one_layer(setting, recompute=recompute).forward.work.seconds["copy"])
+        for recompute in ("none", "selective", "full")
+    ]
+    assert copies == sorted(copies, reverse=True)
+    assert copies[0] > 2 * copies[1] > 4 * copies[2] > 0
+
+
+def test_newer_attention_meets_the_power_limit_of_hopper(make_setting):
+    kernels = make_setting(**NVLINK).cluster.device.kernels.uncorrected()
+    shape = {"batch": 1, "seq_q": 8192, "seq_kv": 8192, "heads": 32, "kv_heads": 8, "head_dim": 128}
+    for library, slower in (("", 1.068), ("flash-attention-2", 1.0)):
+        own = kernels.using(library)
+        burst, steady = (float(each.attention(**shape)) for each in (own, own.sustained()))
+        assert 1.0 <= steady / burst <= slower
+    assert float(kernels.sustained().attention(**shape)) > 1.03 * float(kernels.attention(**shape))

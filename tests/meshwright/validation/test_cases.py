@@ -1,13 +1,32 @@
-"""Published rows whose words say how layers lie on stages."""
+"""Published rows: what their words are read as."""
 
 import pytest
 
-from meshwright.validation.cases import balanced_last_stage, read_case
+from meshwright.validation.cases import Skipped, balanced_last_stage, read_case
 from simulator.costs.stages import Stages
 from simulator.models import models
 from simulator.plan import Plans
 
 ROW = {
+    "case_id": "one",
+    "gpu": "h100-sxm",
+    "n_gpus": "8",
+    "model_name": "Llama3-8B",
+    "n_layers": "32",
+    "d_model": "4096",
+    "n_heads": "32",
+    "n_kv_heads": "8",
+    "d_ff": "14336",
+    "ffn_type": "swiglu",
+    "seq_len": "8192",
+    "global_batch": "16",
+    "micro_batch": "1",
+    "tp": "1",
+    "pp": "1",
+    "precision": "bf16",
+    "framework": "NeMo 24.07 / Megatron-Core",
+}
+PIPELINED = {
     "case_id": "row",
     "gpu": "a100-sxm-80gb",
     "gpus_per_node": "8",
@@ -30,13 +49,91 @@ ROW = {
 }
 
 
+
+def read(**changes):
+    return read_case({**ROW, **changes}, "test")
+
+
+@pytest.mark.parametrize(
+    ("words", "precision"),
+    [
+        ("bf16", "bf16"),
+        ("bfloat16 mixed", "bf16"),
+        ("float8", "fp8"),
+        ("fp8 (tensorwise)", "fp8"),
+        ("bf16 + Float8 rowwise", "fp8"),
+        ("mxfp8 (FP8-MX)", "mxfp8"),
+        ("fp16/bf16 (not stated)", "fp16"),
+        ("bf16 (fp32 grad accumulation, BF16 optimizer)", "bf16"),
+    ],
+)
+def test_precisions(words, precision):
+    assert read(precision=words).precision == precision
+
+
+def test_a_precision_without_a_number_format_is_skipped():
+    with pytest.raises(Skipped, match="'mixed' is not known"):
+        read(precision="mixed")
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision", "name"),
+    [
+        ("torchtitan (FSDP2)", "bf16", "torchtitan-eager"),
+        ("torchtitan FSDP2 + torch.compile", "bf16", "torchtitan"),
+        ("torchtitan", "float8 (tensorwise)", "torchtitan"),
+        ("PyTorch FSDP + torch.compile (fms-fsdp)", "bf16", "torch-fsdp"),
+        ("nanotron", "bf16", "nanotron"),
+        ("MaxText (JAX)", "fp8", "maxtext"),
+        ("PaxML (JAX)", "fp8", "paxml"),
+        ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-wheels"),
+        ("Megatron-DeepSpeed", "bf16", "megatron-deepspeed"),
+        ("NeMo (MLPerf v4.0)", "fp8", "nemo"),
+    ],
+)
+def test_frameworks(framework, precision, name):
+    assert read(framework=framework, precision=precision).setting.framework.name == name
+
+
+def test_async_tensor_parallelism_cuts_products():
+    words = {"tp": "8", "framework": "torchtitan + torch.compile"}
+    assert read(**words).plan.overlap_tensor == "none"
+    asynchronous = read(**{**words, "framework": "torchtitan + torch.compile + AsyncTP"}).plan
+    assert (asynchronous.overlap_tensor, asynchronous.sequence_parallel) == ("full", True)
+
+
+@pytest.mark.parametrize("column", ["system_name", "interconnect", "notes"])
+def test_a_row_may_say_which_h100_it_ran_on(column):
+    assert read().setting.cluster.device.name == "h100-sxm"
+    variant = read(**{column: "Grand Teton, H100 96GB HBM2e, 500 W"})
+    assert variant.setting.cluster.device.name == "h100-96gb"
+    assert read(gpu="a100-sxm-80gb", **{column: "HBM2e"}).setting.cluster.device.name == "a100-sxm-80gb"
+
+
+def test_recipes_say_what_rows_leave_out():
+    gpt = {"model_name": "GPT3-175B", "ffn_type": "gelu", "n_kv_heads": "", "flash_attention": "1"}
+    nemo, mlperf = read(**gpt).setting, read(**gpt, framework="NeMo (MLPerf v4.0)").setting
+    assert (nemo.dropout, nemo.framework.attention) == (True, "flash-2")
+    assert (mlperf.dropout, mlperf.framework.attention) == (False, "flash")
+    assert read().setting.framework.attention == "flash"
+    assert not read(framework="Megatron-LM (2021)").setting.dropout
+    assert read(framework="Megatron-LM (2021)", ffn_type="gelu").setting.dropout
+
+
+def test_gated_models_in_megatron_deepspeed_run_without_its_fused_kernels():
+    assert read(framework="Megatron-DeepSpeed (ROCm)").setting.framework.elementwise == "eager"
+    gelu = read(framework="Megatron-DeepSpeed (ROCm)", ffn_type="gelu").setting.framework
+    assert gelu.elementwise == "fused"
+
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "seq_len", "last"),
     # Final-stage layers that the artifact of Yeung et al. 2025 was run with (exp_one_host.csv).
     [(32000, 2048, 4), (128000, 2048, 2), (256000, 2048, 0), (128000, 4096, 2), (256000, 4096, 0)],
 )
 def test_layers_are_redistributed_as_the_paper_did(vocabulary, seq_len, last):
-    row = ROW | {
+    row = PIPELINED | {
         "pp_schedule": "1f1b + layer redistribution",
         "vocab": str(vocabulary),
         "seq_len": str(seq_len),
@@ -54,5 +151,5 @@ def test_a_small_vocabulary_moves_nothing():
 
 
 def test_other_rows_keep_even_stages():
-    case = read_case(ROW | {"pp_schedule": "interlaced"}, "test")
+    case = read_case(PIPELINED | {"pp_schedule": "interlaced"}, "test")
     assert (case.plan.schedule, case.plan.last_stage_layers) == ("interlaced", 0)
