@@ -158,7 +158,7 @@ def _framework(row: Row, text: str) -> Framework:
     elif flash == "1" and chosen.attention == "unfused":
         # Code that still had unfused attention met FlashAttention as version 2 at the newest.
         update["attention"] = "flash-2"
-    if "CUDA_LAUNCH_BLOCKING=1" in row.text("notes"):
+    if "CUDA_LAUNCH_BLOCKING" in row.text("notes"):
         update["launches_ahead"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
