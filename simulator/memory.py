@@ -77,8 +77,8 @@ def _stage(
         "buffers": _buffers(setting, plans),
         "context": np.full(len(plans), framework.context_bytes),
     }
-    # The optimizer copies gradients when activations are gone. The caching allocator keeps what those took, and
-    # takes more, until the device is full; then it gives it back.
+    # The optimizer copies gradients when activations are gone. The caching allocator keeps what those took,
+    # and takes more, until the device is full; then it gives it back.
     room = setting.cluster.device.memory_bytes - sum(parts.values())
     freed = parts["activations"] + parts["workspace"]
     return {**parts, "update": np.clip(room, np.maximum(update - freed, 0.0), update)}
