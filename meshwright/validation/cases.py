@@ -144,13 +144,16 @@ def read_case(values: dict[str, str], where: str) -> Case:
     )
 
 
-def _framework(row: Row, text: str) -> Framework:
+def _rule(text: str) -> dict[str, Any]:
+    """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
     for rule in conventions()["frameworks"]:
         if re.search(rule["match"], text):
-            chosen = frameworks.get(rule["framework"])
-            break
-    else:
-        raise Skipped(f"framework {text!r} is not known")
+            return rule
+    raise Skipped(f"framework {text!r} is not known")
+
+
+def _framework(row: Row, text: str) -> Framework:
+    chosen = frameworks.get(_rule(text)["framework"])
     update: dict[str, Any] = {}
     flash = row.text("flash_attention")
     if flash == "0":
@@ -204,6 +207,8 @@ def _model(row: Row) -> Model:
     gated = "glu" in kind
     activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
     experts = row.number("n_experts")
+    defaults = conventions()["defaults"]
+    vocabulary = _rule(row.text("framework")).get("vocabulary", defaults["vocabulary"])
     data: dict[str, Any] = {
         "name": name,
         "layers": layers,
@@ -211,7 +216,7 @@ def _model(row: Row) -> Model:
         "heads": heads,
         "kv_heads": row.whole("n_kv_heads", heads),
         "feed_forward": row.whole("d_ff", 4 * hidden),
-        "vocabulary": row.whole("vocab", conventions()["defaults"]["vocabulary"]),
+        "vocabulary": row.whole("vocab", vocabulary),
         "max_sequence": row.need("seq_len"),
         "activation": activation,
         "norm": "rmsnorm" if gated else "layernorm",

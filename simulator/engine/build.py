@@ -120,6 +120,7 @@ class _Build:
         shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
         forward, backward, weight = (Passes(NAMES[kind], self.slow) for kind in (FORWARD, BACKWARD, WEIGHT))
         reducing = weight if split else backward
+        forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
         if first:
             forward.add("embedding", front.forward)
         for number, share in enumerate(shares):
