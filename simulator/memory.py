@@ -68,22 +68,31 @@ def _stage(
 ) -> dict[str, np.ndarray]:
     framework = setting.framework
     layers = getattr(stages, kind)
-    activations = _activations(setting, plans, layers, kind) * framework.fragmentation
-    return {
-        **_state(setting, plans, counts, kind),
-        "activations": activations,
+    state = _state(setting, plans, counts, kind)
+    update = state.pop("update")
+    parts = {
+        **state,
+        "activations": _activations(setting, plans, layers, kind) * framework.fragmentation,
         "workspace": _workspace(setting, plans, counts, kind) * framework.fragmentation,
         "buffers": _buffers(setting, plans),
         "context": np.full(len(plans), framework.context_bytes),
     }
+    # The optimizer copies gradients when activations are gone. The caching allocator keeps what those took,
+    # and takes more, until the device is full; then it gives it back.
+    room = setting.cluster.device.memory_bytes - sum(parts.values())
+    freed = parts["activations"] + parts["workspace"]
+    return {**parts, "update": np.clip(room, np.maximum(update - freed, 0.0), update)}
 
 
 def _state(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> dict[str, np.ndarray]:
-    """Parameters, gradients and Adam's two moments with the 32-bit master copy (Rajbhandari et al. 2020)."""
+    """Parameters, gradients and Adam's two moments with the 32-bit master copy (Rajbhandari et al. 2020).
+
+    "update" is what the optimizer's step takes beside them.
+    """
     framework, mixed = setting.framework, setting.training.mixed
     separate = mixed and framework.separate_master
     width = setting.width if separate or not mixed else 4
-    optimizer = (12 if separate else 8) + framework.optimizer_gradient_bytes
+    optimizer = 12 if separate else 8
     gradient = framework.gradient_bytes + framework.working_gradient_bytes
     inside = plans.expert * plans.expert_tensor
     shares = (
@@ -94,12 +103,15 @@ def _state(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> dic
         "parameters": np.zeros(len(plans)),
         "gradients": np.zeros(len(plans)),
         "optimizer": np.zeros(len(plans)),
+        "update": np.zeros(len(plans)),
     }
     for count, ranks in shares:
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         parts["parameters"] += width * count / np.where(plans.zero >= 3, shard, 1)
         parts["gradients"] += gradient * count / np.where(plans.zero >= 2, shard, 1)
-        parts["optimizer"] += optimizer * count / np.where(plans.zero >= 1, shard, 1)
+        owned = count / np.where(plans.zero >= 1, shard, 1)
+        parts["optimizer"] += optimizer * owned
+        parts["update"] += framework.optimizer_gradient_bytes * owned
     return parts
 
 

@@ -142,6 +142,7 @@ def _stage_passes(setting: Setting, plans: Plans, stages: Stages, counts: Parame
             stage.add_layer(each, inverse, count * fraction)
         for end, weight in end_list:
             stage.add_end(end, ends_inverse, weight)
+        stage.add_fetch(setting.framework.fetch_seconds)
         result[kind] = stage.result()
     if np.any(plans.zero == 3):
         for kind, (count, _) in on_stage.items():
@@ -191,6 +192,10 @@ class _Sum:
         self.backward += self._add(end.backward_input, index, weight)
         self.backward += self._add(end.backward_weight, index, weight)
 
+    def add_fetch(self, seconds: float) -> None:
+        self.forward += seconds
+        self._put(self.parts, "launch", np.full(len(self.forward), seconds))
+
     def result(self) -> StagePass:
         return StagePass(self.forward, self.backward, self.parts, self.communication)
 
@@ -227,7 +232,8 @@ def boundary_transfer(setting: Setting, plans: Plans) -> np.ndarray:
     # it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
     transfer = setting.cluster.collective("send_receive", size / alike.tensor, 2, stride)
     gather = setting.cluster.collective("all_gather", size, alike.tensor, 1)
-    return (transfer + np.where(alike.sequence_parallel, 0.0, gather))[which]
+    seconds = transfer + np.where(alike.sequence_parallel, 0.0, gather)
+    return seconds[which] + setting.framework.exchange_seconds
 
 
 def _pipeline(

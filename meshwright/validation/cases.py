@@ -153,14 +153,17 @@ def read_case(values: dict[str, str], where: str) -> Case:
     )
 
 
-def _framework(row: Row, text: str) -> Framework:
-    stated = f"{text} | {row.text('precision')}"
+def _rule(row: Row) -> dict[str, Any]:
+    """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
+    text = row.text("framework")
     for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], stated):
-            chosen = frameworks.get(rule["framework"])
-            break
-    else:
-        raise Skipped(f"framework {text!r} is not known")
+        if re.search(rule["match"], f"{text} | {row.text('precision')}"):
+            return rule
+    raise Skipped(f"framework {text!r} is not known")
+
+
+def _framework(row: Row, text: str) -> Framework:
+    chosen = frameworks.get(_rule(row)["framework"])
     recipe = _recipe(row)
     update = {key: recipe[key] for key in ("attention", "elementwise", "composite_norm") if key in recipe}
     flash = row.text("flash_attention")
@@ -173,6 +176,8 @@ def _framework(row: Row, text: str) -> Framework:
         update["dispatcher"] = "flex"
     if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
         update["trains_mtp"] = False
+    if "CUDA_LAUNCH_BLOCKING" in row.text("notes"):
+        update["launches_ahead"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
     if re.search("[Aa]sync ?TP|async tensor parallel", text):
@@ -236,6 +241,8 @@ def _model(row: Row) -> Model:
     gated = "glu" in kind
     activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
     experts = row.number("n_experts")
+    defaults = conventions()["defaults"]
+    vocabulary = _rule(row).get("vocabulary", defaults["vocabulary"])
     data: dict[str, Any] = {
         "name": name,
         "layers": layers,
@@ -243,7 +250,7 @@ def _model(row: Row) -> Model:
         "heads": heads,
         "kv_heads": row.whole("n_kv_heads", heads),
         "feed_forward": row.whole("d_ff", 4 * hidden),
-        "vocabulary": row.whole("vocab", conventions()["defaults"]["vocabulary"]),
+        "vocabulary": row.whole("vocab", vocabulary),
         "max_sequence": row.need("seq_len"),
         "activation": activation,
         "norm": "rmsnorm" if gated else "layernorm",

@@ -30,9 +30,9 @@ reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah 
 6); on Blackwell it runs without the new tensor-core instructions."""
 
 UNALIGNED_SHARE = 0.63
-"""Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start on
-16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue 83272,
-384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
+"""Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
+on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
+83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
 
 RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
 

@@ -52,10 +52,15 @@ class Pass:
 
     @property
     def kernels(self) -> np.ndarray:
-        """Seconds until the last kernel ends: the device's time, or the host's where launching is slower."""
+        """Seconds of kernels and of waiting for them to be launched, where that is slower.
+
+        The host launches on while collectives run, but not past a dispatch to experts, whose sizes it reads.
+        """
         host = self.work.launches * self.setting.host_seconds_per_kernel
         device = self.work.device * self.setting.pace
-        return np.maximum(device, host) if self.setting.launches_ahead else device + host
+        if not self.setting.launches_ahead:
+            return device + host
+        return np.maximum(device, host - self.tensor.exposed - self.context.exposed)
 
     @property
     def exposed(self) -> np.ndarray:

@@ -143,6 +143,7 @@ class _Build:
         if not shares:  # an end of the model alone gathers and reduces like a layer
             for passes in (forward, backward, weight):
                 passes.begin_layer()
+        forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
         if first:
             forward.add("embedding", front.forward)
         for number, share in enumerate(shares):

@@ -36,6 +36,11 @@ class Passes:
         """What is added next belongs to a further layer."""
         self.layers.append(len(self._segments))
 
+    def wait(self, name: str, seconds: float) -> None:
+        """Append time in which the device waits for the host."""
+        if seconds > 0:
+            self._append(Segment(f"{self._name} {name}", seconds, COMPUTE))
+
     def last_segment(self, layer: int) -> int:
         """The last segment of a layer (of those that were begun, in order)."""
         ends = [*self.layers[1:], len(self._segments)]

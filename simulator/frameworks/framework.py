@@ -109,6 +109,18 @@ class Framework(Strict):
         description="whether the host launches kernels while the device still runs others; with "
         "CUDA_LAUNCH_BLOCKING=1 it waits for each kernel",
     )
+    fetch_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="host time to fetch and broadcast a micro batch before its forward pass, while the device "
+        "waits",
+    )
+    exchange_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="host time of one transfer between pipeline stages, where the host waits for the device "
+        "after each",
+    )
     step_overhead_seconds: float = Field(0.0, ge=0, description="host time between steps that nothing hides")
     optimizer_bytes_per_parameter: float = Field(
         gt=0,

@@ -8,6 +8,8 @@ import pytest
 
 from hwmodels.errors import UnknownNameError
 from hwmodels.loading import build
+from simulator.costs.attention import attention
+from simulator.costs.layer import layer
 from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import predict
@@ -110,3 +112,35 @@ def test_a_cpu_launches_no_kernel_ahead(make_setting):
     plan = Plans.of(Plan())
     launches = [predict(each, plan).seconds["launch"][0] for each in (setting, cpu)]
     assert launches[0] < launches[1]
+
+
+def test_blocking_launches_add_the_host_s_time_to_the_device_s(make_setting):
+    """CUDA_LAUNCH_BLOCKING=1: what hides behind long kernels elsewhere is added to them."""
+    plan, host = Plans.of(Plan(tensor=8)), {"devices": 8, "host_seconds_per_kernel": 5e-5}
+    ahead, blocking = (
+        layer(make_setting(launches_ahead=value, **host), plan, experts=False) for value in (True, False)
+    )
+    waits = blocking.forward.kernels[0] - ahead.forward.kernels[0]
+    assert waits == pytest.approx(5e-5 * blocking.forward.work.launches[0], rel=1e-6)
+
+
+def test_the_host_launches_on_while_collectives_run(make_setting):
+    """A pass takes the longer of device and host; collectives are on the device's side."""
+    setting = make_setting(devices=8, host_seconds_per_kernel=1.0)
+    forward = layer(setting, Plans.of(Plan(tensor=8)), experts=False).forward
+    assert forward.tensor.exposed[0] > 0
+    assert forward.seconds[0] == pytest.approx(forward.work.launches[0])
+
+
+@pytest.mark.parametrize(("heads", "unaligned"), [(64, False), (128, True), (96, False)])
+def test_heads_that_start_off_16_bytes_leave_the_tensor_cores(make_setting, heads, unaligned):
+    """13824 wide: heads of 216 and 144 elements are whole multiples of 16 bytes, those of 108 are not."""
+    setting = make_setting(devices=8, framework="megatron-lm-2021", precision="fp16")
+    model = setting.model.model_copy(
+        update={"hidden": 13824, "heads": heads, "kv_heads": heads, "head_dim": 13824 // heads}
+    )
+    core = attention(replace(setting, model=model), Plans.of(Plan(tensor=8))).core_forward
+    flops = 4 * heads / 8 * setting.training.seq_len**2 * (13824 // heads)
+    rate = flops / core.seconds["attention"][0]
+    peak = setting.cluster.device.peak("fp32")
+    assert bool(rate < peak) is unaligned

@@ -120,3 +120,16 @@ def test_where_the_route_returns_the_first_rank_holds_both_ends(make_setting):
     table = 2 * setting.model.vocabulary * setting.model.hidden
     assert first - middle == pytest.approx(2 * table, rel=0.01)
     assert held.parts["workspace"][0, 0] > held.parts["workspace"][2, 0] == 0
+
+
+def test_the_optimizer_s_copies_take_memory_that_activations_left_once_the_device_is_full(make_setting):
+    """A copy on top of activations while there is room; in their place where there is none."""
+    update = {"framework": "megatron-deepspeed", "precision": "fp16", "devices": 8}
+    plan = Plan(tensor=8, micro_batch=1, recompute="full")
+    roomy = of(make_setting(cluster="dgx-h200", **update), plan)
+    full = of(make_setting(cluster="dgx-a100-40gb", **update), plan)
+    parts, tight = roomy.breakdown(0, "first"), full.breakdown(0, "first")
+    copies = parts["optimizer"] / 12 * 6
+    assert parts["update"] == pytest.approx(copies)
+    assert full.peak[0] > 42e9
+    assert tight["update"] == pytest.approx(copies - tight["activations"] - tight["workspace"])

@@ -49,7 +49,6 @@ PIPELINED = {
 }
 
 
-
 def read(**changes):
     return read_case({**ROW, **changes}, "test")
 
@@ -124,7 +123,6 @@ def test_gated_models_in_megatron_deepspeed_run_without_its_fused_kernels():
     assert read(framework="Megatron-DeepSpeed (ROCm)").setting.framework.elementwise == "eager"
     gelu = read(framework="Megatron-DeepSpeed (ROCm)", ffn_type="gelu").setting.framework
     assert gelu.elementwise == "fused"
-
 
 
 @pytest.mark.parametrize(
