@@ -111,13 +111,19 @@ CLAIMS = (
         "breadth-first-52b",
         "breadth-first over interleaved (depth-first)",
         (1.43, 1.43),
-        with_batches("breadth-first", "interleaved 8", ("batch 16", "batch 64")),
+        (
+            *with_batches("breadth-first", "interleaved 8", ("batch 16", "batch 64")),
+            ("batch 64, sharded", "batch 64, best interleaved"),
+        ),
     ),
     Claim(
         "breadth-first-52b",
         "breadth-first over 1F1B",
         (1.43, 1.43),
-        with_batches("breadth-first", "1F1B", ("batch 16", "batch 64")),
+        (
+            *with_batches("breadth-first", "1F1B", ("batch 16", "batch 64")),
+            ("batch 64, sharded", "batch 64, best 1F1B"),
+        ),
     ),
     Claim(
         "zeropp-28b",

@@ -108,14 +108,19 @@ def _explain_feed_forward(setting: Setting, plan: Plan) -> str:
 
 
 def _layers(setting: Setting, plans: Plans) -> np.ndarray:
-    """Whole layers on every chunk, where the first and last stage may be given fewer (or more)."""
+    """Whole layers on every chunk, where the first and last stage may be given fewer (or more).
+
+    What an end lacks, its one outermost chunk lacks.
+    """
     layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
     first, last = plans.first_stage_layers, plans.last_stage_layers
     even = (first == 0) & (last == 0)
     ends = [np.where(end == 0, layers // p, np.maximum(end, 0)) for end in (first, last)]
     rest = layers - ends[0] - ends[1]
     between = np.maximum(p - 2, 1)
-    uneven = np.where(p > 2, (rest > 0) & (rest % (between * v) == 0), (p == 2) & (rest == 0))
+    inner = rest / between * (v - 1) / v
+    whole = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
+    uneven = np.where(p > 2, whole, (p == 2) & (rest == 0))
     return np.where(even, layers % (p * v) == 0, uneven)
 
 

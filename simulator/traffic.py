@@ -17,11 +17,10 @@ from hwmodels.cluster import Cluster
 from hwmodels.collectives.traffic import traffic
 from simulator.costs.setting import Setting
 from simulator.engine.graph import DATA
+from simulator.engine.loads import NETWORK
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan, Plans
 from simulator.training import predict
-
-NETWORK = "network"
 
 ANY_SCHEDULE = "1f1b"
 """What is sent does not depend on the order of passes; this one has a closed form."""
@@ -72,8 +71,8 @@ def link_bandwidth(cluster: Cluster) -> dict[str, float]:
 def assign_traffic(timeline: Timeline, setting: Setting, plan: Plan) -> None:
     """Give every communication task of a timeline its bytes, at the mean rate of its kind.
 
-    Each goes by the outermost level that its kind reaches; what runs inside passes that are one task is
-    not counted.
+    Each goes by the outermost level that its kind reaches, and one that shares links moves the bytes that it
+    would alone, more slowly; what runs inside passes that are one task is not counted.
     """
     seconds = predict(setting, Plans.of(plan.model_copy(update={"schedule": ANY_SCHEDULE}))).communication
     rates: dict[str, tuple[str, float]] = {}
@@ -83,7 +82,7 @@ def assign_traffic(timeline: Timeline, setting: Setting, plan: Plan) -> None:
     rates_of = [_rates_by_name(lane.stream, rates) for lane in graph.lanes]
     spans = (timeline.ends - timeline.starts).tolist()
     graph.traffic[:] = [
-        (task, level, spans[task] * rate)
+        (task, level, graph.seconds[task] * rate)
         for task, lane in enumerate(graph.lane)
         if lane >= 0 and spans[task] > 0
         for level, rate in rates_of[lane](graph.name[task])

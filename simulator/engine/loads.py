@@ -25,7 +25,10 @@ LARGE = 2.0**50
 
 
 class Load(NamedTuple):
-    """What a communication asks of the links of its rank while it runs alone."""
+    """What a communication asks of the links of its rank while it runs alone.
+
+    Alone means without others of its rank: that groups of its kind on one node share NICs is in its time.
+    """
 
     level: str = ""
     share: float = 0.0

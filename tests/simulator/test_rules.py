@@ -97,6 +97,26 @@ def test_every_broken_rule_is_explained_in_one_message(setting, plan):
         ({"pipeline": 2, "data": 8, "first_stage_layers": 32, "last_stage_layers": -1}, True),
         ({"pipeline": 4, "data": 4, "first_stage_layers": 8, "last_stage_layers": -1}, True),
         ({"pipeline": 4, "data": 4, "last_stage_layers": -1}, True),
+        (
+            {
+                "pipeline": 4,
+                "data": 4,
+                "virtual_pipeline": 2,
+                "first_stage_layers": 4,
+                "last_stage_layers": 12,
+            },
+            True,
+        ),
+        (
+            {
+                "pipeline": 4,
+                "data": 4,
+                "virtual_pipeline": 2,
+                "first_stage_layers": 12,
+                "last_stage_layers": -1,
+            },
+            False,
+        ),
         ({"pipeline": 4, "data": 4, "virtual_pipeline": 8, "schedule": "interleaved"}, True),
         ({"pipeline": 4, "data": 4, "virtual_pipeline": 16, "schedule": "interleaved"}, False),
     ],

@@ -59,6 +59,27 @@ def test_a_replica_a_node_reduces_over_the_network_only():
     assert "gradients" not in moved["nvlink"]
 
 
+def test_sharing_links_moves_the_same_bytes():
+    """Ring attention and gathers of full sharding meet on the network; alone they would not."""
+    setting, plan = scenario({"tensor": 8, "context": 4, "sequence_parallel": True, "zero": 3}, batch=16)
+    program = replace(step_program(setting, plan), detail=True)
+    apart = tuple(
+        replace(
+            each,
+            forward=tuple(replace(segment, load=0.0) for segment in each.forward),
+            backward=tuple(replace(segment, load=0.0) for segment in each.backward),
+        )
+        for each in program.work
+    )
+    moved = []
+    for each in (program, replace(program, work=apart)):
+        timeline = run(each)
+        assign_traffic(timeline, setting, plan)
+        moved.append((timeline.period, timeline.traffic))
+    assert moved[0][0] > 1.001 * moved[1][0]
+    assert moved[0][1] == pytest.approx(moved[1][1])
+
+
 @pytest.mark.parametrize(
     "plan",
     [
