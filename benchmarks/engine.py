@@ -69,6 +69,10 @@ def main() -> None:
         real("gpt3-175b", 1024, 1536, tensor=8, pipeline=16),
     )
     timed(
+        "the same, interleaved 6, sends that meet on links",
+        real("gpt3-175b", 1024, 1536, tensor=8, pipeline=16, virtual_pipeline=6, overlap_pipeline=True),
+    )
+    timed(
         "GPT 1T, 3,072 A100s, 64 stages x 1,600, from costs",
         real("gpt-1t", 3072, 9600, tensor=8, pipeline=64),
     )
