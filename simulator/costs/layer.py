@@ -108,8 +108,7 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     if setting.captures_layers and mlp.launches:
         for work, outside in zip((forward, backward_input, backward_weight), mlp.launches, strict=True):
             work.launches = outside + GRAPH_LAUNCHES
-    if experts:
-        _alternate(backward_input, backward_weight)
+    _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(
         forward=first,
@@ -125,7 +124,7 @@ def _alternate(inputs: Work, weights: Work) -> None:
     """Spread the launches of both backward products over their device time.
 
     Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
-    ones of the other. Where there are no experts both have kernels alike, and nothing is gained.
+    ones of the other.
     """
     launches, both = inputs.launches + weights.launches, inputs.device + weights.device
     share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
