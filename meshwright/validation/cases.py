@@ -313,7 +313,7 @@ def _schedule(row: Row, pipeline: int, chunks: int) -> str:
     text = stated.split(" (")[0]
     if chunks > 1:
         return "interleaved"
-    if text in ("", "none", "interleaved", "interleaved or 1f1b"):
+    if text in ("", "none") or text.startswith("interleaved"):
         return "1f1b"
     if text not in schedules:
         raise Skipped(f"pipeline schedule {text!r} is not known")
@@ -328,14 +328,16 @@ def _recompute(row: Row) -> str:
 def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP."""
     text = row.text("zero_stage", str(defaults.get("zero", 0))).lower()
-    if text.startswith("hsdp"):
+    if re.search("hsdp|hybrid", text):
         per_node = row.whole("gpus_per_node", 8)
         return {"zero": 3, "shard_group": min(per_node, gpus)}
-    stage = re.match(r"[0-3]", text)
-    if not stage:
+    stage = re.match(r"(?:zero[- ]?(?:stage)?[- ]?)?([0-3])\b", text)
+    words = {"fsdp": 3, "dist": 1, "none": 0, "ddp": 0}
+    named = next((value for word, value in words.items() if word in text), None)
+    if not stage and named is None:
         raise Skipped(f"zero_stage {text!r} is not known")
     group = re.search(r"sharded over (\d+) ranks", text)
-    return {"zero": int(stage.group()), "shard_group": int(group.group(1)) if group else 0}
+    return {"zero": int(stage[1]) if stage else named or 0, "shard_group": int(group[1]) if group else 0}
 
 
 def _uneven(row: Row, model: Model, pipeline: int, chunks: int) -> dict[str, int]:

@@ -62,7 +62,8 @@ def embedding(setting: Setting, plans: Plans) -> End:
         setting.width + 2 * setting.framework.gradient_bytes if setting.framework.adds_first_gradient else 0
     )
     table = padded_vocabulary(setting, plans.tensor) / plans.tensor * model.hidden
-    backward.add_bytes(kernels, "elementwise", table * (setting.width + added), 2 if added else 1)
+    cleared = table * (setting.width + added)
+    backward.add_bytes(kernels, "embedding", cleared, 2 if added else 1, "elementwise")
     if setting.dropout:
         forward.add_bytes(kernels, "elementwise", 2.5 * size)
         backward.add_bytes(kernels, "elementwise", 2.5 * size)

@@ -109,6 +109,47 @@ def test_a_row_may_say_which_h100_it_ran_on(column):
     assert read(gpu="a100-sxm-80gb", **{column: "HBM2e"}).setting.cluster.device.name == "a100-sxm-80gb"
 
 
+def test_an_h100_of_96_gb_may_be_named_as_such():
+    assert read(gpu="h100-96gb").setting.cluster.device.name == "h100-96gb"
+
+
+@pytest.mark.parametrize(
+    ("words", "zero", "shard_group"),
+    [
+        ("3 (FSDP2)", 3, 0),
+        ("FSDP", 3, 0),
+        ("hsdp", 3, 8),
+        ("1 (dist. optimizer)", 1, 0),
+        ("distributed optimizer", 1, 0),
+        ("ZeRO-1", 1, 0),
+        ("none", 0, 0),
+        ("1 (sharded over 4 ranks, one node)", 1, 4),
+    ],
+)
+def test_sharding(words, zero, shard_group):
+    plan = read(zero_stage=words).plan
+    assert (plan.zero, plan.shard_group) == (zero, shard_group)
+
+
+def test_a_sharding_that_says_nothing_is_skipped():
+    with pytest.raises(Skipped, match="'12' is not known"):
+        read(zero_stage="12")
+
+
+@pytest.mark.parametrize(
+    ("words", "chunks", "schedule"),
+    [
+        ("1F1B", "", "1f1b"),
+        ("Interleaved 1F1B", "2", "interleaved"),
+        ("Interleaved 1F1B", "", "1f1b"),
+        ("AFAB", "", "gpipe"),
+        ("", "", "1f1b"),
+    ],
+)
+def test_schedules(words, chunks, schedule):
+    assert read(pp="2", pp_schedule=words, vpp=chunks, n_gpus="8").plan.schedule == schedule
+
+
 def test_recipes_say_what_rows_leave_out():
     gpt = {"model_name": "GPT3-175B", "ffn_type": "gelu", "n_kv_heads": "", "flash_attention": "1"}
     nemo, mlperf = read(**gpt).setting, read(**gpt, framework="NeMo (MLPerf v4.0)").setting
