@@ -112,8 +112,8 @@ class Framework(Strict):
     fetch_seconds: float = Field(
         0.0,
         ge=0,
-        description="host time to fetch and broadcast a micro batch before its forward pass, while the device "
-        "waits",
+        description="host time to fetch and broadcast a micro batch before its forward pass, while the "
+        "device waits",
     )
     exchange_seconds: float = Field(
         0.0,

@@ -10,9 +10,11 @@ from hwmodels.errors import UnknownNameError
 from hwmodels.loading import build
 from simulator.costs.attention import attention
 from simulator.costs.layer import layer
+from simulator.engine import run
+from simulator.engine.build import step_program
 from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
-from simulator.training import predict
+from simulator.training import boundary_transfer, predict
 
 
 @pytest.mark.parametrize("name", frameworks.names())
@@ -144,3 +146,25 @@ def test_heads_that_start_off_16_bytes_leave_the_tensor_cores(make_setting, head
     rate = flops / core.seconds["attention"][0]
     peak = setting.cluster.device.peak("fp32")
     assert bool(rate < peak) is unaligned
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_fetching_a_micro_batch_lengthens_its_pass_once_a_rank(make_setting, chunks):
+    schedule = "interleaved" if chunks > 1 else "1f1b"
+    plan = Plan(tensor=8, pipeline=2, micro_batch=2, virtual_pipeline=chunks, schedule=schedule)
+    without, fetching = (
+        make_setting(devices=16, global_batch=64, fetch_seconds=seconds) for seconds in (0.0, 0.02)
+    )
+    analytic = predict(fetching, Plans.of(plan)).time[0] - predict(without, Plans.of(plan)).time[0]
+    engine, before = (run(step_program(setting, plan)).period for setting in (fetching, without))
+    # 32 micro batches, and one more fetch (or half of one) that fills the pipeline.
+    assert analytic == pytest.approx(33 * 0.02 if chunks == 1 else 32.5 * 0.02, rel=0.02)
+    assert engine - before == pytest.approx(analytic, rel=0.03)
+
+
+def test_an_exchange_that_the_host_waits_for_is_part_of_each_transfer(make_setting):
+    plans = Plans.of(Plan(tensor=8, pipeline=2))
+    plain, waiting = (
+        boundary_transfer(make_setting(devices=16, exchange_seconds=s), plans)[0] for s in (0.0, 4e-4)
+    )
+    assert waiting - plain == pytest.approx(4e-4)
