@@ -31,6 +31,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hwmodels.errors import InputError, suggestion
+from hwmodels.files import whole_file
 
 Row = Mapping[str, Any]
 
@@ -211,11 +212,9 @@ def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
     for row in rows:
         writer.writerow(_cells(table, row))
         count += 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     data = text.getvalue().encode()
-    temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return count
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hwmodels.errors import InputError
+from hwmodels.files import write_text
 from hwmodels.loading import read_mapping
 from profiles import points
 from profiles.measure.machine import Machine, clocks
@@ -77,12 +77,7 @@ class Provenance:
             "runs": self.runs,
         }
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
-        temporary = self.path.with_name(f".{self.path.name}.new")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self.path)
-        except OSError as error:
-            raise InputError(f"cannot be written ({error.strerror})", str(self.path)) from None
+        write_text(self.path, text)
 
 
 def observed(folder: Path) -> dict[str, Any]:
