@@ -11,8 +11,7 @@ from hwmodels.device import Device
 from hwmodels.errors import InputError
 from hwmodels.kernels.memory_bound import KINDS
 from hwmodels.loading import build, read_mapping
-
-Positive = Annotated[float, Field(gt=0)]
+from hwmodels.quantities import Count, Positive
 
 NOT_KNOWN = 0.0
 TORCH_ON_CPU: dict[str, Any] = {
@@ -40,7 +39,7 @@ class _Seen(BaseModel):
     name: str
     full_name: str
     kind: Literal["cpu", "cuda"]
-    multiprocessors: Annotated[int, Field(gt=0)]
+    multiprocessors: Count
     last_level_cache_bytes: Positive
     memory_bytes: Positive
 

@@ -86,7 +86,7 @@ def _is_folder(path: Path) -> bool:
     """
     from hwmodels.errors import InputError
 
-    if path.is_dir() or not path.exists() and not path.suffix and path.name:
+    if path.is_dir() or (not path.exists() and not path.suffix and path.name):
         return True
     if path.exists() or path.name.endswith(TRACES):
         return False

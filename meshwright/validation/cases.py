@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodels.cluster import Cluster, Fabric, clusters
+from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.levels import Fabric
 from hwmodels.loading import build, read_mapping, read_text
 from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks

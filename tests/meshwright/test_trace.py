@@ -106,7 +106,10 @@ def test_a_trace_that_cannot_be_written_is_one_message_after_the_figures(run, sc
 def test_a_new_name_without_an_ending_is_a_folder(run, scenario, tmp_path):
     ran = run("simulate", str(scenario()), "--trace", str(tmp_path / "traces"))
     assert ran.code == 0, ran.err
-    assert [path.name for path in sorted((tmp_path / "traces").iterdir())] == ["rank-0.json.gz", "rank-1.json.gz"]
+    assert [path.name for path in sorted((tmp_path / "traces").iterdir())] == [
+        "rank-0.json.gz",
+        "rank-1.json.gz",
+    ]
 
 
 def test_a_trace_of_another_ending_is_refused_before_anything_runs(refused, scenario, tmp_path):
