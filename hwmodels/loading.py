@@ -108,7 +108,7 @@ def read_text(path: Path) -> str:
         InputError: missing, a folder, not permitted or not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputError("no such file", str(path)) from None
     except IsADirectoryError:

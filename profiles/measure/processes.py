@@ -36,7 +36,7 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
     devices = torch.cuda.device_count() if kind == "cuda" else processes
     if not 2 <= processes <= devices:
         limit = f"2 to {devices}" if devices >= 2 else "at least 2"
-        raise InputError(f"a process group here needs {limit} processes, found {processes}", "--processes")
+        raise InputError(f"a process group here needs {limit} processes, found {processes}")
     multiprocessing = torch.multiprocessing
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
@@ -62,7 +62,10 @@ def _rank(
     meeting = f"file://{folder}/meeting"
     if kind == "cuda":
         torch.cuda.set_device(rank)
-    torch.distributed.init_process_group(BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes)
+    device = torch.device("cuda", rank) if kind == "cuda" else None
+    torch.distributed.init_process_group(
+        BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes, device_id=device
+    )
     try:
         answer = function(*arguments)
         torch.distributed.barrier()

@@ -52,6 +52,19 @@ def test_wrong_requests(tmp_path, processes, changes, error, message):
         profile_collectives(processes, tmp_path, device="cpu", **changes)
 
 
+def test_pairs_of_a_larger_world(tmp_path):
+    options = {"device": "cpu", "operations": ("send_recv",), "show_progress": False}
+    result = profile_collectives(3, tmp_path, **options)
+    assert (result.measured, result.skipped) == (8, ())
+    assert set(points.read(tmp_path / "collectives.csv")["n_gpus"]) == {2}
+
+
+def test_a_folder_of_another_device(tmp_path):
+    (tmp_path / "gemm.csv").write_text("gpu,dtype,m,n,k,time_us\nother,bf16,1,1,1,1\n")
+    with pytest.raises(InputError, match=r"gemm.csv: holds points of other, not of cpu"):
+        profile_collectives(2, tmp_path, device="cpu")
+
+
 def test_outside_torchrun(monkeypatch, capsys, tmp_path):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(SystemExit) as exit_:
