@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Strict, looks_like_path
+from hwmodels.loading import Catalogue, Versioned, looks_like_path
 from hwmodels.quantities import Bandwidth, Count, NotNegative, Positive
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Generation = Literal[
 ]
 
 
-class Device(Strict):
+class Device(Versioned):
     """One accelerator: what it can do at most, what it needs, and what it costs."""
 
     name: str

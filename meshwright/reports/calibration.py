@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hwmodels.device import Device
 from hwmodels.files import write_text
+from hwmodels.loading import FORMAT
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from profiles.fitting import Fit, write_calibration
@@ -67,7 +68,8 @@ def write_device(fit: Fit, device: Device, path: Path) -> list[Path]:
     calibration = path.with_name(f"{path.stem}.calibration.yaml")
     source = f"{sum(row['points'] for row in fit.errors)} points; each entry names its own"
     written = write_calibration(replace(fit, calibration={**fit.calibration, "source": source}), calibration)
-    content = device.model_dump(mode="json", exclude_defaults=True) | {"calibration": f"./{calibration.name}"}
+    content = device.model_dump(mode="json", exclude_defaults=True)
+    content |= {"format": FORMAT, "calibration": f"./{calibration.name}"}
     write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return [path, *written]
 
