@@ -128,6 +128,8 @@ def read_case(values: dict[str, str], where: str) -> Case:
     """
     row = Row(values, where)
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
+    if not framework_text:
+        raise Skipped("framework not stated")
     offload = row.text("offload", "none").lower()
     if offload not in ("none", "0"):
         raise Skipped(f"offload ({offload}) is not modelled")
@@ -163,7 +165,7 @@ def _framework(row: Row, text: str) -> Framework:
             chosen = frameworks.get(rule["framework"])
             break
     else:
-        raise Skipped(f"framework {text!r} is not known" if text else "framework not stated")
+        raise Skipped(f"framework {text!r} is not known")
     update: dict[str, Any] = {}
     flash = row.text("flash_attention")
     if flash == "0":
