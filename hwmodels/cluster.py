@@ -10,93 +10,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from hwmodels import topology
-from hwmodels.collectives.calibration import LinkCalibration, fabric_calibrations, link_calibrations
+from hwmodels.collectives.calibration import fabric_calibrations
 from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
 from hwmodels.errors import InputError
+from hwmodels.levels import Level, Network
 from hwmodels.loading import Catalogue, Strict, build, looks_like_path
-
-if TYPE_CHECKING:
-    import networkx as nx
-
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(gt=0)]
-Reference = TypeVar("Reference", str, str | dict[str, Any])
-Fabric = Literal["infiniband", "roce", "slingshot", "efa", "omni-path", "tcp"]
-
-
-def _found(catalogue: Catalogue, reference: Reference) -> Reference:
-    """Return the reference, or raise what pydantic reports with the key path."""
-    try:
-        catalogue.get(reference)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return reference
-
-
-class Level(Strict):
-    """Links that join devices inside a node or a rack."""
-
-    name: str
-    kind: Literal["nvlink", "nvswitch", "pcie", "infinity-fabric", "ethernet"]
-    devices: Count
-    """Devices that one block of this level joins."""
-    bandwidth: Positive
-    """B/s that a device sends and, at the same time, receives over this level."""
-    latency_s: NotNegative
-    """Of one hop; for descriptions and the event engine (collectives use calibrated latencies)."""
-    mesh: bool = False
-    """Whether each pair has links of its own: then n devices use (n - 1) of the (devices - 1) shares."""
-    calibration: str | dict[str, Any]
-    """Name of the measured constants of these links, or the constants themselves."""
-
-    @field_validator("calibration")
-    @classmethod
-    def _known(cls, value: str | dict[str, Any]) -> str | dict[str, Any]:
-        return _found(link_calibrations, value)
-
-    @property
-    def constants(self) -> LinkCalibration:
-        """The measured constants of these links."""
-        return link_calibrations.get(self.calibration)
-
-
-class Network(Strict):
-    """The network between nodes, entered through each node's NICs."""
-
-    fabric: Fabric
-    nics_per_node: Count
-    nic_gbps: Positive
-    """Gb/s of one NIC, each direction."""
-    latency_s: NotNegative
-    shape: Literal["fat-tree", "rails", "dragonfly"] = "fat-tree"
-    """rails: NIC i of every node of a group meets on leaf switch i."""
-    nodes_per_leaf: Count
-    """Nodes below one leaf switch (fat-tree), one set of rail switches (rails) or one group (dragonfly)."""
-    oversubscription: Annotated[float, Field(ge=1)] = 1
-    """Bandwidth into a leaf over bandwidth out of it."""
-    calibration: str | None = None
-    """Name of the fabric's measured constants; by default those of its kind."""
-    in_network_reduction: bool = False
-    """Whether the switches can reduce (SHARP), as built; frameworks rarely turn it on."""
-
-    @field_validator("calibration")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        return value if value is None else _found(fabric_calibrations, value)
-
-    @property
-    def bandwidth(self) -> float:
-        """B/s that one node's NICs carry together, each direction."""
-        return self.nics_per_node * self.nic_gbps * 1e9 / 8
+from hwmodels.quantities import Count, NotNegative
 
 
 class Cluster(Strict):
@@ -268,21 +194,9 @@ class Cluster(Strict):
         """
         return self._wiring.seconds(operation, bytes_, size, stride, concurrent, in_switch)
 
-    def topology(self) -> nx.Graph:
-        """Return the job's devices, switches, NICs and links as a graph; see ``hwmodels.topology``."""
-        return topology.graph(self)
-
-    def links_of(self, one: int, other: int) -> list[topology.Link]:
-        """Return the links from one rank to another, in order.
-
-        Raises:
-            InputError: a rank that the job does not have.
-        """
-        return topology.links_of(self, one, other)
-
     @cached_property
     def _wiring(self) -> Wiring:
-        return Wiring(self)
+        return Wiring(self.levels, self.network, self.devices, self.devices_per_node)
 
 
 clusters = Catalogue("cluster", Path(__file__).parent / "clusters", Cluster)

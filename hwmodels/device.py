@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Strict, looks_like_path
+from hwmodels.loading import Catalogue, Versioned, looks_like_path
+from hwmodels.quantities import Bandwidth, Count, NotNegative, Positive
 
 if TYPE_CHECKING:
     from hwmodels.kernels import KernelModel
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
 DType = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "int8"]
 Generation = Literal[
     "pascal",
@@ -37,7 +36,7 @@ Generation = Literal[
 ]
 
 
-class Device(Strict):
+class Device(Versioned):
     """One accelerator: what it can do at most, what it needs, and what it costs."""
 
     name: str
@@ -49,9 +48,9 @@ class Device(Strict):
     """Dense peak FLOP/s of each number format that the device has."""
     memory_bytes: Positive
     """Memory that the driver hands to software: torch's ``total_memory``, below the datasheet's figure."""
-    memory_bandwidth: Positive
+    memory_bandwidth: Bandwidth
     """Peak device memory bandwidth, B/s."""
-    multiprocessors: Annotated[int, Field(gt=0)]
+    multiprocessors: Count
     """Streaming multiprocessors, compute units or tensor cores."""
     l2_bytes: Positive
     """Last cache level shared by all multiprocessors and private to the device."""

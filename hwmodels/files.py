@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from hwmodels.errors import InputError
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name beside it, then give it its own.
 
-    A link keeps pointing where it does. What is no regular file (a device, a pipe, standard output) is
-    written to as it is, for a name given to a new file would take the device's away.
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield the name to write a file under; it takes its own name, beside it, when the block ends well.
+
+    Folders are made for it. Of a link, the file that it leads to is replaced; what is no plain file (a
+    device, a pipe) is written as it is.
 
     Raises:
-        OSError: it cannot be written; what was written of it is gone.
+        InputError: it cannot be written; what was written of it is gone.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_bytes(data)
-        return
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            yield target
+            return
+        if target.parent.exists() and not target.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{os.getpid()}.{target.name}")
+        try:
+            yield temporary
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror or error})", str(path)) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole.
+
+    Raises:
+        InputError: it cannot be written; what was written of it is gone.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from hwmodels.errors import InputError, UnknownNameError, suggestion
 
@@ -26,6 +26,31 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+
+FORMAT = 1
+"""Of the files that `meshwright calibrate` writes; it grows when older ones can no longer be read."""
+
+
+class Versioned(Strict):
+    """Base of definitions in files that Meshwright writes itself, and may read in another version."""
+
+    format: int = FORMAT
+    """Of the file; what people write needs none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_version(cls, data: object) -> object:
+        found = data.get("format", FORMAT) if isinstance(data, Mapping) else FORMAT
+        if found != FORMAT:
+            raise ValueError(
+                f"was written by another version of Meshwright (format {found!r}, this one reads {FORMAT}); "
+                "make it anew with `meshwright calibrate`"
+            )
+        return data
+
+
+MOST_PROBLEMS = 12
+"""Of one file, that are listed."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -108,7 +133,7 @@ def read_text(path: Path) -> str:
         InputError: missing, a folder, not permitted or not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise InputError("no such file", str(path)) from None
     except IsADirectoryError:
@@ -170,6 +195,8 @@ def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None
         return model.model_validate(data, context=None if folder is None else {"folder": folder})
     except ValidationError as error:
         lines = [_describe(model, problem) for problem in error.errors()]
+        if len(lines) > MOST_PROBLEMS:
+            lines[MOST_PROBLEMS:] = [f"and {len(lines) - MOST_PROBLEMS} more"]
         joined = lines[0] if len(lines) == 1 else "\n  " + "\n  ".join(lines)
         raise InputError(joined, where) from None
 

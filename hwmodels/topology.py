@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from hwmodels.cluster import Cluster
 
 Node = tuple[str | int, ...]
 """("device", rank), (level name, block), ("nic", node, index), ("leaf", index, rail) or ("spine",)."""

@@ -29,8 +29,8 @@ class Commands(TyperGroup):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            where = f"{error.filename}: " if error.filename else ""
-            _fail(f"{where}{error.strerror or error}", MeshwrightError.exit_code)
+            # What has no name is stdout.
+            _fail(f"{error.filename or 'stdout'}: {error.strerror or error}", MeshwrightError.exit_code)
 
 
 def _fail(message: str, code: int) -> None:

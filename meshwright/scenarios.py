@@ -29,6 +29,8 @@ def scenario_path(reference: str) -> Path:
         return path
     if reference in shipped:
         return shipped[reference]
+    if path.is_dir():
+        raise InputError("is a folder, a file is needed", reference)
     if reference.endswith(SUFFIXES):
         raise InputError("no such file", reference)
     raise UnknownNameError("scenario", reference, shipped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,8 +11,7 @@ from hwmodels.device import Device
 from hwmodels.errors import InputError
 from hwmodels.kernels.memory_bound import KINDS
 from hwmodels.loading import build, read_mapping
-
-Positive = Annotated[float, Field(gt=0)]
+from hwmodels.quantities import Count, Positive
 
 NOT_KNOWN = 0.0
 TORCH_ON_CPU: dict[str, Any] = {
@@ -40,7 +39,7 @@ class _Seen(BaseModel):
     name: str
     full_name: str
     kind: Literal["cpu", "cuda"]
-    multiprocessors: Annotated[int, Field(gt=0)]
+    multiprocessors: Count
     last_level_cache_bytes: Positive
     memory_bytes: Positive
 
@@ -50,8 +49,8 @@ class _Best(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    flops: Annotated[dict[str, Positive], Field(min_length=1)]
-    memory_bandwidth: Positive
+    flops: dict[str, Positive] = Field(default_factory=dict)
+    memory_bandwidth: Positive | None = None
 
 
 class _Provenance(BaseModel):
@@ -78,6 +77,12 @@ def observed_device(folder: Path) -> Device:
     device, best = seen.device, seen.observed
     if device.kind != "cpu":
         raise InputError(f"{device.full_name} is in no catalogue; describe it in a device YAML", str(path))
+    lacking = [name for name, found in (("gemm", best.flops), ("copy", best.memory_bandwidth)) if not found]
+    if lacking:
+        run = f"meshwright profile --device cpu --operations {','.join(lacking)} -o {folder}"
+        raise InputError(
+            f"no points of {' and '.join(lacking)} say what the CPU can do; run: {run}", str(path)
+        )
     pages = {"l2_gain": FRESH_PAGES_GAIN, "l2_fraction": FRESH_PAGES_BYTES / device.last_level_cache_bytes}
     calibration = {"name": device.name, "based_on": "a100-sxm", "status": "estimated", "source": "no points"}
     return build(

@@ -31,10 +31,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from hwmodels.errors import InputError, suggestion
+from hwmodels.files import whole_file
 
 Row = Mapping[str, Any]
 
 PASSED_OVER = ("split",)
+LARGEST_WHOLE = 2.0**53
+"""Above it a float does not tell whole numbers apart."""
 
 
 @dataclass(frozen=True)
@@ -211,11 +214,9 @@ def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
     for row in rows:
         writer.writerow(_cells(table, row))
         count += 1
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     data = text.getvalue().encode()
-    temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return count
 
 
@@ -252,8 +253,8 @@ def _cells(table: Table, row: Row) -> list[str]:
 def _opened(path: Path) -> TextIO:
     try:
         if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", newline="")
-        return path.open(encoding="utf-8", newline="")
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
     except FileNotFoundError:
         raise InputError("no such file", str(path)) from None
     except OSError as error:
@@ -315,7 +316,7 @@ def _numbers(column: Column, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if column.name == "time_us":
             bad |= values <= 0
         if column.kind is int:
-            bad |= values != np.floor(values)
+            bad |= (values != np.floor(values)) | (values > LARGEST_WHOLE)
     if column.kind is int:
         return np.where(bad, 0, values).astype(np.int64), bad
     return values, bad

@@ -107,7 +107,8 @@ class Plan(Strict):
             f"PP{self.pipeline}" + (f"x{self.virtual_pipeline}" if self.virtual_pipeline > 1 else "")
         )
         if self.context > 1:
-            parts.append(f"CP{self.context}")
+            others = "" if self.context_algorithm == "ring" else f"({self.context_algorithm})"
+            parts.append(f"CP{self.context}{others}")
         if self.expert > 1 or self.expert_tensor > 1:
             parts.append(
                 f"EP{self.expert}" + (f"(ETP{self.expert_tensor})" if self.expert_tensor > 1 else "")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, Strict, build, looks_like_path, read_mapping
 from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
@@ -33,7 +33,7 @@ CATALOGUES: Mapping[str, Catalogue[Any]] = MappingProxyType(
 
 
 def _name_or_mapping(value: object) -> object:
-    if isinstance(value, str) or (isinstance(value, Mapping) and value):
+    if isinstance(value, str | Mapping) and value:
         return value
     raise ValueError("a catalogue name, a path or a mapping is needed")
 
@@ -145,6 +145,10 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         InputError: as `read_scenario`.
     """
     written, (model, cluster, framework) = look_up(data, where, folder)
+    for option in ("fix", "limit"):
+        for name in getattr(written.search, option):
+            if name not in Plan.model_fields:
+                raise UnknownNameError("plan field", name, Plan.model_fields, f"{where}: search.{option}")
     setting = Setting(model, _sized(cluster, written.gpus, where), written.workload, framework)
     _check_format(setting, where)
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")

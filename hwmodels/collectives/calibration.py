@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hwmodels.loading import Catalogue, Strict
-
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+from hwmodels.quantities import NotNegative, Positive
 
 Family = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive"]
 FAMILIES: dict[str, Family] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,17 +12,17 @@ from hwmodels.collectives.calibration import FAMILIES, fabric_calibrations
 from hwmodels.collectives.call import Call, Floats, Lanes, Switch
 from hwmodels.collectives.group import Group, place
 from hwmodels.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from hwmodels.cluster import Cluster
+from hwmodels.levels import Level, Network
 
 
 class Wiring:
     """The calibrated links of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.levels, self.network = cluster.levels, cluster.network
-        self.devices, self.devices_per_node = cluster.devices, cluster.devices_per_node
+    def __init__(
+        self, levels: Sequence[Level], network: Network, devices: int, devices_per_node: int
+    ) -> None:
+        self.levels, self.network = levels, network
+        self.devices, self.devices_per_node = devices, devices_per_node
         self.links = [level.constants for level in self.levels]
         self.fabric = fabric_calibrations.get(self.network.calibration or self.network.fabric)
         self._tables = {family: self._by_level(family) for family in set(FAMILIES.values())}

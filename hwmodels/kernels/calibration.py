@@ -13,7 +13,7 @@ from hwmodels.kernels.attention_decode import SplitKv
 from hwmodels.kernels.gemm import Roofline, TileWave
 from hwmodels.kernels.grouped_gemm import GroupedTileWave
 from hwmodels.kernels.memory_bound import MemoryBound
-from hwmodels.loading import Catalogue, Strict, read_mapping
+from hwmodels.loading import Catalogue, Strict, Versioned, read_mapping
 
 Status = Literal["measured", "fitted-elsewhere", "estimated"]
 FormT = TypeVar("FormT", bound=Strict)
@@ -99,7 +99,7 @@ class Library(Strict):
     memory_bound: dict[str, Fitted[MemoryBound]] = Field(default_factory=dict)
 
 
-class Calibration(Strict):
+class Calibration(Versioned):
     """All fitted constants of one kind of device, by operation and dtype.
 
     With `based_on`, everything that the file does not say comes from that shipped calibration and is

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
+from hwmodels.files import whole_file
 
 Array = NDArray[np.floating]
 
@@ -60,7 +61,7 @@ def _place(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
 
 
 def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
-    """Write grids by name into one file, whole, under a temporary name first."""
+    """Write grids by name into one file, whole."""
     arrays: dict[str, Any] = {}
     for name, grid in grids.items():
         for number, axis in enumerate(grid.axes):
@@ -69,10 +70,8 @@ def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
         step = max(float(np.abs(grid.logs).max(initial=0.0)) / 127.0, FINEST)
         arrays[f"{name}/steps"] = np.rint(grid.logs / step).astype(np.int8)
         arrays[f"{name}/step"] = np.float32(step)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new.npz")
-    np.savez_compressed(temporary, **arrays)
-    temporary.replace(path)
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def load_grids(path: Path) -> dict[str, ResidualGrid]:

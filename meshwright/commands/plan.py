@@ -86,7 +86,7 @@ def plan(
             advance,
         )
     found = Prediction.of_search(result)
-    refined = _refine(found, refine)
+    refined = _refine(found, refine) if refine else []
     if json:
         again = [describe_refined(found, refined, index) for index in range(len(found.plans))]
         print_json(report.describe_search(result, found, again))

@@ -12,6 +12,7 @@ from meshwright.commands.output import Json
 if TYPE_CHECKING:
     from simulator.engine import Timeline
 
+TRACES = (".json", ".json.gz")
 SHOWN, DRAWN = 100_000, 500_000
 """Kernels and collectives up to which the engine runs each by itself: for figures, for traces and pages."""
 
@@ -46,6 +47,7 @@ def simulate(
     from simulator.scenario import read_scenario
     from simulator.traffic import assign_traffic, step_traffic
 
+    into_folder = trace is not None and _is_folder(trace)
     path = scenario_path(scenario)
     asked = read_scenario(path)
     if asked.plan is None:
@@ -65,7 +67,7 @@ def simulate(
         show_tables(*tables)
     if done.timeline is not None and trace is not None:
         assign_traffic(done.timeline, asked.setting, asked.plan)
-        _write_traces(done.timeline, trace)
+        _write_traces(done.timeline, trace, into_folder)
         note(f"trace written: {trace}")
     if done.timeline is not None and html is not None:
         from meshwright.exporters.step_page import write_step
@@ -76,7 +78,22 @@ def simulate(
         raise InfeasibleError(short)
 
 
-def _write_traces(timeline: Timeline, path: Path) -> None:
+def _is_folder(path: Path) -> bool:
+    """Whether traces go into a folder: one that is there, or a name without an ending.
+
+    Raises:
+        InputError: a name that is neither a folder's nor a trace's.
+    """
+    from hwmodels.errors import InputError
+
+    if path.is_dir() or (not path.exists() and not path.suffix and path.name):
+        return True
+    if path.exists() or path.name.endswith(TRACES):
+        return False
+    raise InputError(f"a trace is a folder or FILE.json.gz or FILE.json, found {str(path)!r}", "--trace")
+
+
+def _write_traces(timeline: Timeline, path: Path, into_folder: bool) -> None:
     """One file, or in a folder one for each rank.
 
     Raises:
@@ -84,7 +101,7 @@ def _write_traces(timeline: Timeline, path: Path) -> None:
     """
     from simulator.engine.trace import write_trace
 
-    if not path.is_dir():
+    if not into_folder:
         write_trace(timeline, path)
         return
     for rank in range(timeline.ranks):

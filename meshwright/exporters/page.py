@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from meshwright.reports.files import write_whole
+from hwmodels.files import write_text
 
 Figure = dict[str, Any]
 """Traces (``data``) and ``layout`` as plotly.js takes them."""
@@ -155,4 +155,4 @@ def write_page(path: Path, title: str, facts: Mapping[str, str], sections: Seque
     Raises:
         InputError: it cannot be written.
     """
-    write_whole(path, page(title, facts, sections))
+    write_text(path, page(title, facts, sections))

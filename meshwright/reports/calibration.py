@@ -13,7 +13,8 @@ import yaml
 from rich.table import Table
 
 from hwmodels.device import Device
-from meshwright.reports.files import write_whole
+from hwmodels.files import write_text
+from hwmodels.loading import FORMAT
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from profiles.fitting import Fit, write_calibration
@@ -67,8 +68,9 @@ def write_device(fit: Fit, device: Device, path: Path) -> list[Path]:
     calibration = path.with_name(f"{path.stem}.calibration.yaml")
     source = f"{sum(row['points'] for row in fit.errors)} points; each entry names its own"
     written = write_calibration(replace(fit, calibration={**fit.calibration, "source": source}), calibration)
-    content = device.model_dump(mode="json", exclude_defaults=True) | {"calibration": f"./{calibration.name}"}
-    write_whole(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    content = device.model_dump(mode="json", exclude_defaults=True)
+    content |= {"format": FORMAT, "calibration": f"./{calibration.name}"}
+    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return [path, *written]
 
 
@@ -92,7 +94,7 @@ def write_page(fit: Fit, name: str, path: Path) -> Path:
     figure.update_layout(
         title=f"{escape(name)}: kernels on shapes kept out of the fit", height=380 * rows + 120
     )
-    write_whole(path, figure.to_html(include_plotlyjs=True, full_html=True))
+    write_text(path, figure.to_html(include_plotlyjs=True, full_html=True))
     return path
 
 

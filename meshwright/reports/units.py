@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-DAY_S = 86_400
-
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
     """A number with a decimal prefix: ``3.35 TB/s``."""

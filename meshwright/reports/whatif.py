@@ -133,7 +133,8 @@ def estimate_words(same_plan: int, replanned: int, expected_s: float) -> str:
         for count, words in ((same_plan, "with the same plan"), (replanned, "planned anew"))
         if count
     ]
-    return f"{same_plan + replanned:,} runs ({', '.join(kinds)}), about {duration(expected_s)}"
+    runs = same_plan + replanned
+    return f"{runs:,} run{'s' * (runs != 1)} ({', '.join(kinds)}), about {duration(expected_s)}"
 
 
 def duration(expected_s: float) -> str:

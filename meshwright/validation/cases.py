@@ -7,14 +7,17 @@ default or, where no default decides, is a reason to skip the row.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodels.cluster import Cluster, Fabric
+from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.levels import Fabric
 from hwmodels.loading import build, read_mapping, read_text
 from hwmodels.usual_clusters import USUAL, usual_cluster
 from simulator.costs.setting import Setting
@@ -61,12 +64,22 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     Raises:
         InputError: unreadable, no header, or a needed column is missing.
     """
-    lines = read_text(path).splitlines()
-    reader = csv.DictReader(lines)
-    missing = [name for name in REQUIRED if name not in (reader.fieldnames or [])]
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        header, *lines = [[cell.strip() for cell in cells] for cells in reader if cells] or [[]]
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}: is not a readable CSV file ({error})", str(path)) from None
+    missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}", str(path))
-    return [{k: (v or "").strip() for k, v in row.items() if k} for row in reader]
+    twice = [name for name in header if name and header.count(name) > 1]
+    if twice:
+        raise InputError(f"column {twice[0]!r} is given twice", str(path))
+    for number, cells in enumerate(lines, start=2):
+        if len(cells) > len(header):
+            more = f"row {number}: {len(cells)} values for {len(header)} columns; is a comma without quotes?"
+            raise InputError(more, str(path))
+    return [dict(zip_longest(header, cells, fillvalue="")) for cells in lines]
 
 
 class Row:
@@ -119,6 +132,8 @@ def read_case(values: dict[str, str], where: str) -> Case:
     """
     row = Row(values, where)
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
+    if not framework_text:
+        raise Skipped("framework not stated")
     offload = row.text("offload", "none").lower()
     if offload not in ("none", "0"):
         raise Skipped(f"offload ({offload}) is not modelled")

@@ -6,7 +6,8 @@ from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.loading import build
-from meshwright.validation.live import LiveConfig, PredictedStep
+from meshwright.validation.live import PredictedStep
+from meshwright.validation.live_config import LiveConfig
 from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model

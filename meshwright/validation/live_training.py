@@ -5,15 +5,55 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshwright.validation.live import LiveConfig, MeasuredSteps
+import numpy as np
+
+from meshwright.validation.live_config import LiveConfig
 from profiles.measure.bench import TORCH_NAMES
 from profiles.measure.machine import Machine, find, require_torch
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+
+@dataclass(frozen=True)
+class MeasuredSteps:
+    """What training here did: times as rank 0 saw them, operators as the busiest rank did.
+
+    Attributes:
+        config: what was trained.
+        device: the device's name.
+        seconds: wall time of each timed step.
+        operators: seconds a step, by kind of operator, from torch.profiler over steps of their own: on a
+            GPU the time of its kernels, on a CPU the time inside the operator. Kinds: gemm, attention,
+            norm, activation, embedding, cross_entropy, elementwise, copy, optimizer, collective, other.
+        profiled_seconds: wall time of a step under the profiler, which slows small operators down.
+        peak_memory_bytes: peak of the allocator on a GPU, else 0.
+        loss: of the last step; finite, or the training was no training.
+    """
+
+    config: LiveConfig
+    device: str
+    seconds: tuple[float, ...]
+    operators: dict[str, float]
+    profiled_seconds: float
+    peak_memory_bytes: int
+    loss: float
+
+    @property
+    def step_seconds(self) -> float:
+        """The median step."""
+        return float(np.median(self.seconds))
+
+    @property
+    def spread(self) -> float:
+        """Interquartile range of the steps over their median."""
+        low, high = np.percentile(self.seconds, (25, 75))
+        return float((high - low) / self.step_seconds)
+
 
 Step = Callable[[], float]
 """One training step; gives the loss, or nan on ranks that do not see it."""
@@ -47,6 +87,8 @@ def run(config: LiveConfig, steps: int, warm_up: int) -> MeasuredSteps:
     distributed = config.devices > 1
     rank = torch.distributed.get_rank() if distributed else 0
     machine = find(f"cuda:{rank}" if distributed and config.device != "cpu" else config.device)
+    if machine.kind == "cuda":
+        torch.cuda.set_device(machine.index)
     torch.manual_seed(0)
     step = LAYOUTS[config.parallelism](config, machine)
     for _ in range(warm_up):
@@ -85,13 +127,27 @@ def _profiled(step: Step, machine: Machine, distributed: bool) -> tuple[dict[str
     with torch.profiler.profile(activities=activities) as profiler:
         for _ in range(PROFILED_STEPS):
             taken.append(_timed(step, machine, distributed)[0])
+    operators = operator_seconds(profiler.key_averages(), machine.kind == "cuda")
+    a_step = {kind: seconds / PROFILED_STEPS for kind, seconds in operators.items()}
+    return a_step, sum(taken) / PROFILED_STEPS
+
+
+def operator_seconds(events: Iterable[Any], on_gpu: bool) -> dict[str, float]:
+    """Seconds by kind of operator, from the profiler's averages.
+
+    On a GPU an operator's time is that of the kernels that it launched. The profiler lists these kernels, and
+    annotations on the device, once more under their own names: they are passed over.
+    """
     found: dict[str, float] = defaultdict(float)
-    for event in profiler.key_averages():
-        on_gpu = machine.kind == "cuda"
-        microseconds = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        if microseconds > 0 and (on_gpu or "::" in event.key or "Optimizer" in event.key):
-            found[operator_kind(event.key)] += microseconds * 1e-6 / PROFILED_STEPS
-    return dict(sorted(found.items())), sum(taken) / PROFILED_STEPS
+    for event in events:
+        if on_gpu:
+            microseconds = event.self_device_time_total if event.device_type.name == "CPU" else 0.0
+        else:
+            named = "::" in event.key or "Optimizer" in event.key
+            microseconds = event.self_cpu_time_total if named else 0.0
+        if microseconds > 0:
+            found[operator_kind(event.key)] += microseconds * 1e-6
+    return dict(sorted(found.items()))
 
 
 def _busiest(own: tuple[dict[str, float], float], distributed: bool) -> tuple[dict[str, float], float]:

@@ -15,6 +15,7 @@ from profiles.fitting import calibrate, write_calibration
 from profiles.fitting.links import fit_links
 from profiles.measure import profile, profile_collectives
 from profiles.measure.machine import Machine, find
+from profiles.measure.provenance import was_interrupted
 from profiles.observed import observed_device
 
 Say = Callable[[str], None]
@@ -53,10 +54,13 @@ def measured_device(device: str, dtype: str, folder: Path, threads: int, say: Sa
         InputError: no such device, points measured with another number of threads, or too few of them.
     """
     found = find(device)
-    if "gemm" not in points.files(folder):
+    if "gemm" not in points.files(folder) or was_interrupted(folder):
         say(f"measuring {found.full_name} into {folder}")
         extra = ("sustained_gemm",) if found.kind == "cuda" else ()
-        profile(device, "quick", (dtype,), folder, operations=OPERATIONS + extra, threads=threads, notice=say)
+        names = OPERATIONS + extra
+        result = profile(device, "quick", (dtype,), folder, operations=names, threads=threads, notice=say)
+        if result.interrupted:
+            raise KeyboardInterrupt
     known = found.name in devices.names()
     described = devices.get(found.name) if known else observed_device(folder)
     if found.kind == "cpu" and threads not in (0, described.multiprocessors):

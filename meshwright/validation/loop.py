@@ -10,8 +10,10 @@ from pathlib import Path
 from hwmodels.cluster import Cluster
 from hwmodels.device import devices
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.validation.live import SIZES, LiveConfig, MeasuredSteps, PredictedStep, train
+from meshwright.validation.live import PredictedStep, train
+from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_prediction import predict_step
+from meshwright.validation.live_training import MeasuredSteps
 from meshwright.validation.local_machine import local_cluster, measured_device, measured_links
 
 LAYOUTS = ("ddp", "fsdp", "pipeline")

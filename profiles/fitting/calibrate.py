@@ -116,6 +116,8 @@ def calibrate(
             found.update(names)
             wanted = gpu or (device.name if device.name in names or len(names) != 1 else names[0])
             own = points.where(points["gpu"].astype(str) == wanted)
+            if wanted not in (gpu, device.name):
+                runner.say(f"{table}: the points are of {wanted!r}; they are taken as {device.name}")
             if len(own):
                 runner.table(table, own)
     if not fit.errors:

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from hwmodels.files import write_text
 from hwmodels.kernels.residual import save_grids
 from profiles.fitting.calibrate import Fit
 
@@ -28,7 +29,6 @@ def write_calibration(fit: Fit, path: Path) -> list[Path]:
     """
     content = dict(fit.calibration)
     written = [path]
-    path.parent.mkdir(parents=True, exist_ok=True)
     if fit.grids:
         beside = path.with_name(f"{path.stem}.residuals.npz")
         save_grids(beside, fit.grids)
@@ -41,6 +41,4 @@ def write_calibration(fit: Fit, path: Path) -> list[Path]:
 def write_mapping(content: dict[str, Any], path: Path) -> None:
     """Write a calibration's mapping as YAML, whole, under a temporary name first."""
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -153,23 +153,20 @@ class Bench:
         """Measure one point.
 
         Raises:
-            torch.OutOfMemoryError, RuntimeError, NotImplementedError: whatever torch says of a point
-                that this device cannot run.
+            Exception: whatever torch, or a library of kernels, says of a point that it cannot run here.
         """
         dtype = point.values.get("dtype")
         self.torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
         with self.stream():
             calls = operation.prepare(dict(point.values), self)
-            try:
+            if operation.method != "graph" or self.machine.kind == "cpu":
                 return self.timer.time(calls, operation.min_seconds, operation.method)
-            except self.torch.OutOfMemoryError:
-                raise
-            except RuntimeError:
-                if operation.method != "graph" or self.machine.kind == "cpu":
-                    raise
-                timing = self.timer.time(calls, operation.min_seconds, "stream")
-                self.without_graph.append(str(point))
-                return timing
+            with suppress(RuntimeError):
+                return self.timer.time(calls, operation.min_seconds, "graph")
+            # No graph, or no room for one; the failed one has given its memory back.
+            timing = self.timer.time(calls, operation.min_seconds, "stream")
+            self.without_graph.append(str(point))
+            return timing
 
     def release(self) -> None:
         """Give back the memory that a point took, and wait until the device is idle."""

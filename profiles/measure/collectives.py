@@ -106,6 +106,7 @@ def launch(request: Request, processes: int, device: str, show_progress: bool = 
     found = machine.find(device)
     if processes >= 2:
         request.check(processes)
+        Store(request.out, found)  # says what is wrong with the folder before a process is started
     return run_ranks(_measure_here, processes, found.kind, request, found.kind, processes, show_progress)
 
 
@@ -138,7 +139,8 @@ def measure(request: Request, device: str, ranks_per_node: int, show_progress: b
     provenance = None
     if rank == 0:
         provenance = Provenance(request.out / "provenance.yaml", found, request.mode, (_dtype(found.kind),))
-    groups = {size: distributed.new_group(list(range(size))) for size in request.groups(world)}
+    sizes = dict.fromkeys(int(point.values["n_gpus"]) for point in plan)
+    groups = {size: distributed.new_group(list(range(size))) for size in sizes}
     skipped: list[Skipped] = []
     noisy = 0
     with progress(len(todo), show_progress) as advance:
@@ -210,9 +212,16 @@ def _time(point: Point, found: Machine, group: torch.distributed.ProcessGroup) -
     ranks, taking_part = int(point.values["n_gpus"]), distributed.get_rank() < int(point.values["n_gpus"])
     timing, why = None, ""
     if taking_part:
+        call = None
         try:
             call = _call(point, found, group, ranks)
-            timing = _rounds(call, found, group)
+        except RuntimeError as error:
+            why = reason(error)
+        # One rank may have had no room for its buffers; then none may wait for it.
+        if _slowest(float(call is None), found, group):
+            call, why = None, why or "a rank is out of memory"
+        try:
+            timing = _rounds(call, found, group) if call else None
         except (RuntimeError, NotImplementedError, ValueError) as error:
             why = reason(error)
     outcome: list[tuple[Timing | None, str]] = [(timing, why)]

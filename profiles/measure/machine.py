@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +23,10 @@ CATALOGUE_NAMES = (
     (r"GB200", "gb200"),
     (r"B300", "b300"),
     (r"B200", "b200"),
-    (r"H200", "h200-sxm"),
+    (r"H200(?! NVL)", "h200-sxm"),
     (r"H100.*PCIe", "h100-pcie"),
     (r"H100.*96GB", "h100-96gb"),
-    (r"H100", "h100-sxm"),
+    (r"H100(?! NVL)", "h100-sxm"),
     (r"A100.*PCI[eE].*40GB", "a100-pcie-40gb"),
     (r"A100.*PCI[eE]", "a100-pcie-80gb"),
     (r"A100.*64GB", "a100-sxm-64gb"),
@@ -38,18 +39,25 @@ CATALOGUE_NAMES = (
     (r"L4\b", "l4"),
     (r"A10G", "a10g"),
     (r"T4\b", "t4"),
-    (r"RTX 4090", "rtx-4090"),
+    (r"RTX 4090(?! D| Laptop)", "rtx-4090"),
     (r"RTX A6000", "a6000"),
     (r"MI250X", "mi250x-gcd"),
     (r"MI300X", "mi300x"),
     (r"MI325X", "mi325x"),
     (r"MI355X", "mi355x"),
 )
-"""What a driver calls a device, as a pattern, and the catalogue's name for it; first match wins."""
+"""What a driver calls a device, as a pattern that no capital precedes, and the catalogue's name for it; first
+match wins."""
 
-CACHE_LIMIT_BYTES = (
-    64 * 2**20
-)  # a server CPU's caches are spread over dies; one process does not see them all
+CACHE_LIMIT_BYTES = 64 * 2**20
+"""A server CPU's caches are spread over dies; one process does not see them all."""
+
+INFINITY_CACHE_BYTES = {"gfx942": 256 * 2**20, "gfx950": 256 * 2**20}
+"""AMD's last level behind the L2 that torch tells of, by architecture (CDNA 3 and CDNA 4 white papers)."""
+
+OLDEST_TORCH = (2, 6)
+"""Attention with grouped queries came with 2.5, the public ``fully_shard`` with 2.6."""
+GET_TORCH = f"install it with: pip install 'torch>={OLDEST_TORCH[0]}.{OLDEST_TORCH[1]}'"
 
 
 @dataclass(frozen=True)
@@ -107,14 +115,14 @@ def require_torch() -> ModuleType:
     """Import torch.
 
     Raises:
-        InputError: torch is not installed; the message says how to get it.
+        InputError: torch is not installed or too old; the message says how to get it.
     """
     try:
         import torch
     except ImportError:
-        raise InputError(
-            "measuring needs torch; install it with: pip install 'meshwright[profile]'"
-        ) from None
+        raise InputError(f"measuring needs torch, which is not installed; {GET_TORCH}") from None
+    if tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2]) < OLDEST_TORCH:
+        raise InputError(f"torch {torch.__version__} is too old to measure with; {GET_TORCH}")
     return torch
 
 
@@ -150,7 +158,7 @@ def find(device: str, name: str = "") -> Machine:
 def catalogue_name(full_name: str) -> str:
     """The catalogue's name of a device from what its driver calls it, or a plain form of that."""
     for pattern, name in CATALOGUE_NAMES:
-        if re.search(pattern, full_name):
+        if re.search(rf"(?<![A-Z]){pattern}", full_name):
             return name
     return re.sub(r"[^a-z0-9]+", "-", full_name.lower()).strip("-")
 
@@ -178,16 +186,25 @@ def _gpu(torch: ModuleType, index: int, name: str) -> Machine:
         full_name=properties.name,
         dtypes=_gpu_dtypes(torch, properties),
         multiprocessors=properties.multi_processor_count,
-        cache_bytes=getattr(properties, "L2_cache_size", 0) or 2**25,
+        cache_bytes=_gpu_cache_bytes(torch, properties),
         memory_bytes=properties.total_memory,
-        versions=_versions(torch) | _gpu_versions(torch),
+        versions=_versions(torch) | _gpu_versions(torch, index),
     )
+
+
+def _gpu_cache_bytes(torch: ModuleType, properties: _CudaDeviceProperties) -> int:
+    behind = INFINITY_CACHE_BYTES.get(_architecture(properties), 0) if torch.version.hip else 0
+    return behind or properties.L2_cache_size or 2**25
+
+
+def _architecture(properties: _CudaDeviceProperties) -> str:
+    """AMD's name of the architecture, e.g. "gfx942", without its features."""
+    return properties.gcnArchName.split(":")[0]
 
 
 def _gpu_dtypes(torch: ModuleType, properties: _CudaDeviceProperties) -> tuple[str, ...]:
     if torch.version.hip is not None:
-        architecture = properties.gcnArchName.split(":")[0]
-        fp8 = ("fp8",) if architecture in ("gfx942", "gfx950") else ()
+        fp8 = ("fp8",) if _architecture(properties) in ("gfx942", "gfx950") else ()
         return ("fp32", "fp16", "bf16", *fp8)
     capability = (properties.major, properties.minor)
     found = ["fp32"]
@@ -227,7 +244,7 @@ def _versions(torch: ModuleType) -> dict[str, str]:
     }
 
 
-def _gpu_versions(torch: ModuleType) -> dict[str, str]:
+def _gpu_versions(torch: ModuleType, index: int) -> dict[str, str]:
     from importlib import metadata
 
     found = {}
@@ -244,20 +261,26 @@ def _gpu_versions(torch: ModuleType) -> dict[str, str]:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    driver = _nvidia_smi(0, "driver_version")
+    driver = _nvidia_smi(torch, index, ["driver_version"])
     if driver:
         found["driver"] = driver[0]
     return found
 
 
-CLOCK_FIELDS = "clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active"
+CLOCK_FIELDS = {
+    "sm_clock": "clocks.sm",
+    "memory_clock": "clocks.mem",
+    "power": "power.draw",
+    "temperature_c": "temperature.gpu",
+}
+THROTTLE_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""What nvidia-smi calls it since driver 535, and before; it refuses names that it does not know."""
 
 
 def clocks(machine: Machine) -> dict[str, str]:
     """Clock, power, temperature and throttle reasons right now; empty where no tool tells them."""
     if machine.kind == "cuda":
-        names = ("sm_clock", "memory_clock", "power", "temperature_c", "throttle_reasons")
-        return dict(zip(names, _nvidia_smi(machine.index, CLOCK_FIELDS), strict=False))
+        return _gpu_clocks(require_torch(), machine.index)
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -266,15 +289,30 @@ def clocks(machine: Machine) -> dict[str, str]:
     return {"core_clock": f"{max(speeds):.0f} MHz"} if speeds else {}
 
 
-def _nvidia_smi(index: int, fields: str) -> list[str]:
+def _gpu_clocks(torch: ModuleType, index: int) -> dict[str, str]:
+    found = dict(zip(CLOCK_FIELDS, _nvidia_smi(torch, index, CLOCK_FIELDS.values()), strict=False))
+    for field in THROTTLE_FIELDS if found else ():
+        answer = _nvidia_smi(torch, index, [field])
+        if answer:
+            return found | {"throttle_reasons": answer[0]}
+    return found
+
+
+def _nvidia_smi(torch: ModuleType, index: int, fields: Iterable[str]) -> list[str]:
+    """What nvidia-smi says of a device, field by field; empty where it is not there (ROCm) or refuses."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    identity = visible[index].strip() if index < len(visible) and visible[index].strip() else str(index)
-    command = [tool, f"--query-gpu={fields}", "--format=csv,noheader", f"--id={identity}"]
+    query = f"--query-gpu={','.join(fields)}"
+    command = [tool, query, "--format=csv,noheader", f"--id={_identity(torch, index)}"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (subprocess.SubprocessError, OSError):
         return []
-    return [field.strip() for field in answer.stdout.strip().split(",")]
+    return [field.strip() for field in answer.stdout.strip().split(",") if field.strip()]
+
+
+def _identity(torch: ModuleType, index: int) -> str:
+    """What nvidia-smi calls one of torch's devices; torch may number them otherwise, and see only some."""
+    unique = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return f"GPU-{unique}" if unique else str(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -36,18 +37,32 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
     devices = torch.cuda.device_count() if kind == "cuda" else processes
     if not 2 <= processes <= devices:
         limit = f"2 to {devices}" if devices >= 2 else "at least 2"
-        raise InputError(f"a process group here needs {limit} processes, found {processes}", "--processes")
+        raise InputError(f"a process group here needs {limit} processes, found {processes}")
     multiprocessing = torch.multiprocessing
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
         try:
-            multiprocessing.spawn(_rank, (function, arguments, kind, processes, folder), processes)
+            given = (function, arguments, kind, processes, folder)
+            _wait(multiprocessing.spawn(_rank, given, processes, join=False, daemon=True))
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
             # Gloo's threads now and then abort a process that is leaving; by then every rank had finished.
             if not answer.exists():
                 last = str(error).strip().splitlines()[-1]
                 raise MeshwrightError(f"a rank failed ({last}); what it finished is kept") from None
         return pickle.loads(answer.read_bytes())
+
+
+def _wait(ranks: Any) -> None:
+    """Wait until every rank has ended; Ctrl-C ends them, whatever they wait for."""
+    try:
+        while not ranks.join():
+            pass
+    except KeyboardInterrupt:
+        for process in ranks.processes:
+            process.kill()
+        for process in ranks.processes:
+            process.join()
+        raise
 
 
 def _rank(
@@ -58,11 +73,15 @@ def _rank(
     processes: int,
     folder: str,
 ) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first ends the rest
     torch = require_torch()
     meeting = f"file://{folder}/meeting"
     if kind == "cuda":
         torch.cuda.set_device(rank)
-    torch.distributed.init_process_group(BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes)
+    device = torch.device("cuda", rank) if kind == "cuda" else None
+    torch.distributed.init_process_group(
+        BACKENDS[kind], init_method=meeting, rank=rank, world_size=processes, device_id=device
+    )
     try:
         answer = function(*arguments)
         torch.distributed.barrier()

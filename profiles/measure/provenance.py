@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 
 from hwmodels.errors import InputError
+from hwmodels.files import write_text
 from hwmodels.loading import read_mapping
 from profiles import points
 from profiles.measure.machine import Machine, clocks
@@ -26,7 +27,7 @@ class Provenance:
 
     def __init__(self, path: Path, machine: Machine, mode: str, dtypes: Sequence[str]) -> None:
         self.path, self.machine = path, machine
-        earlier: list[dict[str, Any]] = read_mapping(path).get("runs", []) if path.is_file() else []
+        earlier = _runs(path) if path.is_file() else []
         self.run: dict[str, Any] = {
             "started": _now(),
             "mode": mode,
@@ -77,12 +78,26 @@ class Provenance:
             "runs": self.runs,
         }
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
-        temporary = self.path.with_name(f".{self.path.name}.new")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self.path)
-        except OSError as error:
-            raise InputError(f"cannot be written ({error.strerror})", str(self.path)) from None
+        write_text(self.path, text)
+
+
+def was_interrupted(folder: Path) -> bool:
+    """Whether the last run into a folder, if any, stopped before its plan was done."""
+    path = folder / "provenance.yaml"
+    runs = _runs(path) if path.is_file() else []
+    return bool(runs) and bool(runs[-1].get("interrupted", True))
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    """The runs that the file tells of.
+
+    Raises:
+        InputError: not such a file.
+    """
+    found = read_mapping(path).get("runs", [])
+    if not isinstance(found, list) or not all(isinstance(run, dict) for run in found):
+        raise InputError(f"runs: a list of mappings is needed, found {found!r:.60}", str(path))
+    return found
 
 
 def observed(folder: Path) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Session:
     def _measure(self, point: Point) -> None:
         try:
             timing = self.bench.time(self.operations[point.operation], point)
-        except (MemoryError, RuntimeError, NotImplementedError, OSError, ValueError, TypeError) as error:
+        except Exception as error:  # also ImportError, AttributeError and what else a broken library raises
             self._skip(point, reason(error))
         else:
             self.store.add(point, timing.seconds, timing.spread)

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError
-from hwmodels.files import write_whole
+from hwmodels.files import whole_file
 from simulator.engine.graph import COMPUTE, FROM_HOST, STREAMS, TO_HOST, Lane
 from simulator.engine.timeline import Timeline
 
@@ -54,10 +53,8 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
     data = json.dumps(document, separators=(",", ": ")).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise InputError(f"the trace cannot be written ({error.strerror})", str(path)) from None
+    with whole_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Iterator[Event]:

@@ -87,7 +87,8 @@ class Model(Strict):
             return data
         filled = dict(data)
         heads, hidden, mla = data.get("heads"), data.get("hidden"), data.get("mla")
-        filled.setdefault("kv_heads", heads)
+        if heads is not None:
+            filled.setdefault("kv_heads", heads)
         filled.setdefault("qkv_bias", data.get("bias", False))
         if isinstance(mla, dict) and "head_dim" not in data:
             parts = mla.get("qk_nope_head_dim"), mla.get("qk_rope_head_dim")

@@ -1,42 +1,66 @@
-"""Files that are there whole or not at all, and names that are not files."""
+"""Files are there whole or not at all, and what is no plain file is never replaced by one."""
 
 import os
+import stat
 import threading
 
 import pytest
 
-from hwmodels.files import write_whole
+from hwmodels.errors import InputError
+from hwmodels.files import whole_file, write_text
 
 
-def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
-    path = tmp_path / "a.json"
+def test_a_file_appears_with_its_folders_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "made" / "for" / "it.txt"
+    write_text(path, "whole")
+    assert path.read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path):
+    path = tmp_path / "kept.txt"
     path.write_text("old")
-    write_whole(path, b"new")
-    assert path.read_text() == "new"
-    assert os.listdir(tmp_path) == ["a.json"]
+    with pytest.raises(ZeroDivisionError), whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path):
-    target = tmp_path / "folder"
-    target.mkdir()
-    with pytest.raises(OSError):
-        write_whole(target, b"new")
-    assert os.listdir(tmp_path) == ["folder"] and target.is_dir()
+def test_a_link_keeps_leading_to_the_file(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
 
 
-def test_a_link_stays_a_link(tmp_path):
-    real, link = tmp_path / "real", tmp_path / "link"
-    link.symlink_to(real)
-    write_whole(link, b"new")
-    assert link.is_symlink() and real.read_text() == "new"
-
-
-def test_a_pipe_stays_a_pipe(tmp_path):
+def test_a_pipe_is_written_and_stays_one(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    found = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    write_whole(pipe, b"new")
-    reader.join()
-    assert found == [b"new"] and pipe.is_fifo()
+    write_text(pipe, "through")
+    reader.join(timeout=10)
+    assert read == ["through"]
+    assert pipe.is_fifo()
+
+
+def test_a_full_device_is_one_message_and_stays_a_device(tmp_path):
+    full = tmp_path / "full"
+    try:
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))  # as /dev/full, which a failure would replace
+        full.write_text("")
+    except OSError:
+        pytest.skip("no devices can be made here")
+    with pytest.raises(InputError, match=r"full: cannot be written \(No space left on device\)"):
+        write_text(full, "x" * 100)
+    assert full.is_char_device()
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be written"):
+        write_text(tmp_path, "x")
+    assert list(tmp_path.iterdir()) == []

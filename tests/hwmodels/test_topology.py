@@ -1,4 +1,4 @@
-"""The graph and the closed-form routes say the same."""
+"""The drawn and the closed-form routes say the same."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
-from hwmodels.topology import bisection_bandwidth, ring_links
+from hwmodels.topology import bisection_bandwidth, graph, links_of, ring_links
 
 
 def small(name):
@@ -30,18 +30,18 @@ SHAPES = ["dgx-a100-80gb", "lumi", "leonardo", "gb200-nvl72", "aws-p5", "fire-fl
 @pytest.mark.parametrize("name", SHAPES)
 def test_routes_are_the_graphs_quickest_paths(name):
     cluster = small(name)
-    graph = cluster.topology()
+    drawn = graph(cluster)
     level_names = [level.name for level in cluster.levels]
     for one, other in itertools.product(range(0, cluster.devices, 5), range(cluster.devices)):
-        links = cluster.links_of(one, other)
+        links = links_of(cluster, one, other)
         ends = [("device", one), ("device", other)]
         # Devices do not forward, and nothing takes the network inside a domain.
         inside = one // cluster.domain == other // cluster.domain
-        passing = [node for node in graph if node[0] in level_names or (node[0] != "device" and not inside)]
-        quickest = nx.shortest_path_length(graph.subgraph([*passing, *ends]), *ends, weight="latency")
+        passing = [node for node in drawn if node[0] in level_names or (node[0] != "device" and not inside)]
+        quickest = nx.shortest_path_length(drawn.subgraph([*passing, *ends]), *ends, weight="latency")
         assert sum(link.latency_s for link in links) == pytest.approx(quickest)
         for link in links:
-            edge = graph.edges[link.source, link.target]
+            edge = drawn.edges[link.source, link.target]
             assert (edge["bandwidth"], edge["level"]) == (link.bandwidth, link.level)
         assert [link.target for link in links[:-1]] == [link.source for link in links[1:]]
 
@@ -49,20 +49,20 @@ def test_routes_are_the_graphs_quickest_paths(name):
 @pytest.mark.parametrize("name", SHAPES)
 def test_bisection_is_the_minimum_cut(name):
     cluster = small(name)
-    graph = cluster.topology()
+    drawn = graph(cluster)
     half = cluster.devices // 2
     across = bisection_bandwidth(cluster)
-    assert cut(graph, range(half), range(half, cluster.devices)) == pytest.approx(across["network"])
+    assert cut(drawn, range(half), range(half, cluster.devices)) == pytest.approx(across["network"])
     for level in cluster.levels:
-        inside = graph.subgraph([("device", rank) for rank in range(level.devices)] + [(level.name, 0)])
+        inside = drawn.subgraph([("device", rank) for rank in range(level.devices)] + [(level.name, 0)])
         found = cut(inside, range(level.devices // 2), range(level.devices // 2, level.devices))
         assert found == pytest.approx(across[level.name])
 
 
-def cut(graph, left, right):
+def cut(drawn, left, right):
     """Return the bandwidth that must be cut to part two sets of ranks."""
     joined = nx.Graph()
-    for one, other, data in graph.edges(data=True):
+    for one, other, data in drawn.edges(data=True):
         joined.add_edge(one, other, capacity=data["bandwidth"])
     for end, ranks in (("left", left), ("right", right)):
         for rank in ranks:
@@ -73,17 +73,17 @@ def cut(graph, left, right):
 def test_a_nodes_nics_add_up():
     for name in ("dgx-a100-80gb", "aws-p4d", "aws-p5", "fire-flyer-2", "gb200-nvl72"):
         cluster = clusters.get(name).resized(16 * clusters.get(name).devices_per_node)
-        graph = cluster.topology()
-        nics = [node for node in graph if node[:2] == ("nic", 0)]
+        drawn = graph(cluster)
+        nics = [node for node in drawn if node[:2] == ("nic", 0)]
         total = sum(
-            graph.edges[nic, leaf]["bandwidth"] for nic in nics for leaf in graph[nic] if leaf[0] == "leaf"
+            drawn.edges[nic, leaf]["bandwidth"] for nic in nics for leaf in drawn[nic] if leaf[0] == "leaf"
         )
         assert total == pytest.approx(cluster.network.bandwidth)
 
 
 def test_a_job_in_one_node_needs_no_network():
-    graph = clusters.get("dgx-h100").resized(8).topology()
-    assert {data["kind"] for _, data in graph.nodes(data=True)} == {"device", "nvlink"}
+    drawn = graph(clusters.get("dgx-h100").resized(8))
+    assert {data["kind"] for _, data in drawn.nodes(data=True)} == {"device", "nvlink"}
 
 
 def test_a_ring_crosses_each_nic_once():
@@ -96,6 +96,6 @@ def test_a_ring_crosses_each_nic_once():
 
 def test_ranks_that_are_not_there():
     cluster = clusters.get("dgx-h100").resized(16)
-    assert cluster.links_of(3, 3) == []
+    assert links_of(cluster, 3, 3) == []
     with pytest.raises(InputError, match="rank 16 is not among the 16"):
-        cluster.links_of(0, 16)
+        links_of(cluster, 0, 16)

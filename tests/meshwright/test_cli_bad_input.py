@@ -1,6 +1,8 @@
 """What a user can get wrong: one clear message with file and key path, exit code 2, nothing written."""
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,10 @@ def flags(**changed: str) -> list[str]:
         (("gpus: 16", "gpus: 1000000"), ["gpus", "devices, asked for 1000000"]),
         (("precision: bf16", "precision: bf17"), ["workload.precision", "bf17"]),
         (("precision: bf16", "precision: fp8"), ["workload.precision", "fp8", "a100-sxm-80gb"]),
+        (("model: llama2-7b", "model: ''"), ["model", "catalogue name, a path or a mapping", "''"]),
+        (("gpus: 16", "gpus: 16\nsearch: {fix: {tensr: 8}}"), ["search.fix", "tensr", "'tensor'"]),
+        (("gpus: 16", "gpus: 16\nsearch: {limit: {pipelines: 8}}"), ["search.limit", "'pipeline'"]),
+        (("model: llama2-7b", "model: {name: mine}"), ["model", "'layers' is missing"]),
         (("model: llama2-7b", "model: 7"), ["model", "catalogue name, a path or a mapping", "7"]),
         (
             ("global_batch: 64", "global_batch: 63"),
@@ -140,6 +146,9 @@ sources: {levels: datasheet}
     ("old", "new", "words"),
     [
         ("bandwidth: 300e9", "bandwidth: -300e9", ["levels.0.bandwidth", "greater than 0"]),
+        ("bandwidth: 300e9", "bandwidth: 300", ["levels.0.bandwidth", "bytes per second", "300"]),
+        ("latency_s: 1.0e-6", "latency_s: 1.0", ["levels.0.latency_s", "is in seconds", "1.0"]),
+        ("nic_gbps: 2e2", "nic_gbps: 2e11", ["network.nic_gbps", "is in Gb/s", "200000000000.0"]),
         ("bandwidth: 300e9", "bandwidth: .nan", ["levels.0.bandwidth", "finite"]),
         ("bandwidth: 300e9", "bandwidth: '300e9'", ["levels.0.bandwidth", "number", "'300e9'"]),
         ("bandwidth: 300e9", "bandwith: 300e9", ["levels.0", "bandwith", "'bandwidth'"]),
@@ -174,6 +183,8 @@ def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
             ["simulate", "own-cluster"],
             ["own-cluster.yaml", "'plan' is missing", "meshwright plan own-cluster"],
         ),
+        (["simulate", "."], [".: is a folder"]),
+        (["plan", "--model", ""], ["--cluster"]),
         (["validate", "--cases", "none.csv"], ["none.csv", "no such file"]),
     ],
 )
@@ -195,3 +206,42 @@ def test_nothing_is_written_where_a_command_fails(refused, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     refused("plan", *flags(model="gpt3-175"))
     assert list(Path().iterdir()) == []
+
+
+CASES = "case_id,gpu,n_gpus,n_layers,d_model,n_heads,seq_len,global_batch"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{CASES},n_gpus\n", ["'n_gpus' is given twice"]),
+        (f"{CASES}\na,h100-sxm,8,32,4096,32,2048,64,more, and more\n", ["row 2", "10 values for 8 columns"]),
+        ("", ["'case_id' is missing"]),
+    ],
+)
+def test_a_file_of_cases_that_is_not_a_table_is_refused(refused, tmp_path, text, words):
+    path = tmp_path / "cases.csv"
+    path.write_text(text, encoding="utf-8")
+    message = refused("validate", "--cases", str(path))
+    for word in [str(path), *words]:
+        assert word in message
+
+
+def test_cases_as_a_spreadsheet_writes_them_are_read(run, tmp_path):
+    path = tmp_path / "cases.csv"
+    path.write_text(f"{CASES}\r\none,h100-sxm,8,32,4096,32,2048,64\r\n", encoding="utf-8-sig")
+    ran = run("validate", "--cases", str(path), "--json")
+    assert json.loads(ran.out)["skipped"] == [{"case_id": "one", "reason": "framework not stated"}]
+
+
+@pytest.mark.parametrize("option", ["--html", "--trace"])
+def test_a_pipe_is_written_to_and_never_replaced(run, scenario, tmp_path, option):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(len(pipe.read_bytes())), daemon=True)
+    reader.start()
+    assert run("simulate", str(scenario()), option, str(pipe)).code == 0
+    reader.join(timeout=10)
+    assert read[0] > 10_000
+    assert pipe.is_fifo()

@@ -116,3 +116,24 @@ def test_kernels_are_validated_against_points(run, measured):
 def test_validating_kernels_needs_points(refused, tmp_path):
     refused("validate", "--kernels", str(tmp_path / "nowhere"))
     refused("validate", "--kernels", str(tmp_path), "--cases", "cases.csv")
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".calibration.yaml"])
+def test_a_device_of_another_version_is_one_message(run, refused, tmp_path, measured, suffix):
+    out = tmp_path / "mine.yaml"
+    assert run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(out)).code == 0
+    path = out.with_suffix(suffix)
+    path.write_text(path.read_text().replace("format: 1\n", "format: 99\nunknown_key: 1\n"))
+    message = refused("show", "devices", str(out))
+    assert str(path) in message
+    assert "another version of Meshwright (format 99, this one reads 1)" in message
+    assert "meshwright calibrate" in message
+    assert "unknown_key" not in message
+
+
+def test_points_that_call_their_device_otherwise_are_taken_and_said(run, tmp_path, measured):
+    table = measured / "gemm.csv"
+    table.write_text(table.read_text().replace("h100-sxm", "hopper"))
+    ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
+    assert ran.code == 0
+    assert "gemm: the points are of 'hopper'; they are taken as h100-sxm" in ran.err

@@ -15,8 +15,10 @@ from simulator.workload import Training
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("profile --device cpu --quick", "calibrate", "validate --live", "validate --kernels")
-"""Commands that measure for a minute; their own tests run them on little."""
+MEASURING = ROOT / "docs" / "profiling.md"
+"""Its commands go on from each other, in order."""
+SLOW = ("profile --device cpu", "calibrate", "validate --live", "my-cpu.yaml")
+"""Commands that measure for a minute, or need what others measured."""
 
 
 def field_row(name, field) -> str:
@@ -77,24 +79,47 @@ def keys_of(value) -> set[str]:
     ids=lambda arguments: " ".join(arguments[:2]),
 )
 def test_every_json_key_is_documented(run, arguments):
+    assert undocumented(json.loads(run(*arguments, "--json").out)) == []
+
+
+def undocumented(report) -> list[str]:
+    """Keys of a JSON report that the page does not know."""
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
-    undocumented = [
-        key for key in keys_of(json.loads(run(*arguments, "--json").out)) if f"`{key}`" not in page
-    ]
-    assert undocumented == []
+    return [key for key in keys_of(report) if f"`{key}`" not in page]
 
 
-def command_lines() -> list[str]:
-    """The meshwright commands in the shell blocks of all pages, and the examples of each --help."""
-    found = [re.search(r"Example:\[/bold\] (.*)", command.__doc__ or "").group(1) for command in COMMANDS]
-    for page in PAGES:
+def test_the_measuring_page_runs_from_top_to_bottom(run, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    lines = command_lines((MEASURING,))
+    assert [line.split()[1] for line in lines] == ["profile", "calibrate", "show"]
+    for line in lines:
+        ran = run(*shlex.split(line)[1:])
+        assert ran.code == 0, ran.err
+        assert ran.out
+    calibrated = lines[1].split()[1:]
+    for again in (lines[0].split()[1:], calibrated, ["validate", "--kernels", "points"]):
+        assert undocumented(json.loads(run(*again, "--json").out)) == []
+
+
+def examples() -> list[str]:
+    """The example of each command's --help."""
+    return [re.search(r"Example:\[/bold\] (.*)", command.__doc__ or "").group(1) for command in COMMANDS]
+
+
+def command_lines(pages=PAGES) -> list[str]:
+    """The meshwright commands in the shell blocks of pages."""
+    found = []
+    for page in pages:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 found += [part.strip() for part in line.split("&&") if part.strip().startswith("meshwright ")]
     return list(dict.fromkeys(shlex.join(shlex.split(line, comments=True)) for line in found))
 
 
-@pytest.mark.parametrize("line", [line for line in command_lines() if not any(slow in line for slow in SLOW)])
+@pytest.mark.parametrize(
+    "line", [line for line in examples() + command_lines() if not any(slow in line for slow in SLOW)]
+)
 def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = run(*shlex.split(line)[1:])

@@ -94,9 +94,26 @@ def test_holistic_trace_analysis_reads_it(run, scenario, tmp_path):
 
 
 def test_a_trace_that_cannot_be_written_is_one_message_after_the_figures(run, scenario, tmp_path):
-    path = tmp_path / "missing" / "step.json.gz"
+    (tmp_path / "file").write_text("no folder")
+    path = tmp_path / "file" / "step.json.gz"
     ran = run("simulate", str(scenario()), "--trace", str(path), "--json")
     assert ran.code == 2
     assert json.loads(ran.out)["step_time_s"] > 0
     assert ran.err.strip().splitlines()[-1].startswith(f"error: {path}: ")
-    assert "No such file or directory" in ran.err
+    assert "Not a directory" in ran.err
+
+
+def test_a_new_name_without_an_ending_is_a_folder(run, scenario, tmp_path):
+    ran = run("simulate", str(scenario()), "--trace", str(tmp_path / "traces"))
+    assert ran.code == 0, ran.err
+    assert [path.name for path in sorted((tmp_path / "traces").iterdir())] == [
+        "rank-0.json.gz",
+        "rank-1.json.gz",
+    ]
+
+
+def test_a_trace_of_another_ending_is_refused_before_anything_runs(refused, scenario, tmp_path):
+    message = refused("simulate", str(scenario()), "--trace", str(tmp_path / "step.txt"))
+    assert "--trace" in message
+    assert "step.txt" in message
+    assert "FILE.json.gz" in message

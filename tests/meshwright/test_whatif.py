@@ -195,7 +195,7 @@ def test_the_table_shows_each_variation_and_markup_stays_text(run, ask):
     ran = run("whatif", path)
     assert "[red]slow[/red]" in ran.out
     assert "pipeline +" in ran.out
-    assert "1 runs (1 with the same plan)" in ran.err
+    assert "1 run (1 with the same plan)" in ran.err
 
 
 def test_the_same_question_gives_the_same_bytes_on_several_cores(run, ask, monkeypatch):

@@ -47,8 +47,9 @@ def test_a_steady_clock_makes_a_training_step_no_slower_than_a_benchmark(tmp_pat
     ("device", "observed", "message"),
     [
         ({**DEVICE, "kind": "cuda", "full_name": "RTX 0815"}, OBSERVED, "RTX 0815 is in no catalogue"),
-        (DEVICE, {"flops": {"fp32": 1e11}}, "observed.memory_bandwidth"),
-        (DEVICE, {**OBSERVED, "flops": {}}, "observed.flops"),
+        (DEVICE, {"flops": {"fp32": 1e11}}, "no points of copy say .*--operations copy -o"),
+        (DEVICE, {**OBSERVED, "flops": {}}, "no points of gemm say"),
+        (DEVICE, {"flops": {}}, "no points of gemm and copy say .*--operations gemm,copy"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, device, observed, message):

@@ -58,3 +58,9 @@ def test_unique_rows_rebuild_the_columns_they_were_made_from(listed):
 def test_inconsistent_plans_are_refused_with_the_reason(fields, words):
     with pytest.raises(InputError, match=words):
         build(Plan, fields, "plan.yaml")
+
+
+def test_the_shorthand_tells_plans_apart_that_exchange_keys_otherwise():
+    one = {"tensor": 2, "context": 4, "data": 1}
+    assert Plan(**one).describe() == "TP2 PP1 CP4 DP1"
+    assert Plan(**one, context_algorithm="ulysses").describe() == "TP2 PP1 CP4(ulysses) DP1"

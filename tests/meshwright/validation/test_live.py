@@ -1,13 +1,15 @@
 """The training side of the closed loop: it trains, its layouts agree, and gaps add up."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hwmodels.errors import InputError
-from meshwright.validation.live import SIZES, LiveConfig, MeasuredSteps, PredictedStep, compare, train
-from meshwright.validation.live_training import build, operator_kind
+from meshwright.validation.live import PredictedStep, compare, train
+from meshwright.validation.live_config import SIZES, LiveConfig
+from meshwright.validation.live_training import MeasuredSteps, build, operator_kind, operator_seconds
 
 torch = pytest.importorskip("torch")
 
@@ -116,3 +118,25 @@ def test_wrong_requests():
         train(replace(TINY, dtype="fp16"), 1)
     with pytest.raises(InputError, match="no such device"):
         train(replace(TINY, device="npu"), 1)
+
+
+def event(key, on, device=0.0, cpu=0.0):
+    return SimpleNamespace(
+        key=key,
+        device_type=SimpleNamespace(name=on),
+        self_device_time_total=device,
+        self_cpu_time_total=cpu,
+    )
+
+
+def test_a_kernel_counts_once_for_the_operator_that_launched_it():
+    events = [
+        event("aten::native_layer_norm", "CPU", device=100.0, cpu=10.0),
+        event("void vectorized_layer_norm_kernel<float>(...)", "CUDA", device=100.0),
+        event("aten::copy_", "CPU", device=30.0, cpu=5.0),
+        event("Memcpy DtoD (Device -> Device)", "CUDA", device=30.0),
+        event("Optimizer.step#AdamW.step", "CUDA", device=500.0),
+        event("cudaLaunchKernel", "CPU", cpu=50.0),
+    ]
+    assert operator_seconds(events, on_gpu=True) == pytest.approx({"copy": 30e-6, "norm": 100e-6})
+    assert operator_seconds(events, on_gpu=False) == pytest.approx({"copy": 5e-6, "norm": 10e-6})

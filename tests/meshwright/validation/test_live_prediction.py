@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels.device import devices
 from hwmodels.errors import InputError
-from meshwright.validation.live import SIZES, LiveConfig
+from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_prediction import predict_step, setting_of
 from meshwright.validation.local_machine import local_cluster
 

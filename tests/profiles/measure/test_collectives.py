@@ -1,5 +1,12 @@
 """Collectives between gloo processes of this machine."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from hwmodels.errors import InputError, UnknownNameError
@@ -50,6 +57,36 @@ def test_sizes_and_groups():
 def test_wrong_requests(tmp_path, processes, changes, error, message):
     with pytest.raises(error, match=message):
         profile_collectives(processes, tmp_path, device="cpu", **changes)
+
+
+def test_pairs_of_a_larger_world(tmp_path):
+    options = {"device": "cpu", "operations": ("send_recv",), "show_progress": False}
+    result = profile_collectives(3, tmp_path, **options)
+    assert (result.measured, result.skipped) == (8, ())
+    assert set(points.read(tmp_path / "collectives.csv")["n_gpus"]) == {2}
+
+
+def test_a_folder_of_another_device(tmp_path):
+    (tmp_path / "gemm.csv").write_text("gpu,dtype,m,n,k,time_us\nother,bf16,1,1,1,1\n")
+    with pytest.raises(InputError, match=r"gemm.csv: holds points of other, not of cpu"):
+        profile_collectives(2, tmp_path, device="cpu")
+
+
+def test_ctrl_c_ends_every_process_and_keeps_finished_points(tmp_path):
+    command = [sys.executable, "-m", "meshwright", "profile", "--device", "cpu", "--collectives", "2"]
+    root = Path(__file__).parents[3]
+    options = {"cwd": root, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([*command, "-o", str(tmp_path)], start_new_session=True, **options)
+    path = tmp_path / "collectives.csv"
+    while process.poll() is None and (not path.exists() or path.read_text().count("\n") < 3):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    # The pipes close when the last process that holds them has ended.
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith("error: interrupted\n")
+    assert "Traceback" not in err
+    assert len(points.read(path)) >= 2
 
 
 def test_outside_torchrun(monkeypatch, capsys, tmp_path):

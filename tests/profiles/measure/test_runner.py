@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from profiles.measure import profile
 from profiles.measure.bench import Bench, Operation, Point, Scope
 from profiles.measure.machine import find
 from profiles.measure.operations import OPERATIONS
-from profiles.measure.provenance import Provenance
+from profiles.measure.provenance import Provenance, was_interrupted
 from profiles.measure.runner import Session
 from profiles.measure.store import Store
+from profiles.measure.timing import Timing
 
 torch = pytest.importorskip("torch")
 
@@ -130,6 +132,8 @@ def session(tmp_path, prepare, points=1):
     [
         (lambda: torch.empty(2**60), "out of memory"),
         (lambda: torch.ones(2, 2, dtype=torch.int64) / torch.ones(3), "must match the size"),
+        (lambda: __import__("flash_attn_that_is_broken"), "No module named"),
+        (lambda: torch.no_such_kernel(), "no_such_kernel"),
     ],
 )
 def test_a_point_that_cannot_be_measured_is_skipped_and_named(tmp_path, call, reason):
@@ -140,6 +144,54 @@ def test_a_point_that_cannot_be_measured_is_skipped_and_named(tmp_path, call, re
     assert reason in skipped.reason
     assert "\n" not in skipped.reason
     assert points.files(tmp_path) == {}
+
+
+def graphless(monkeypatch, tmp_path, also_without):
+    """A run on a GPU that has no room for a graph; nor, perhaps, for the calls without one."""
+
+    class Timer:
+        def time(self, calls, min_seconds, method):
+            if method == "graph" or also_without:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 TiB.")
+            return Timing(1e-3, 0.0)
+
+    real = Bench.__post_init__
+
+    def on_a_gpu(bench):
+        real(bench)
+        bench.timer, bench.machine = Timer(), replace(bench.machine, kind="cuda")
+        bench.release = lambda: None
+
+    monkeypatch.setattr(Bench, "__post_init__", on_a_gpu)
+    return session(tmp_path, lambda values, bench: [lambda: None])
+
+
+def test_no_room_for_a_graph(monkeypatch, tmp_path):
+    found = graphless(monkeypatch, tmp_path, also_without=False)
+    assert (found.measured, found.skipped) == (1, [])
+    assert len(found.bench.without_graph) == 1
+    assert points.read(tmp_path / "gemm.csv")["time_us"].tolist() == [1000.0]
+
+
+def test_no_room_on_the_gpu_at_all(monkeypatch, tmp_path):
+    found = graphless(monkeypatch, tmp_path, also_without=True)
+    assert found.measured == 0
+    assert [skipped.reason for skipped in found.skipped] == ["out of memory"]
+    assert found.bench.without_graph == []
+
+
+def test_a_folder_tells_whether_its_last_run_was_interrupted(measured, tmp_path):
+    assert not was_interrupted(tmp_path)
+    assert not was_interrupted(measured.out)
+    (tmp_path / "provenance.yaml").write_text("runs: [{interrupted: false}, {started: now}]\n")
+    assert was_interrupted(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["runs: 5\n", "runs: [5]\n"])
+def test_a_provenance_that_is_none(tmp_path, content):
+    (tmp_path / "provenance.yaml").write_text(content)
+    with pytest.raises(InputError, match=r"provenance.yaml: runs: a list of mappings is needed"):
+        run(tmp_path)
 
 
 def test_wrong_requests(tmp_path):

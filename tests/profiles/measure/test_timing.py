@@ -1,13 +1,15 @@
 """The host's timer: what it cannot be faster than, and medians over repeats."""
 
 import time
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.measure.timing import REPEATS, HostTimer, summary
+from profiles.measure.timing import REPEATS, DeviceTimer, HostTimer, summary
 
 
 def test_a_sleep_is_never_shorter():
@@ -38,3 +40,55 @@ def test_summary_is_the_median(seconds):
     assert timing.seconds == pytest.approx(np.median(seconds))
     assert timing.spread >= 0
     assert summary([2 * s for s in seconds]).spread == pytest.approx(timing.spread)
+
+
+class FakeCuda:
+    """torch.cuda with a clock that each call of a kernel moves; what is captured runs when it is replayed."""
+
+    def __init__(self):
+        self.now, self.capturing, self.replays = 0.0, None, 0
+        self.cuda = self
+
+    def kernel(self, seconds):
+        if self.capturing is None:
+            self.now += seconds
+        else:
+            self.capturing.append(seconds)
+
+    def Stream(self, device):
+        return SimpleNamespace(synchronize=lambda: None)
+
+    def Event(self, enable_timing):
+        assert enable_timing
+        event = SimpleNamespace(synchronize=lambda: None)
+        event.record = lambda stream: setattr(event, "at", self.now)
+        event.elapsed_time = lambda end: (end.at - event.at) * 1e3
+        return event
+
+    def CUDAGraph(self):
+        recorded = []
+
+        def replay():
+            self.replays += 1
+            self.now += sum(recorded)
+
+        return SimpleNamespace(recorded=recorded, replay=replay, reset=recorded.clear)
+
+    @contextmanager
+    def graph(self, graph, stream):
+        self.capturing = graph.recorded
+        yield
+        self.capturing = None
+
+
+@pytest.mark.parametrize("method", ["graph", "stream"])
+@pytest.mark.parametrize("seconds", [2e-6, 5e-3])
+def test_the_device_times_one_call_of_a_rotation(method, seconds):
+    fake = FakeCuda()
+    timer = DeviceTimer(fake, 0)
+    timing = timer.time([lambda: fake.kernel(seconds)] * 3, 0.02, method)
+    assert timing.seconds == pytest.approx(seconds)
+    assert timing.spread == pytest.approx(0, abs=1e-9)
+    assert (fake.replays > 0) == (method == "graph")
+    # Five repeats, each long enough.
+    assert fake.now >= REPEATS * 0.02

@@ -102,12 +102,12 @@ def test_the_same_timeline_gives_the_same_bytes(timeline, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_one_clear_message(timeline, tmp_path):
-    with pytest.raises(
-        InputError, match=r"step.json: the trace cannot be written \(No such file or directory\)"
-    ):
-        write_trace(timeline, tmp_path / "missing" / "step.json")
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    with pytest.raises(InputError, match=r"step.json: cannot be written \(Not a directory\)"):
+        write_trace(timeline, file / "step.json")
     target = tmp_path / "folder.json"
     target.mkdir()
     with pytest.raises(InputError, match="cannot be written"):
         write_trace(timeline, target)
-    assert list(tmp_path.iterdir()) == [target]
+    assert sorted(tmp_path.iterdir()) == [file, target]

@@ -1,0 +1,44 @@
+"""Quantities of definitions, with the range that their unit makes likely."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(gt=0)]
+
+SLOWEST_LINK = 1e6
+"""B/s; a link below it was meant in GB/s."""
+LONGEST_LATENCY_S = 1e-2
+"""A longer one was meant in microseconds."""
+FASTEST_NIC_GBPS = 1e5
+"""Gb/s; a faster one was meant in bits or bytes."""
+
+
+def _bytes_per_second(value: float) -> float:
+    if value < SLOWEST_LINK:
+        raise ValueError("is in bytes per second (450 GB/s is 450e9)")
+    return value
+
+
+def _seconds(value: float) -> float:
+    if value > LONGEST_LATENCY_S:
+        raise ValueError("is in seconds (2 microseconds are 2e-6)")
+    return value
+
+
+def _gigabits(value: float) -> float:
+    if value > FASTEST_NIC_GBPS:
+        raise ValueError("is in Gb/s (400 Gb/s is 400)")
+    return value
+
+
+Bandwidth = Annotated[Positive, AfterValidator(_bytes_per_second)]
+"""B/s."""
+Latency = Annotated[NotNegative, AfterValidator(_seconds)]
+"""s."""
+Gigabits = Annotated[Positive, AfterValidator(_gigabits)]
+"""Gb/s."""
