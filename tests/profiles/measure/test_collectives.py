@@ -72,6 +72,15 @@ def test_a_folder_of_another_device(tmp_path):
         profile_collectives(2, tmp_path, device="cpu")
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """What a shell started in the background ignores Ctrl-C, and so does all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_every_process_and_keeps_finished_points(tmp_path):
     command = [sys.executable, "-m", "meshwright", "profile", "--device", "cpu", "--collectives", "2"]
     root = Path(__file__).parents[3]
