@@ -23,8 +23,15 @@ KINDS = (
     "copy",
 )
 
-VARIANTS = {"layer_norm": "norm", "rms_norm": "norm", "gelu": "activation", "silu_mul": "activation"}
-"""Operations that a calibration may know apart from the others of their kind; on a CPU they differ much."""
+VARIANTS = {
+    "layer_norm": "norm",
+    "rms_norm": "norm",
+    "gelu": "activation",
+    "silu_mul": "activation",
+    "quantize_fp8": "elementwise",
+}
+"""Operations that a calibration may know apart from the others of their kind; layer and RMS norm
+differ much on a CPU, casts from elementwise kernels on Blackwell."""
 
 
 class MemoryBound(Strict):

@@ -75,10 +75,10 @@ class Linears:
             moved = count.backward * size * groups
             self.backward_weight.add_bytes(kernels, "elementwise", moved, count.backward_launches)
         if dtype in LOW_PRECISION:
-            size = setting.width * setting.framework.cast_passes * groups
+            size = setting.width * setting.framework.cast_passes[dtype] * groups
             weights = n * k if setting.framework.casts_weights else 0.0
-            self.forward.add_bytes(kernels, "elementwise", size * (k * tokens + weights))
-            self.backward_input.add_bytes(kernels, "elementwise", size * (n * tokens + weights))
+            for work, read in ((self.forward, k * tokens), (self.backward_input, n * tokens)):
+                work.add_bytes(kernels, "elementwise", size * (read + weights), variant="quantize_fp8")
 
     def slicing(self, role: str, product: str, slices: np.ndarray) -> np.ndarray:
         """Seconds that a product of one role takes longer when its tokens are cut into so many calls.

@@ -77,10 +77,11 @@ class Framework(Strict):
         description="reads and writes of each gradient while it is copied into and out of the buckets that "
         "are reduced, where it does not live in them; with those of each gathered parameter, if it is copied",
     )
-    cast_passes: float = Field(
-        2.0,
-        ge=0,
-        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand",
+    cast_passes: dict[Literal["fp8", "mxfp8", "nvfp4"], float] = Field(
+        {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.5},
+        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by rows "
+        "and by columns: with one scale a tensor known from earlier steps, with one a block, and with both a "
+        "block's and a tensor's, for which it is read twice",
     )
     casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")
