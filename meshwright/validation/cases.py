@@ -33,6 +33,10 @@ NO_LAYERS = -1
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
+RECIPE_KEYS = ("attention", "elementwise", "composite_norm", "dispatcher", "graphs")
+"""What of a framework a public recipe may set otherwise."""
+
+
 class Skipped(Exception):
     """A row that cannot decide what was run; the message is the reason."""
 
@@ -180,7 +184,7 @@ def _rule(row: Row) -> dict[str, Any]:
 def _framework(row: Row, text: str) -> Framework:
     chosen = frameworks.get(_rule(row)["framework"])
     recipe = _recipe(row)
-    update = {key: recipe[key] for key in ("attention", "elementwise", "composite_norm") if key in recipe}
+    update = {key: recipe[key] for key in RECIPE_KEYS if key in recipe}
     flash = row.text("flash_attention")
     if flash == "0":
         update["attention"] = "unfused"
@@ -205,7 +209,7 @@ def _recipe(row: Row) -> dict[str, Any]:
     # Gated MLPs came with Llama, whose recipes train without dropout.
     found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
     for rule in conventions()["recipes"]:
-        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type"}
+        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type", "gpu": "gpu"}
         if all(re.search(rule.get(key, ""), row.text(name).lower()) for key, name in words.items()):
             found |= {key: value for key, value in rule.items() if key not in words}
     return found
