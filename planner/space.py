@@ -124,6 +124,7 @@ class Space:
             "overlap_gradients",
             "overlap_parameters",
             "overlap_tensor",
+            "overlap_expert",
             "overlap_pipeline",
             "rank_order",
         ):

@@ -69,6 +69,9 @@ class Plan(Strict):
         description="tensor-parallel communication hidden behind "
         "matrix products: nowhere, in the backward pass, everywhere",
     )
+    overlap_expert: bool = Field(
+        False, description="exchange tokens with experts beside the kernels of another micro batch"
+    )
     overlap_pipeline: bool = Field(False, description="send activations while the next micro batch computes")
     first_stage_layers: int = Field(
         0, ge=-1, description="layers of the first stage; 0: an even share, -1: none"
@@ -141,6 +144,7 @@ class Plans:
     overlap_gradients: np.ndarray
     overlap_parameters: np.ndarray
     overlap_tensor: np.ndarray
+    overlap_expert: np.ndarray
     overlap_pipeline: np.ndarray
     first_stage_layers: np.ndarray
     last_stage_layers: np.ndarray

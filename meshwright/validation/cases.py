@@ -193,14 +193,20 @@ def _framework(row: Row, text: str) -> Framework:
         update["attention"] = "flash-2"
     if re.search("DeepEP|HybridEP", text):
         update["dispatcher"] = "flex"
+    if "all-to-all" in text:
+        update["dispatcher"] = "all-to-all"
     if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
         update["trains_mtp"] = False
     if "CUDA_LAUNCH_BLOCKING" in row.text("notes"):
         update["launches_ahead"] = False
     if "fp32 grad accumulation" in row.text("precision"):
         update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
+    plan = recipe.get("plan", {})
     if re.search("[Aa]sync ?TP|async tensor parallel", text):
-        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
+        plan = {**plan, "overlap_tensor": "full"}
+    if "expert overlap" in text:
+        plan = {**plan, "overlap_expert": True}
+    update["defaults"] = {**chosen.defaults, **plan}
     return chosen.model_copy(update=update)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from simulator.costs import elementwise as passes
 from simulator.costs.attention import Attention, attention
 from simulator.costs.linear import Linears
 from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
-from simulator.costs.overlap import contention
+from simulator.costs.overlap import contention, hide
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Choice, Plans
@@ -25,6 +25,7 @@ LAYER_FIELDS = (
     "recompute",
     "context_algorithm",
     "overlap_tensor",
+    "overlap_expert",
 )
 """The plan fields that a layer's cost depends on."""
 
@@ -110,14 +111,26 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
             work.launches = outside + GRAPH_LAUNCHES
     _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
+    back = Pass(backward_input, tensor.backward, block.context_backward, mlp.expert_backward, setting)
     return Layer(
-        forward=first,
-        backward_input=Pass(
-            backward_input, tensor.backward, block.context_backward, mlp.expert_backward, setting
-        ),
+        forward=_beside_experts(plans, first),
+        backward_input=_beside_experts(plans, back),
         backward_weight=Pass(backward_weight, none, none, none, setting),
         recompute=_recompute(setting, plans, block, mlp, first),
     )
+
+
+def _beside_experts(plans: Plans, each: Pass) -> Pass:
+    """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
+
+    Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
+    the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
+    DualPipe does alike). A pass hides as much as it has kernels.
+    """
+    total = each.expert.total
+    beside = np.where(plans.overlap_expert, np.minimum(total, each.work.device), 0.0)
+    exposed = hide(total, beside, np.zeros(len(plans)), contention(each.setting))
+    return replace(each, expert=Transfer(total, exposed))
 
 
 def _alternate(inputs: Work, weights: Work) -> None:

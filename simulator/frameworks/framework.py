@@ -79,9 +79,9 @@ class Framework(Strict):
     )
     cast_passes: dict[Literal["fp8", "mxfp8", "nvfp4"], float] = Field(
         {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.5},
-        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by rows "
-        "and by columns: with one scale a tensor known from earlier steps, with one a block, and with both a "
-        "block's and a tensor's, for which it is read twice",
+        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by "
+        "rows and by columns: with one scale a tensor known from earlier steps, with one a block, and with "
+        "both a block's and a tensor's, for which it is read twice",
     )
     casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")

@@ -25,6 +25,7 @@ plans = st.builds(
     recompute=st.sampled_from(Choice["recompute"]),
     context_algorithm=st.sampled_from(Choice["context_algorithm"]),
     overlap_tensor=st.sampled_from(Choice["overlap_tensor"]),
+    overlap_expert=st.booleans(),
     rank_order=st.sampled_from(Choice["rank_order"]),
 )
 

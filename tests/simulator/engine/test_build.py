@@ -89,6 +89,14 @@ CASES = {
         256,
         {"tensor": 2, "sequence_parallel": True, "expert": 8, "pipeline": 4, "zero": 1},
     ),
+    "experts, exchanged beside kernels": (
+        "qwen3-30b-a3b",
+        "dgx-h100",
+        64,
+        4096,
+        256,
+        {"expert": 16, "pipeline": 4, "zero": 1, "overlap_expert": True},
+    ),
 }
 
 
