@@ -142,7 +142,7 @@ def _layer_activations(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.n
     if model.moe:
         moe = model.moe
         copies = moe.top_k / t
-        routed = copies * (plans.expert_tensor * narrow * h + inner * moe.feed_forward + 2 * width * h)
+        routed = copies * (plans.expert_tensor * narrow * h + inner * moe.feed_forward)
         shared = inner * moe.shared_experts * moe.shared_feed_forward / t
         mlp = mlp + share * (around + routed + shared)
     return tokens * (attention + core + mlp), tokens * core

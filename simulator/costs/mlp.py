@@ -10,6 +10,7 @@ from simulator.costs import elementwise as passes
 from simulator.costs.linear import LOW_PRECISION, Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
+from simulator.models import MixtureOfExperts
 from simulator.plan import Plans
 
 ROUTING_LAUNCHES = 40, 24
@@ -134,14 +135,31 @@ def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
 
     An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
     or to each other node, that holds any of them and copy it there (DeepEP README; Megatron Core,
-    deepseek-v3-gb200-optimization.md: no redundant communication). Experts are chosen evenly.
+    deepseek-v3-gb200-optimization.md: no redundant communication). Groups are chosen evenly, and experts
+    in them.
     """
     moe = setting.model.moe
-    top_k = moe.top_k if moe else 1
+    if moe is None:
+        return np.ones(len(plans))
     domain = setting.cluster.domain
     places = np.where(plans.expert > domain, np.maximum(plans.expert / domain, 1.0), plans.expert)
-    apart = places * (1.0 - (1.0 - 1.0 / places) ** top_k)
-    return np.where(_flex(setting, plans), apart, float(top_k))
+    return np.where(_flex(setting, plans), _visited(places, moe), float(moe.top_k))
+
+
+def _visited(places: np.ndarray, moe: MixtureOfExperts) -> np.ndarray:
+    """Mean number of ranks or nodes, each with an equal share of the experts, that hold any of a token's."""
+    anywhere = _different(places, moe.top_k)
+    if moe.groups == 1:
+        return anywhere
+    # A place holds several groups, or several places hold one.
+    inside = moe.chosen_groups * _different(places / moe.groups, moe.top_k / moe.chosen_groups)
+    grouped = np.where(places < moe.groups, _different(places, moe.chosen_groups), inside)
+    return np.minimum(anywhere, grouped)
+
+
+def _different(places: np.ndarray, draws: float) -> np.ndarray:
+    """Mean number of different places in so many draws."""
+    return places * (1.0 - (1.0 - 1.0 / np.maximum(places, 1.0)) ** draws)
 
 
 def _flex(setting: Setting, plans: Plans) -> np.ndarray:

@@ -73,6 +73,10 @@ class MixtureOfExperts(Strict):
     """Layers at the start with a dense MLP."""
     every: Positive = 1
     """After those, each n-th layer has experts (1: all of them; 2: the second, the fourth, ...)."""
+    groups: Positive = 1
+    """Groups that the experts are split into (DeepSeek-V2, arXiv 2405.04434, section 2.2.2)."""
+    chosen_groups: Positive = 1
+    """Groups among which a token's experts are chosen."""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,4 +89,8 @@ class MixtureOfExperts(Strict):
     def _check(self) -> MixtureOfExperts:
         if self.top_k > self.experts:
             raise ValueError(f"top_k ({self.top_k}) is more than experts ({self.experts})")
+        if self.experts % self.groups:
+            raise ValueError(f"groups ({self.groups}) does not divide experts ({self.experts})")
+        if self.chosen_groups > self.groups:
+            raise ValueError(f"chosen_groups ({self.chosen_groups}) is more than groups ({self.groups})")
         return self

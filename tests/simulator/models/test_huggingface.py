@@ -134,6 +134,8 @@ CONFIGS = {
         "moe_intermediate_size": 2048,
         "moe_layer_freq": 1,
         "n_routed_experts": 256,
+        "n_group": 8,
+        "topk_group": 4,
         "n_shared_experts": 1,
         "num_attention_heads": 128,
         "num_experts_per_tok": 8,
