@@ -19,7 +19,8 @@ def validate(
         typer.Option(help="CSV of measured runs (repeatable); by default the shipped ones."),
     ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="Folder of point files: kernels instead of whole steps.")
+        Path | None,
+        typer.Option(help="Folder of point files: kernels and collectives instead of whole steps."),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Train a small GPT here, and predict the same steps.")
@@ -50,6 +51,8 @@ def validate(
 
     if sum((bool(cases), kernels is not None, live)) > 1:
         raise InputError("--cases, --kernels and --live are three questions; ask one at a time")
+    if max_median is not None and (kernels is not None or live):
+        raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
     if kernels is not None:
         _kernels(kernels, json)
         return
