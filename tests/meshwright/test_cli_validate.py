@@ -153,3 +153,9 @@ def test_the_shipped_cases_are_predicted():
 
 def test_a_limit_on_the_median_is_for_whole_runs(refused, tmp_path):
     assert "whole runs" in refused("validate", "--kernels", str(tmp_path), "--max-median", "0.1")
+
+
+def test_a_cluster_goes_with_measured_collectives_only(refused, tmp_path):
+    assert "--kernels" in refused("validate", "--cluster", "dgx-h100")
+    message = refused("validate", "--kernels", str(tmp_path), "--cluster", "dgx-h10")
+    assert "--cluster" in message and "dgx-h100" in message
