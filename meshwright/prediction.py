@@ -41,16 +41,18 @@ class Prediction:
     @classmethod
     def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
         """What the event engine's run of a plan says; its breakdown is that of the busiest rank."""
-        from simulator.engine.account import BUBBLE, account, busiest
+        from simulator.engine.account import BUBBLE, account, busiest, communicated
 
         plans = Plans.of(plan)
         stages = Stages.of(setting, plans)
         counts = parameters(setting, plans, stages)
-        parts = account(timeline, busiest(timeline))
+        rank = busiest(timeline)
+        parts = account(timeline, rank)
         # Where ranks go on by themselves, a rank's next step begins before the last rank ends this one.
         parts[BUBBLE] -= timeline.seconds - timeline.period
         seconds = {name: np.array([part]) for name, part in parts.items()}
-        step = Step(np.array([timeline.period]), seconds, {}, stages, counts)
+        moved = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
+        step = Step(np.array([timeline.period]), seconds, moved, stages, counts)
         held = memory(setting, plans, stages, counts)
         return cls(setting, plans, step, held, Metrics.of(setting, plans, step))
 

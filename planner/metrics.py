@@ -17,8 +17,11 @@ from simulator.costs.setting import Setting
 from simulator.plan import Choice, Plans
 from simulator.training import Step
 
-COMMUNICATION = ("tensor", "context", "expert", "pipeline", "gradients", "parameters")
-"""Parts of a step that are communication which nothing hides."""
+COMMUNICATION = (
+    *("tensor", "context", "expert", "output", "pipeline", "gradients", "parameters"),
+    *("to host", "from host"),
+)
+"""Parts of a step that are communication, or copies to the host and back, which nothing hides."""
 WAITING = (*COMMUNICATION, "bubble", "launch", "variation", "host")
 """Parts of a step in which a device runs no kernels of its own."""
 

@@ -25,11 +25,15 @@ OTHER_KERNELS = "custom"
 """In the source of points: serving libraries' own all-reduces, which training does not run."""
 
 
-def validate_collectives(points: Points) -> tuple[Rows, Rows]:
+def validate_collectives(points: Points, measured_on: Cluster | None = None) -> tuple[Rows, Rows]:
     """Predict the points of a table of collectives.
 
     A system is a cluster's name, or a device's, which stands for the vendor's node of it; what joins
     several such nodes is then not known.
+
+    Args:
+        points: of the table.
+        measured_on: the cluster that all of them were measured on, whatever they call it.
 
     Returns:
         A row for each operation, system and dtype with the keys of `validate_kernels`, and the points that
@@ -39,7 +43,7 @@ def validate_collectives(points: Points) -> tuple[Rows, Rows]:
     skipped: Rows = []
     for system in np.unique(points["system"].astype(str)):
         part = points.where(points["system"].astype(str) == system)
-        cluster, network_known = _cluster(str(system))
+        cluster, network_known = _cluster(str(system)) if measured_on is None else (measured_on, True)
         several, own = part["n_nodes"] > 1, np.char.find(part["source"].astype(str), OTHER_KERNELS) >= 0
         reasons = {
             "no such cluster or device in the catalogue": np.full(len(part), cluster is None),

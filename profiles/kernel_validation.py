@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.cluster import Cluster
 from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from hwmodels.kernels.model import Layout
@@ -43,7 +44,7 @@ class KernelValidation:
     dropped: int = 0
 
 
-def validate_kernels(directory: Path) -> KernelValidation:
+def validate_kernels(directory: Path, cluster: Cluster | None = None) -> KernelValidation:
     """Predict every point of a folder and state the errors.
 
     A row has ``operation``, ``gpu``, ``dtype``, ``points``, and the relative errors ``median_error``,
@@ -53,6 +54,10 @@ def validate_kernels(directory: Path) -> KernelValidation:
     ``libraries``. Collectives are operations too: their ``gpu`` is what the ``system`` column says, and no
     points correct them.
 
+    Args:
+        directory: folder of point files.
+        cluster: what collectives were measured on, whatever their ``system`` says.
+
     Raises:
         InputError: no such folder, no point files in it, or a file that is wrong.
     """
@@ -61,7 +66,7 @@ def validate_kernels(directory: Path) -> KernelValidation:
     for table, parts in tables.items():
         for points in parts:
             if table == "collectives":
-                rows, skipped = validate_collectives(points)
+                rows, skipped = validate_collectives(points, cluster)
                 found.rows += rows
                 found.skipped += skipped
                 continue

@@ -40,7 +40,10 @@ def calibrate(
     fit = fit_points(points, measured, gpu=gpu, share=share, say=note)
     written = report.write_device(fit, measured, out)
     if page is not None:
-        written.append(report.write_page(fit, measured.name, page))
+        from meshwright.exporters.calibration_page import write_calibration
+
+        write_calibration(page, fit, measured.name)
+        written.append(page)
     print_json(report.as_json(fit, written)) if json else show_tables(*report.as_tables(fit, written))
 
 

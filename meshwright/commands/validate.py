@@ -19,8 +19,13 @@ def validate(
         typer.Option(help="CSV of measured runs (repeatable); by default the shipped ones."),
     ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="Folder of point files: kernels instead of whole steps.")
+        Path | None,
+        typer.Option(help="Folder of point files: kernels and collectives instead of whole steps."),
     ] = None,
+    cluster: Annotated[
+        str,
+        typer.Option(help="With --kernels: what collectives were measured on (name or YAML)."),
+    ] = "",
     live: Annotated[
         bool, typer.Option("--live", help="Train a small GPT here, and predict the same steps.")
     ] = False,
@@ -50,8 +55,12 @@ def validate(
 
     if sum((bool(cases), kernels is not None, live)) > 1:
         raise InputError("--cases, --kernels and --live are three questions; ask one at a time")
+    if max_median is not None and (kernels is not None or live):
+        raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
+    if cluster and kernels is None:
+        raise InputError("--cluster says what the collectives of --kernels were measured on")
     if kernels is not None:
-        _kernels(kernels, json)
+        _kernels(kernels, cluster, json)
         return
     if live:
         from meshwright.validation.loop import Asked
@@ -70,12 +79,13 @@ def validate(
         raise typer.Exit(1)
 
 
-def _kernels(folder: Path, json: bool) -> None:
+def _kernels(folder: Path, cluster: str, json: bool) -> None:
+    from hwmodels.cluster import clusters
     from meshwright.commands.output import print_json, show_tables
     from meshwright.reports.kernels import as_json, as_tables
     from profiles.kernel_validation import validate_kernels
 
-    found = validate_kernels(folder)
+    found = validate_kernels(folder, clusters.get(cluster, "--cluster") if cluster else None)
     print_json(as_json(found)) if json else show_tables(*as_tables(found))
 
 

@@ -89,7 +89,9 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
     """
     from plotly.offline import get_plotlyjs
 
-    terms = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    # A figure and its "%" stay on one line.
+    shown = {name: value.replace(" %", "\u00a0%") for name, value in facts.items()}
+    terms = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in shown.items())
     parts = "\n".join(_section(index, section) for index, section in enumerate(sections))
     return f"""<!DOCTYPE html>
 <html lang="en">

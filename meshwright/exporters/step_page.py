@@ -41,7 +41,10 @@ def write_step(
     plan = prediction.plans.plan(0)
     names = rank_names(plan, timeline.ranks)
     chart, window = gantt(timeline, names)
-    words = "What each pipeline rank computes (above), and what it sends or copies (below)."
+    words = (
+        "What each pipeline rank computes, with the number of the micro batch where there is room, "
+        "and below it what it sends or copies."
+    )
     if not window.whole:
         words += f" The first and last {seconds(window.length)} of {seconds(timeline.seconds)} are drawn."
     sections = [
@@ -74,9 +77,11 @@ def rank_names(plan: Plan, ranks: int) -> list[str]:
 def _facts(
     prediction: Prediction, plan: Plan, timeline: Timeline, analytic_step_s: float | None
 ) -> dict[str, str]:
-    setting, metrics = prediction.setting, prediction.metrics
+    setting = prediction.setting
     training, cluster = setting.training, setting.cluster
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
+    # The engine's step is what the page shows; figures of merit are the prediction's, at its pace.
+    metrics, pace = prediction.metrics, float(prediction.step.time[0]) / timeline.period
     there, doubt = cluster.device.memory_bytes, ": does not fit"
     facts = {
         "model": setting.model.name,
@@ -84,8 +89,8 @@ def _facts(
         "plan": f"{plan.describe()}, micro batch {plan.micro_batch}",
         "schedule": f"{plan.schedule}, recompute {plan.recompute}, sharding {sharding(plan)}",
         "step": f"{seconds(timeline.period)} for {counted(training.tokens)} tokens",
-        "throughput": f"{float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
-        f"MFU {percent(float(metrics.model_flops_utilisation[0]))}",
+        "throughput": f"{pace * float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
+        f"MFU {percent(pace * float(metrics.model_flops_utilisation[0]))}",
         "memory at its fullest": f"{gibibytes(peak)} of {gibibytes(there)}" + (doubt if peak > there else ""),
         "no kernel runs in": f"{percent(timeline.bubble_share)} of the step",
     }

@@ -157,7 +157,7 @@ def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
         "text": times,
         "texttemplate": "%{z:,.0f}<br>%{text}",
         "colorscale": [[0, "#f4e4c1"], [0.5, "#64a0aa"], [1, "#1a3c6e"]],
-        "colorbar": {"title": {"text": "tok/s/GPU"}},
+        "colorbar": {"title": {"text": "tok/s/GPU", "side": "right"}},
         "hovertemplate": "%{y}, %{x}: %{z:,.0f} tok/s/GPU, step %{text}<extra></extra>",
     }
     return {

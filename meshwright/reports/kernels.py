@@ -52,7 +52,7 @@ def as_tables(found: KernelValidation) -> list[Table]:
         for row in found.rows
     ]
     title = "Error of each point: median and 90th percentile; large kernels take longer than 50 us"
-    parts = [table(headings, rows, title, left=3)]
+    parts = [table(headings, rows, title, left=3)] if rows else []
     if found.dropped:
         parts.append(facts({"dropped": f"{found.dropped} points that are faster than their device can be"}))
     if found.skipped:

@@ -12,6 +12,9 @@ from meshwright.reports.units import percent, seconds, signed_percent
 from meshwright.validation.live import Gap, compare
 from meshwright.validation.loop import Loop
 
+BUSY = 0.2
+"""Spread of measured steps above which the machine was hardly left alone."""
+
 
 def as_json(loops: Sequence[Loop]) -> dict[str, Any]:
     """Each model with documented keys."""
@@ -55,6 +58,8 @@ def _tables(loop: Loop) -> list[Table]:
         "predicted": f"{seconds(step.predicted)} ± {percent(predicted.band, 0)}",
         "error": signed_percent(step.relative),
     }
+    if measured.spread > BUSY:
+        words["measured"] += ": was the machine busy with something else?"
     title = f"{loop.size}: {config.parameters() / 1e6:.0f}M parameters"
     headings = ("operator", "measured", "predicted", "gap, of step")
     return [facts(words, title), table(headings, [_row(gap) for gap in operators])]

@@ -28,7 +28,13 @@ ONCE = {
 }
 """Parts of a step that are neither kernels of the model nor communication."""
 
-WORDS = {"gradients": "data (gradients)", "parameters": "data (parameters)"}
+WORDS = {
+    "gradients": "data (gradients)",
+    "parameters": "data (parameters)",
+    "output": "output layer sums",
+    "to host": "copies to the host",
+    "from host": "copies from the host",
+}
 
 
 def describe_setting(setting: Setting) -> dict[str, Any]:

@@ -307,7 +307,8 @@ class _Runner:
         row |= {"error": mapped["error"], "error_with_points": mapped.get("error_with_points")}
         self.fit.errors.append(row)
         band = entry.error_with_points or entry.error
-        self.say(f"{name}: {len(points)} points, {band.median:.1%} median, {band.p90:.1%} 90th percentile")
+        found = f"{band.median:.1%} median, {band.p90:.1%} 90th percentile"
+        self.say(f"{name}: {len(points)} points, {found if band.shapes else 'too few to keep one out'}")
 
 
 def _serving(points: Points) -> bool:

@@ -55,6 +55,16 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     return parts
 
 
+def communicated(timeline: Timeline, rank: int) -> dict[str, float]:
+    """Seconds for which each kind of communication of one rank runs, beside kernels or not."""
+    found = {}
+    for kind in SHOWN:
+        tasks = _communication(timeline, rank, kind)
+        if len(tasks):
+            found[kind] = float((timeline.ends[tasks] - timeline.starts[tasks]).sum())
+    return found
+
+
 def busiest(timeline: Timeline) -> int:
     """The rank that computes longest."""
     return max(range(timeline.ranks), key=lambda rank: timeline.busy(rank))

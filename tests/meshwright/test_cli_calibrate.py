@@ -1,6 +1,7 @@
 """`meshwright calibrate`: from point files to a device that other commands take by path."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -137,3 +138,36 @@ def test_points_that_call_their_device_otherwise_are_taken_and_said(run, tmp_pat
     ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
     assert ran.code == 0
     assert "gemm: the points are of 'hopper'; they are taken as h100-sxm" in ran.err
+
+
+def test_the_page_has_a_panel_and_a_row_for_each_kernel(run, tmp_path, measured):
+    path = tmp_path / "page.html"
+    run(
+        "calibrate",
+        str(measured),
+        "--device",
+        "h100-sxm",
+        "-o",
+        str(tmp_path / "mine.yaml"),
+        "--page",
+        str(path),
+    )
+    text = path.read_text(encoding="utf-8")
+    figure = json.loads(re.search(r'id="figure-0">(.*?)</script>', text, re.DOTALL).group(1))
+    line, *dots = figure["data"]
+    assert line["x"] == line["y"]
+    assert {trace["name"] for trace in dots} <= {"form alone", "with points"}
+    assert [each["text"].split(":")[0] for each in figure["layout"]["annotations"]] == ["gemm bf16"]
+    assert "<td" in text
+
+
+def test_errors_of_too_few_points_are_not_made_up(run, tmp_path, measured):
+    rows = [
+        {"gpu": "h100-sxm", "dtype": "bf16", "op": "copy", "dims": "1", "source": "made up"}
+        | {"tokens": tokens, "bytes_per_token": 65536.0, "time_us": tokens / 20}
+        for tokens in (1024, 65536)
+    ]
+    points.write(measured / "elementwise.csv", points.TABLES["elementwise"], rows)
+    ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
+    assert "too few" in next(line for line in ran.out.splitlines() if "copy" in line)
+    assert "too few" in run("show", "devices", str(tmp_path / "mine.yaml")).out

@@ -80,6 +80,14 @@ def test_a_schedule_without_a_closed_form_runs_on_the_engine(run, scenario):
     assert report["step_time_s"] == report["engine"]["step_time_s"]
     assert sum(report["time_breakdown_s"].values()) == pytest.approx(report["step_time_s"])
     assert "On the event engine" in run("simulate", path).out
+    assert all(each["total_s"] >= each["exposed_s"] for each in report["communication"].values())
+    assert {"tensor", "pipeline"} <= set(report["communication"])
+
+
+def test_copies_to_the_host_are_no_kernels(run, scenario):
+    path = str(scenario(("pipeline: 2", "pipeline: 2, virtual_pipeline: 2, schedule: pipeoffload-full")))
+    lines = run("simulate", path).out.splitlines()
+    assert [line.split()[0] for line in lines if "copies to the host" in line] == ["communication"]
 
 
 def test_the_table_shows_time_communication_and_memory(run, scenario):

@@ -149,3 +149,13 @@ def test_the_shipped_cases_are_predicted():
     ledger = evaluate(published_files()[:1])
     assert ledger.entries
     assert all(entry.predicted_step_s > 0 for entry in ledger.entries)
+
+
+def test_a_limit_on_the_median_is_for_whole_runs(refused, tmp_path):
+    assert "whole runs" in refused("validate", "--kernels", str(tmp_path), "--max-median", "0.1")
+
+
+def test_a_cluster_goes_with_measured_collectives_only(refused, tmp_path):
+    assert "--kernels" in refused("validate", "--cluster", "dgx-h100")
+    message = refused("validate", "--kernels", str(tmp_path), "--cluster", "dgx-h10")
+    assert "--cluster" in message and "dgx-h100" in message

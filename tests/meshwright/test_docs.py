@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MEASURING = ROOT / "docs" / "profiling.md"
 """Its commands go on from each other, in order."""
-SLOW = ("profile --device cpu", "calibrate", "validate --live", "my-cpu.yaml")
+SLOW = ("profile --device cpu", "calibrate", "validate --live", "validate --kernels", "my-cpu.yaml")
 """Commands that measure for a minute, or need what others measured."""
 
 
@@ -100,6 +100,24 @@ def test_the_measuring_page_runs_from_top_to_bottom(run, tmp_path, monkeypatch):
     calibrated = lines[1].split()[1:]
     for again in (lines[0].split()[1:], calibrated, ["validate", "--kernels", "points"]):
         assert undocumented(json.loads(run(*again, "--json").out)) == []
+
+
+def test_the_files_of_the_extending_page_work_together(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    names = [re.search(r"^name: (\S+)", block, re.MULTILINE).group(1) for block in blocks]
+    assert names == ["our-h100", "my-h100", "our-model", "our-fork"]
+    for name, block in zip(names, blocks, strict=True):
+        text = block.replace("device: h100-sxm", "device: our-h100.yaml")
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    question = ["--model", "our-model.yaml", "--cluster", "my-h100.yaml", "--framework", "our-fork.yaml"]
+    size = ["--gpus", "16", "--seq-len", "4096", "--global-batch", "64", "--limit", "pipeline=2"]
+    ran = run("plan", *question, *size, "--json")
+    assert ran.code == 0, ran.err
+    asked = json.loads(ran.out)["question"]
+    assert (asked["model"], asked["cluster"], asked["framework"]) == ("our-model", "my-h100", "our-fork")
+    assert asked["device"] == "our-h100"
 
 
 def examples() -> list[str]:

@@ -49,3 +49,11 @@ def test_what_is_not_predicted_says_why(tmp_path):
 def test_integers_are_not_reduced_in_the_switch(tmp_path):
     floating, whole = found(tmp_path, [row(), row() | {"dtype": "int8"}]).rows
     assert floating["median_error"] < 1e-3 < whole["median_error"]
+
+
+def test_a_cluster_of_ones_own_stands_for_whatever_the_points_call_it(tmp_path):
+    rows = [row(ranks=16) | {"n_nodes": 2, "system": "our racks"}, row() | {"system": "h100-sxm"}]
+    point_files.write(tmp_path / "collectives.csv", point_files.TABLES["collectives"], rows)
+    result = validate_kernels(tmp_path, clusters.get("dgx-h100"))
+    assert not result.skipped
+    assert {each["gpu"]: each["points"] for each in result.rows} == {"our racks": 1, "h100-sxm": 1}

@@ -95,6 +95,9 @@ def _tables(cluster: Cluster) -> list[Table]:
         "network": f"{network.fabric}, {network.nics_per_node} NICs of {network.nic_gbps:g} Gb/s per node, "
         f"{network.shape}, oversubscription {network.oversubscription:g}",
         "host power": f"{cluster.host_watts:.0f} W per node beside its devices",
+        "host": f"launches kernels {cluster.host_slowdown:g} times as slowly as a Xeon"
+        if cluster.host_slowdown > 1
+        else "",
     }
     collectives = [
         [

@@ -61,6 +61,13 @@ def _kernels(calibration: Calibration) -> Iterator[dict[str, Any]]:
             }
 
 
+def _errors(kernel: dict[str, Any]) -> list[str]:
+    """Median and 90th percentile; what was measured at too few points to keep one out says so."""
+    if kernel["status"] == "measured" and not kernel["unseen_shapes"]:
+        return ["too few", ""]
+    return ["" if kernel[key] is None else percent(kernel[key]) for key in ("median_error", "p90_error")]
+
+
 def _row(device: Device) -> list[str]:
     peaks = {str(name): value for name, value in device.peak_flops.items()}
     return [
@@ -92,8 +99,7 @@ def _tables(device: Device) -> list[Table]:
             kernel["operation"],
             kernel["dtype"] or "",
             kernel["status"],
-            percent(kernel["median_error"]) if kernel["median_error"] is not None else "",
-            percent(kernel["p90_error"]) if kernel["p90_error"] is not None else "",
+            *_errors(kernel),
             kernel["source"],
         ]
         for kernel in _kernels(calibration)

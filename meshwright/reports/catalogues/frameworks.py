@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
+from meshwright.reports.tables import facts, table
 from simulator.frameworks import Framework, frameworks
 
 
@@ -30,17 +30,24 @@ def _row(framework: Framework) -> list[str]:
 
 def _tables(framework: Framework) -> list[Table]:
     constants = framework.model_dump(mode="json", exclude={"name", "title", "defaults", "source"})
-    figures = {name: _words(value) for name, value in constants.items()}
+    meanings = {name: field.description or "" for name, field in Framework.model_fields.items()}
+    rows = [[name, _words(value), meanings[name]] for name, value in constants.items()]
     return [
-        facts({"what": framework.title, **figures}, framework.name),
-        facts({name: str(value) for name, value in framework.defaults.items()}, "Plan fields that it sets"),
+        facts({"what": framework.title}, framework.name),
+        table(("key", "value", "meaning"), rows, left=3),
+        facts(
+            {name: _words(value) for name, value in framework.defaults.items()}, "Plan fields that it sets"
+        ),
         facts(dict(framework.source), "Sources"),
     ]
 
 
 def _words(value: object) -> str:
+    """A value as a file says it."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {inner}" for name, inner in value.items())
+        return ", ".join(f"{name} {_words(inner)}" for name, inner in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
