@@ -37,13 +37,14 @@ def part_errors(setting: Setting) -> dict[str, float]:
     gemm = kernels.error("gemm", setting.linear_dtype)[1]
     errors = {
         "gemm": gemm,
-        "grouped_gemm": gemm,  # a training step's experts are priced as dense products side by side
         "recompute": gemm,
         "attention": kernels.error("attention", setting.core_dtype)[1],
         "tensor": LINK_ERROR,
         "context": LINK_ERROR,
     }
     errors |= {kind: kernels.error(kind)[1] for kind in KINDS}
+    if setting.model.moe:
+        errors["grouped_gemm"] = kernels.error("grouped_gemm", setting.linear_dtype)[1]
     return errors | dict.fromkeys(("expert", "pipeline", "gradients", "parameters"), across)
 
 
