@@ -44,7 +44,7 @@ def part_errors(setting: Setting) -> dict[str, float]:
     }
     errors |= {kind: kernels.error(kind)[1] for kind in KINDS}
     if setting.model.moe:
-        # Steps price experts as dense products; of grouped ones only serving's are measured, so theirs is the error.
+        # Steps price experts as dense products, but nobody has measured those; serving's grouped ones are.
         errors["grouped_gemm"] = kernels.error("grouped_gemm", setting.linear_dtype)[1]
     return errors | dict.fromkeys(("expert", "pipeline", "gradients", "parameters"), across)
 
