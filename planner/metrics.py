@@ -19,7 +19,7 @@ from simulator.training import Step
 
 COMMUNICATION = ("tensor", "context", "expert", "pipeline", "gradients", "parameters")
 """Parts of a step that are communication which nothing hides."""
-WAITING = (*COMMUNICATION, "bubble", "launch", "variation", "host")
+WAITING = (*COMMUNICATION, "bubble", "launch", "variation")
 """Parts of a step in which a device runs no kernels of its own."""
 
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))

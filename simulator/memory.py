@@ -13,11 +13,10 @@ import numpy as np
 from simulator.costs.ends import padded_vocabulary
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
-from simulator.plan import Choice, Plans
+from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.training import KINDS, micro_batches
 
-SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 LOGIT_BYTES = {"fused": 4, "eager": 8, "torch": 12}
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager holds the 32-bit
 probabilities, which become the gradient in place, beside them; torch holds log-probabilities and two
@@ -119,7 +118,7 @@ def _layer_activations(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.n
     """Bytes that one layer keeps for one micro batch: all of them, and those of the attention core."""
     model, training, framework = setting.model, setting.training, setting.framework
     t, width = plans.tensor, setting.width
-    tokens = plans.micro_batch * training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     spread = np.where(plans.sequence_parallel, t, 1)
     narrow = 1 if training.precision in ("fp8", "mxfp8", "nvfp4") else width
     mask = 1 if setting.dropout else 0
@@ -152,7 +151,7 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
     """Activations held at the peak: those in flight, and one layer opened again under full recomputation."""
     model = setting.model
     t, width = plans.tensor, setting.width
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     whole, core = _layer_activations(setting, plans)
     boundary = width * tokens * model.hidden / np.where(plans.sequence_parallel, t, 1)
     selective = whole - core
@@ -195,7 +194,7 @@ def _in_flight(setting: Setting, plans: Plans, kind: str) -> np.ndarray:
 def _workspace(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> np.ndarray:
     """Logits and their gradient where the loss is, and what full sharding gathers."""
     t = plans.tensor
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
@@ -211,7 +210,7 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> 
     a bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
     whole chunks so.
     """
-    framework, layer = setting.framework, counts.one_layer * setting.framework.wrapped_layers
+    framework, layer = setting.framework, counts.one_layer
     if framework.gathers_a_layer > 1:
         held = (layer / 3 + np.minimum(layer, framework.prefetch_parameters)) * framework.gather_bytes
     else:

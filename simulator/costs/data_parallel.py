@@ -9,9 +9,7 @@ import numpy as np
 from simulator.costs.overlap import contention, hide
 from simulator.costs.setting import Setting
 from simulator.costs.stages import gathered_together
-from simulator.plan import Choice, Plans
-
-FULL = Choice["recompute"].index("full")
+from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 
 BUCKET_PARAMETERS = 40e6
 """Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
@@ -42,7 +40,7 @@ class Groups:
     def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> Groups:
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         # Data-parallel ranks lie outside the pipeline when the plan orders them so.
-        outer = np.where(plans.rank_order == 1, plans.pipeline, 1)
+        outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
         across = np.where(plans.context > 1, 1, outer)
         return cls(shard, stride * across, ranks // shard, stride * across * shard)
 
@@ -249,7 +247,7 @@ def each_micro_batch(
         for each in move_state(setting, plans, dense, experts, units * framework.gathers_a_layer, units)
     )
     ahead = (dense + experts) / units <= framework.prefetch_parameters
-    overlap = np.where(ahead & plans.overlap_parameters, framework.gather_overlap * (1 - 1 / units), 0.0)
+    overlap = np.where(ahead & plans.overlap_parameters, 1 - 1 / units, 0.0)
     again = np.where((plans.recompute == FULL) & framework.gathers_again, 2.0, 1.0)
     hidden = np.where(plans.overlap_gradients, 1 - 1 / units, 0.0)
     # Gathers and reductions share one network: reductions hide behind the kernels that gathers leave.

@@ -52,7 +52,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
     distributed_data_parallel.py: main_grad.add_).
     """
     model, kernels = setting.model, setting.kernels
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     size = tokens * model.hidden * setting.width
     forward, backward = Work(), Work()
     sources = 2 if model.position == "learned" else 1
@@ -81,7 +81,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
 def head(setting: Setting, plans: Plans) -> End:
     """Final norm, output layer and loss over the vocabulary shard of one rank, for each prediction."""
     model, kernels, framework = setting.model, setting.kernels, setting.framework
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     rows = padded_vocabulary(setting, plans.tensor) / plans.tensor
     linears = Linears(setting, tokens)
     linears.add("column", rows, model.hidden, setting.core_dtype, bias=False)
@@ -122,7 +122,7 @@ def _predict_further(
     Each comes with the projection of hidden state and next embedding to one width (DeepSeek-V3, section 2.2).
     """
     hidden = setting.model.hidden
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     projection = Linears(setting, tokens)
     projection.add("column", hidden / plans.tensor, 2 * hidden, bias=False)
     joined = (projection.forward, projection.backward_input, projection.backward_weight)

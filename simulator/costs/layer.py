@@ -13,7 +13,7 @@ from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
-from simulator.plan import Choice, Plans
+from simulator.plan import BACKWARD_OVERLAP, FULL, FULL_OVERLAP, SELECTIVE, Plans
 
 LAYER_FIELDS = (
     "tensor",
@@ -30,9 +30,6 @@ LAYER_FIELDS = (
 
 GRAPH_LAUNCHES = 1
 """Launches of a pass whose other kernels a graph replays."""
-
-SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
-BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
 
 
 @dataclass
@@ -133,7 +130,7 @@ def _alternate(inputs: Work, weights: Work) -> None:
 
 def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward: Work) -> None:
     model, framework = setting.model, setting.framework
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     tokens = tokens / np.where(plans.sequence_parallel, plans.tensor, 1)
     size = tokens * model.hidden * setting.width
     residual = passes.RESIDUAL[framework.elementwise, setting.dropout]
@@ -157,7 +154,7 @@ def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: 
 
     The layer's input is always kept, what its products write unless it is repeated.
     """
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
     written = sum((outputs for _, outputs, _, _ in block.linears.added), np.zeros(len(plans)))
     in_mlp = sum((outputs for _, outputs, _, _ in mlp.linears.added), np.zeros(len(plans)))
@@ -192,7 +189,7 @@ def _tensor_communication(
     to run beside. Attention and MLP hide their own traffic only.
     """
     cluster, model, t = setting.cluster, setting.model, plans.tensor
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     elements = tokens * model.hidden
     size = elements * setting.width
     sequence = plans.sequence_parallel.astype(bool)

@@ -44,7 +44,7 @@ class Mlp:
 
 def dense_mlp(setting: Setting, plans: Plans) -> Mlp:
     """Cost of a dense MLP on one device and one micro batch; arrays of shape (plans,)."""
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     linears = Linears(setting, tokens)
     between = Work(), Work()
     _mlp(setting, linears, between, tokens, setting.model.feed_forward / plans.tensor)
@@ -80,7 +80,7 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     model, kernels, moe = setting.model, setting.kernels, setting.model.moe
     if moe is None:
         raise ValueError(f"{model.name} has no expert layers")
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     own = tokens / plans.tensor
     linears = Linears(setting, tokens)
     between = Work(), Work()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from simulator.engine.graph import DATA, TaskGraph
 from simulator.engine.step import Attached, ChunkWork, Segment, StepProgram, add_segment
@@ -86,20 +85,13 @@ class DataStream:
         gathered = range(max(self.gathers, default=-1) + 1)
         return {*gathered, *range(min(self.reductions, default=len(order)), len(order))}
 
-    def next_gather(self, micro_batch: int, before: list[int]) -> int:
-        """The task that gathers what the rank uses next; later ones are issued as far as prefetching goes.
+    def next_gather(self, micro_batch: int) -> int:
+        """The task that gathers what the rank uses next, in a pass of this micro batch.
 
-        Args:
-            micro_batch: whose pass it is.
-            before: what the segment that needs it waits for otherwise.
+        Later ones are issued as far as prefetching goes.
         """
         number = self._used
         self._used += 1
-        late = self._queue[number].late
-        if late:
-            self._issue(number, micro_batch)
-            rest = replace(self._queue[number].work, seconds=late, size=0.0)
-            self._issued[number] = add_segment(self._graph, self._lane, rest, 1.0, micro_batch, before)
         self._issue(number + self._program.prefetch, micro_batch)
         return self._issued[number]
 

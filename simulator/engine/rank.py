@@ -257,7 +257,7 @@ class Rank:
             if index in gathered:
                 if tasks:
                     self.data.free_used(tasks[-1])
-                after.append(self.data.next_gather(micro_batch, after))
+                after.append(self.data.next_gather(micro_batch))
             lane = self.graph.lane_of(self.index, segment.stream)
             task = add_segment(self.graph, lane, segment, self.slowdown, micro_batch, after)
             tasks.append(task)

@@ -47,8 +47,6 @@ class Attached:
     work: Segment
     held: float = 0.0
     """Bytes of a gathered copy, held until the pass (or run of passes) has ended."""
-    late: float = 0.0
-    """Further seconds of a gather that start only when what comes before its segment has ended."""
 
 
 @dataclass(frozen=True)
