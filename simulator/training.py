@@ -257,8 +257,9 @@ def _pipeline(
         schedule = get_schedule(name)
         makespan[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=transfer[chosen]))
         without[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=np.zeros(int(chosen.sum()))))
-    crossings = 2 * m * plans.virtual_pipeline
-    return makespan, makespan - without, crossings * transfer
+    total = 2 * m * plans.virtual_pipeline * transfer
+    # What more they delay are others' transfers while the pipeline fills: a bubble.
+    return makespan, np.minimum(makespan - without, total), total
 
 
 def _data_parallel(
