@@ -8,12 +8,11 @@ import numpy as np
 
 from simulator.costs import elementwise as passes
 from simulator.costs.attention import Attention, attention
-from simulator.costs.linear import Linears
 from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
-from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
+from simulator.costs.tensor import tensor_traffic
 from simulator.costs.work import Transfer, Work
-from simulator.plan import BACKWARD_OVERLAP, FULL, FULL_OVERLAP, SELECTIVE, Plans
+from simulator.plan import FULL, SELECTIVE, Plans
 
 LAYER_FIELDS = (
     "tensor",
@@ -81,7 +80,7 @@ class Layer:
 
 def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     """Cost of one layer, with a dense MLP or with experts."""
-    block = attention(setting, plans)
+    model, block = setting.model, attention(setting, plans)
     mlp = expert_mlp(setting, plans) if experts else dense_mlp(setting, plans)
     forward, backward_input, backward_weight = Work(), Work(), Work()
     for part in (block.linears, mlp.linears):
@@ -97,13 +96,19 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
         _stack(setting, plans, block, mlp, forward, backward_input)
 
     none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
-    tensor = _tensor_communication(setting, plans, block, mlp, experts)
+    # Of experts only the shared ones are sharded over tensor-parallel ranks.
+    moe = model.moe if experts else None
+    sharded = [block.linears] if moe and not moe.shared_experts else [block.linears, mlp.linears]
+    blocks = [sharded] if model.parallel_block else [[linears] for linears in sharded]
+    tensor = tensor_traffic(setting, plans, blocks)
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
     for work in (forward, backward_input):
         work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
-    if setting.captures_layers and mlp.launches:
-        for work, outside in zip((forward, backward_input, backward_weight), mlp.launches, strict=True):
+    if setting.captures_layers and mlp.routed_launches:
+        for work, outside in zip(
+            (forward, backward_input, backward_weight), mlp.routed_launches, strict=True
+        ):
             work.launches = outside + GRAPH_LAUNCHES
     _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
@@ -162,83 +167,6 @@ def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: 
     moved = passes.COPY * setting.width * tokens * (setting.model.hidden + written)
     for work in (forward, backward):
         work.add_bytes(setting.kernels, "copy", moved)
-
-
-@dataclass
-class TensorTraffic:
-    """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them."""
-
-    forward: Transfer
-    backward: Transfer
-    slicing_forward: np.ndarray
-    slicing_backward: np.ndarray
-
-
-def _tensor_communication(
-    setting: Setting, plans: Plans, block: Attention, mlp: Mlp, experts: bool
-) -> TensorTraffic:
-    """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
-
-    Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
-    gradient backward; with it, each gathers its input and reduce-scatters its output, and gathers once
-    more backward for the weight gradient (Korthikanti et al. 2022, section 4.2.2). "backward" overlap
-    runs the input-gradient reduction beside the weight-gradient product and the second gather beside the
-    input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
-    the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
-    domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
-    to run beside. Attention and MLP hide their own traffic only.
-    """
-    cluster, model, t = setting.cluster, setting.model, plans.tensor
-    tokens = setting.tokens(plans)
-    elements = tokens * model.hidden
-    size = elements * setting.width
-    sequence = plans.sequence_parallel.astype(bool)
-    sliced = (plans.overlap_tensor == FULL_OVERLAP) & sequence & (t <= cluster.domain)
-    # What products read travels as they read it; user buffers reduce the outputs of fp8 products in 8 bits
-    # too (NeMo, tp_overlap_configs/userbuffers.py: fp8_buf).
-    operand = elements * setting.operand_width
-    reduce = cluster.collective("all_reduce", size, t, 1)
-    gather = cluster.collective("all_gather", operand, t, 1)
-    scatter = cluster.collective("reduce_scatter", size, t, 1)
-    output = np.where(sliced, cluster.collective("reduce_scatter", operand, t, 1), scatter)
-    sharded_mlp = not experts or bool(model.moe and model.moe.shared_experts)
-    parts = [block.linears, mlp.linears] if sharded_mlp else [block.linears]
-    blocks = min(1 if model.parallel_block else 2, len(parts))
-    total_forward = blocks * np.where(sequence, gather + output, reduce)
-    total_backward = blocks * np.where(sequence, 2 * gather + scatter, reduce)
-
-    groups = [parts] if blocks < len(parts) else [[part] for part in parts]
-    slow = 1 - contention(setting)
-    hidden_forward, hidden_backward = np.zeros(len(plans)), np.zeros(len(plans))
-    for group in groups:
-
-        def product(role: str, kind: str, group: list[Linears] = group) -> np.ndarray:
-            return sum((part.seconds(role, kind) for part in group), np.zeros(len(plans)))
-
-        beside_dgrad = np.minimum(gather, product("column", "dgrad"))
-        beside_wgrad = np.minimum(np.where(sequence, scatter, reduce), product("column", "wgrad"))
-        bulk = np.where(sequence, beside_dgrad, 0.0) + beside_wgrad
-        rest = 1 - 1 / t
-        sliced_forward = np.minimum(gather, rest * product("column", "forward"))
-        sliced_forward = sliced_forward + rest * np.minimum(output, product("row", "forward"))
-        sliced_backward = bulk + np.minimum(gather, rest * product("row", "dgrad"))
-        hidden_forward += np.where(sliced, sliced_forward, 0.0)
-        hidden_backward += np.select(
-            [sliced, plans.overlap_tensor >= BACKWARD_OVERLAP], [sliced_backward, bulk], 0.0
-        )
-    slicing_forward, slicing_backward = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(sliced & (t > 1)):
-        slices = np.where(sliced, t, 1)
-        for part in parts:
-            slicing_forward += part.slicing("column", "forward", slices)
-            slicing_forward += part.slicing("row", "forward", slices)
-            slicing_backward += part.slicing("row", "dgrad", slices)
-    return TensorTraffic(
-        Transfer(total_forward, total_forward - slow * hidden_forward),
-        Transfer(total_backward, total_backward - slow * hidden_backward),
-        slicing_forward,
-        slicing_backward,
-    )
 
 
 def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first: Pass) -> Pass:

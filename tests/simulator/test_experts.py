@@ -56,11 +56,12 @@ def test_eight_bits_cast_what_experts_read(make_setting):
 def test_flex_sends_one_copy_to_a_rank_and_between_nodes_one_to_a_node(make_setting):
     plans = Plans.of([Plan(data=64, expert=e) for e in (8, 16, 64)])
     setting = experts(make_setting, "deepseek-v3", 64, dispatcher="flex")
-    inside, two, eight = _arrivals(setting, plans)
+    inside, two, eight = _arrivals(setting, plans, setting.model.moe)
     assert inside == pytest.approx(8 * (1 - (7 / 8) ** 8))
     assert two == pytest.approx(2 * (1 - 0.5**8))
     assert eight == pytest.approx(8 * (1 - (7 / 8) ** 8))
-    assert np.all(_arrivals(experts(make_setting, "deepseek-v3", 64), plans) == 8)
+    plain = experts(make_setting, "deepseek-v3", 64)
+    assert np.all(_arrivals(plain, plans, plain.model.moe) == 8)
 
 
 def test_flex_between_nodes_leaves_a_node_to_the_all_to_all(make_setting):
