@@ -104,12 +104,14 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
     for work in (forward, backward_input):
-        work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
+        collectives = len(blocks) * np.where(plans.sequence_parallel, 2, 1)
+        work.launches = work.launches + np.where(plans.tensor > 1, collectives, 0)
     if setting.captures_layers and mlp.routed_launches:
-        for work, outside in zip(
-            (forward, backward_input, backward_weight), mlp.routed_launches, strict=True
-        ):
+        works = forward, backward_input, backward_weight
+        for work, outside in zip(works, mlp.routed_launches, strict=True):
             work.launches = outside + GRAPH_LAUNCHES
+        # The graph of the backward pass repeats the core too.
+        block.core_forward.launches = 0.0
     _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(
@@ -171,25 +173,27 @@ def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: 
 
 def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first: Pass) -> Pass:
     """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
+    repeats = setting.framework.selective
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = Work()
-    if setting.framework.selective == "every-other-product":
+    if repeats == "every-other-product":
         _every_other_product(setting, block, mlp, first, selective, work)
     else:
         work.extend(block.core_forward, selective * 1.0)
-    if setting.framework.selective == "all-but-projections":
+    if repeats == "all-but-projections":
         work.extend(mlp.linears.forward, selective * 1.0)
         work.extend(mlp.between_forward, selective * 1.0)
     work.extend(first.work, full * 1.0)
 
-    def scaled(transfer: Transfer, factor: np.ndarray) -> Transfer:
-        return Transfer(transfer.total * factor, transfer.exposed * factor)
+    def repeated(transfer: Transfer, too: bool) -> Transfer:
+        times = full | selective & too
+        return Transfer(transfer.total * times, transfer.exposed * times)
 
     return Pass(
         work,
-        scaled(first.tensor, full),
-        scaled(first.context, selective | full),
-        scaled(first.expert, full),
+        repeated(first.tensor, False),
+        repeated(first.context, repeats != "every-other-product"),
+        repeated(first.expert, repeats == "all-but-projections"),
         setting,
     )
 

@@ -157,3 +157,44 @@ def test_multi_token_prediction_passes_the_output_layer_again(make_setting):
     twice, once = (head(s, Plans.of(Plan(data=256, expert=64))).forward.work for s in (setting, without))
     assert twice.seconds["cross_entropy"] == pytest.approx(2 * once.seconds["cross_entropy"])
     assert twice.seconds["gemm"][0] > 2 * once.seconds["gemm"][0]
+
+
+@pytest.mark.parametrize(
+    ("selective", "context", "expert"),
+    [("core", 1, 0), ("all-but-projections", 1, 1), ("every-other-product", 0, 0)],
+)
+def test_selective_recomputation_repeats_the_exchanges_of_what_it_repeats(
+    make_setting, selective, context, expert
+):
+    setting = experts(make_setting, selective=selective)
+    plans = Plans.of(Plan(context=2, data=4, expert=8, context_algorithm="ulysses", recompute="selective"))
+    once = layer(setting, plans, experts=True)
+    assert once.recompute.context.total == pytest.approx(context * once.forward.context.total)
+    assert once.recompute.expert.total == pytest.approx(expert * once.forward.expert.total)
+
+
+def test_a_graph_of_the_backward_pass_repeats_the_core_too(make_setting):
+    chosen = {"framework": "megatron-bridge", "global_batch": 64}
+    plans = Plans.of(Plan(data=8, expert=8, recompute="selective"))
+    repeated = [
+        layer(
+            experts(make_setting, "qwen3-30b-a3b", cluster=cluster, **chosen), plans, experts=True
+        ).recompute
+        for cluster in ("dgx-h100", "gb200-nvl72")
+    ]
+    assert repeated[0].work.launches[0] > 0
+    assert repeated[1].work.launches[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "has_experts", "collectives"),
+    [("llama3-8b", False, 4), ("mixtral-8x7b", True, 2), ("deepseek-v3", True, 4), ("falcon-40b", False, 2)],
+)
+def test_collectives_are_launched_once_a_block_that_is_sharded(make_setting, model, has_experts, collectives):
+    """Falcon's attention and MLP share theirs; of Mixtral's experts none is sharded over tensor ranks."""
+    setting = experts(make_setting, model)
+    alone, sharded = (
+        layer(setting, Plans.of(plan), has_experts).forward.work.launches
+        for plan in (Plan(data=8), Plan(tensor=2, data=4, sequence_parallel=True))
+    )
+    assert sharded - alone == collectives
