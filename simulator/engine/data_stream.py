@@ -52,6 +52,8 @@ class DataStream:
         self.collectives: list[tuple[int, list[int]]] = []
         """Every collective with what its rank must have done first, in order of issue."""
         self.reduced: list[int] = []
+        self._ready: list[tuple[Segment, int, int]] = []
+        """Reductions of completed gradients that are not issued yet."""
 
     def _plan(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> None:
         """Find the passes that gather first, and those that complete a gradient."""
@@ -93,6 +95,7 @@ class DataStream:
         number = self._used
         self._used += 1
         self._issue(number + self._program.prefetch, micro_batch)
+        self.issue_reductions()
         return self._issued[number]
 
     def _issue(self, until: int, micro_batch: int) -> None:
@@ -125,9 +128,22 @@ class DataStream:
         if held:
             self._graph.memory.append((task, True, self._rank, -held))
 
-    def reduce(self, work: Segment, micro_batch: int, after: int) -> None:
-        """Issue the reduction of gradients that a task has completed."""
-        self.reduced.append(self._collective(work, micro_batch, [after]))
+    def reduce(self, work: Segment, micro_batch: int, after: int) -> list[int]:
+        """Reduce gradients that a task has completed; returns what computation must wait for.
+
+        Where nothing is gathered ahead, the gather that kernels wait for next goes first.
+        """
+        program = self._program
+        self._ready.append((work, micro_batch, after))
+        if program.prefetch or not program.overlaps:
+            self.issue_reductions()
+        return [] if program.overlaps else self.reduced[-1:]
+
+    def issue_reductions(self) -> None:
+        """Issue the reductions that are ready."""
+        for work, micro_batch, after in self._ready:
+            self.reduced.append(self._collective(work, micro_batch, [after]))
+        self._ready.clear()
 
     def _collective(self, work: Segment, micro_batch: int, after: list[int]) -> int:
         task = add_segment(self._graph, self._lane, work, 1.0, micro_batch, after)

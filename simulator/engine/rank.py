@@ -250,10 +250,11 @@ class Rank:
         tasks: list[int] = []
         roots: list[int] = []
         inner: set[int] = set()
+        reduced: list[int] = []
         for index, segment in enumerate(segments):
             others = predecessors(segments, index)
             inner.update(others)
-            after = [tasks[other] for other in others] if others else list(before_pass)
+            after = [*([tasks[other] for other in others] if others else before_pass), *reduced]
             if index in gathered:
                 if tasks:
                     self.data.free_used(tasks[-1])
@@ -263,11 +264,13 @@ class Rank:
             tasks.append(task)
             if not others:
                 roots.append(task)
+            reduced = []
             for each in reductions:
                 if each.segment == index:
-                    self.data.reduce(each.work, micro_batch, task)
+                    reduced += self.data.reduce(each.work, micro_batch, task)
             yield
-        ends = [task for index, task in enumerate(tasks) if index not in inner]
+        self.data.issue_reductions()
+        ends = [task for index, task in enumerate(tasks) if index not in inner] + reduced
         return roots, ends[0] if len(ends) == 1 else self.graph.add(NO_LANE, 0.0, "join", micro_batch, ends)
 
     def _send(self, kind: str, micro_batch: int, to: int, ended: int) -> None:

@@ -114,6 +114,7 @@ class StepProgram:
         unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
             each pass.
         prefetch: gathers that may start ahead of the one in use.
+        overlaps: a pass computes on beside the reductions that it has completed; else it waits for them.
         finish: per rank, after its last work and reductions: optimizer, parameter gathering.
         synchronous: the finish waits for all ranks (gradient norm, overflow check).
         static: bytes that each rank holds throughout.
@@ -130,6 +131,7 @@ class StepProgram:
     reduce: When = "step"
     unit: int = 1
     prefetch: int = 1
+    overlaps: bool = True
     finish: tuple[Pass, ...] = ()
     synchronous: bool = True
     static: tuple[float, ...] = ()

@@ -76,6 +76,12 @@ CASES = {
         {"tensor": 8, "pipeline": 16, "first_stage_layers": 6, "last_stage_layers": 6},
     ),
     "FSDP": (*LLAMA, {"zero": 3}),
+    "FSDP, gathers on demand": (*LLAMA, {"zero": 3, "overlap_parameters": False}),
+    "FSDP, reductions waited for": (*LLAMA, {"zero": 3, "overlap_gradients": False}),
+    "FSDP, nothing overlaps": (
+        *LLAMA,
+        {"zero": 3, "overlap_parameters": False, "overlap_gradients": False},
+    ),
     "hybrid sharding": (*LLAMA, {"zero": 3, "shard_group": 8}),
     "ZeRO-2": (*LLAMA, {"zero": 2, "recompute": "full"}),
     "DDP": (*LLAMA, {"zero": 0, "tensor": 4, "sequence_parallel": True}),
