@@ -139,7 +139,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
         raise Skipped(f"offload ({offload}) is not modelled")
     if re.search(r"\bLoRA\b", row.text("source")):
         raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
-    framework = _framework(row, framework_text)
+    framework = _framework(row)
     precision = _precision(row.text("precision", "bf16"))
     training = build(
         Training,
@@ -147,7 +147,6 @@ def read_case(values: dict[str, str], where: str) -> Case:
             "seq_len": row.need("seq_len"),
             "global_batch": row.need("global_batch"),
             "precision": precision,
-            "dropout": _recipe(row).get("dropout"),
         },
         where,
     )
@@ -177,38 +176,18 @@ def _rule(row: Row) -> dict[str, Any]:
     raise Skipped(f"framework {text!r} is not known")
 
 
-def _framework(row: Row, text: str) -> Framework:
+def _framework(row: Row) -> Framework:
+    """The framework that a row names, as its words and the recipe that they name set it up."""
     chosen = frameworks.get(_rule(row)["framework"])
-    recipe = _recipe(row)
-    update = {key: recipe[key] for key in ("attention", "elementwise", "composite_norm") if key in recipe}
-    flash = row.text("flash_attention")
-    if flash == "0":
-        update["attention"] = "unfused"
-    elif flash == "1" and chosen.attention == "unfused":
-        # Code that still had unfused attention met FlashAttention as version 2 at the newest.
-        update["attention"] = "flash-2"
-    if re.search("DeepEP|HybridEP", text):
-        update["dispatcher"] = "flex"
-    if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
-        update["trains_mtp"] = False
-    if "CUDA_LAUNCH_BLOCKING" in row.text("notes"):
-        update["launches_ahead"] = False
-    if "fp32 grad accumulation" in row.text("precision"):
-        update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
-    if re.search("[Aa]sync ?TP|async tensor parallel", text):
-        update["defaults"] = {**chosen.defaults, "overlap_tensor": "full"}
-    return chosen.model_copy(update=update)
-
-
-def _recipe(row: Row) -> dict[str, Any]:
-    """What the public recipe that a row names sets besides; see ``conventions.yaml``."""
-    # Gated MLPs came with Llama, whose recipes train without dropout.
-    found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
-    for rule in conventions()["recipes"]:
-        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type"}
-        if all(re.search(rule.get(key, ""), row.text(name).lower()) for key, name in words.items()):
-            found |= {key: value for key, value in rule.items() if key not in words}
-    return found
+    found: dict[str, Any] = {}
+    # Code that still had unfused attention met FlashAttention as version 2 at the newest.
+    if row.text("flash_attention") == "1" and chosen.attention == "unfused":
+        found["attention"] = "flash-2"
+    for fact in conventions()["facts"]:
+        where = fact["where"].items()
+        if all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where):
+            found |= fact["sets"]
+    return chosen.model_copy(update={**found, "defaults": {**chosen.defaults, **found.get("defaults", {})}})
 
 
 def _precision(text: str) -> str:
