@@ -220,6 +220,10 @@ class Rank:
         plan, graph, visit = self.plan, self.graph, self.visits[kind, chunk]
         if self.data.gathers:
             self.data.free(last, place)
+        if place in self.data.reductions and self.program.reduce == "pass" and self.program.unit == 1:
+            # A backward ends with waiting for them (FSDP2: FSDPParamGroup.finalize_backward; DeepSpeed,
+            # stage_1_and_2.py: independent_gradient_partition_epilogue).
+            self.blocked_by.append(self.data.reduced[-1])
         key = kind, micro_batch, visit.position
         if visit.needs_input:
             for root in roots:

@@ -112,7 +112,7 @@ class StepProgram:
         gather, reduce: how often the attached collectives run: once a "step" (the first forward
             needs it, the last backward completes it) or each "pass".
         unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
-            each pass.
+            each pass. Passes that share none wait at their end for what they reduce.
         prefetch: gathers that may start ahead of the one in use.
         overlaps: a pass computes on beside the reductions that it has completed; else it waits for them.
         finish: per rank, after its last work and reductions: optimizer, parameter gathering.
