@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.costs.data_parallel import Groups
 from simulator.costs.ends import padded_vocabulary
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
+from simulator.models import Model
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.training import KINDS, micro_batches
@@ -93,19 +95,11 @@ def _state(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> dic
     width = setting.width if separate or not mixed else 4
     optimizer = 12 if separate else 8
     gradient = framework.gradient_bytes + framework.working_gradient_bytes
-    inside = plans.expert * plans.expert_tensor
-    shares = (
-        (counts.dense[kind], plans.context * plans.data),
-        (counts.experts[kind], plans.tensor * plans.context * plans.data // inside),
-    )
-    parts = {
-        "parameters": np.zeros(len(plans)),
-        "gradients": np.zeros(len(plans)),
-        "optimizer": np.zeros(len(plans)),
-        "update": np.zeros(len(plans)),
-    }
-    for count, ranks in shares:
-        shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
+    parts = {name: np.zeros(len(plans)) for name in ("parameters", "gradients", "optimizer", "update")}
+    for count, shard in (
+        (counts.dense[kind], Groups.dense(plans).shard),
+        (counts.experts[kind], Groups.experts(plans).shard),
+    ):
         parts["parameters"] += width * count / np.where(plans.zero >= 3, shard, 1)
         parts["gradients"] += gradient * count / np.where(plans.zero >= 2, shard, 1)
         owned = count / np.where(plans.zero >= 1, shard, 1)
@@ -159,10 +153,7 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
         projected = model.query_width + 2 * model.kv_width + model.hidden
         selective = boundary + width * tokens * projected / t
     if setting.framework.selective == "every-other-product":
-        # The results of attention, and of the query, value, gate and down products.
-        down = model.hidden if model.gated else 0
-        results = 2 * model.query_width + model.kv_width + model.feed_forward + down
-        selective = boundary + width * tokens * results / t
+        selective = boundary + width * tokens * _every_other_result(model) / t
     choice = [plans.recompute == FULL, plans.recompute == SELECTIVE]
     kept = np.select(choice, [boundary, selective], whole)
     reopened = np.select(choice, [whole, whole - selective], 0.0)
@@ -171,6 +162,22 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
     if kind == "first" and setting.dropout:
         held = held + flight * boundary / 2
     return held
+
+
+def _every_other_result(model: Model) -> float:
+    """Elements that a layer keeps of each token where every other product is repeated.
+
+    The results of attention and of the query, value, gate and down products; of routed experts, whose
+    products are all repeated, what is sent to them and back.
+    """
+    share = model.moe_layers / model.layers
+    down = model.hidden if model.gated else 0
+    inner = (1 - share) * (model.feed_forward + down)
+    if model.moe:
+        moe = model.moe
+        shared = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
+        inner += share * (shared + 2 * moe.top_k * model.hidden)
+    return 2 * model.query_width + model.kv_width + inner
 
 
 def _in_flight(setting: Setting, plans: Plans, kind: str) -> np.ndarray:

@@ -112,7 +112,7 @@ class _Build:
             reduce="pass" if plan.zero >= 2 else "step",
             unit=self.unit,
             prefetch=self._prefetch(),
-            overlaps=plan.overlap_gradients,
+            overlap_gradients=plan.overlap_gradients,
             finish=self._finishes(),
             static=self.static,
             synchronous=not self.schedule.post_validation,

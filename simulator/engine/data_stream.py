@@ -135,9 +135,9 @@ class DataStream:
         """
         program = self._program
         self._ready.append((work, micro_batch, after))
-        if program.prefetch or not program.overlaps:
+        if program.prefetch or not program.overlap_gradients:
             self.issue_reductions()
-        return [] if program.overlaps else self.reduced[-1:]
+        return [] if program.overlap_gradients else self.reduced[-1:]
 
     def issue_reductions(self) -> None:
         """Issue the reductions that are ready."""

@@ -114,7 +114,7 @@ class StepProgram:
         unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
             each pass. Passes that share none wait at their end for what they reduce.
         prefetch: gathers that may start ahead of the one in use.
-        overlaps: a pass computes on beside the reductions that it has completed; else it waits for them.
+        overlap_gradients: a pass computes on beside the reductions of what it has completed; else it waits.
         finish: per rank, after its last work and reductions: optimizer, parameter gathering.
         synchronous: the finish waits for all ranks (gradient norm, overflow check).
         static: bytes that each rank holds throughout.
@@ -131,7 +131,7 @@ class StepProgram:
     reduce: When = "step"
     unit: int = 1
     prefetch: int = 1
-    overlaps: bool = True
+    overlap_gradients: bool = True
     finish: tuple[Pass, ...] = ()
     synchronous: bool = True
     static: tuple[float, ...] = ()

@@ -168,7 +168,7 @@ def test_a_backward_ends_with_waiting_for_what_it_reduces():
 @pytest.mark.parametrize(("overlaps", "exposed"), [(True, 0.5), (False, 4 * 0.5)])
 def test_computation_waits_for_reductions_only_where_they_do_not_overlap(overlaps, exposed):
     buckets = tuple(Attached(i, Segment("reduce", 0.5, DATA)) for i in range(4))
-    timeline = run(replace(layers(4, reductions=buckets), reduce="pass", overlaps=overlaps))
+    timeline = run(replace(layers(4, reductions=buckets), reduce="pass", overlap_gradients=overlaps))
     assert timeline.seconds == pytest.approx(4 + 8 + exposed)
 
 
