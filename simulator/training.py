@@ -142,11 +142,12 @@ def _piece(
 ) -> Piece:
     """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
     forward, backward = [each.forward], [each.backward_input, each.backward_weight]
+    none = np.zeros_like(each.forward.seconds)
     parts: dict[str, np.ndarray] = {}
     communication: dict[str, np.ndarray] = {}
 
     def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
-        into[name] = into.get(name, 0.0) + seconds
+        into[name] = into.get(name, none) + seconds
 
     for one in forward + backward:
         device, pace = one.work.device, one.setting.pace
@@ -163,7 +164,7 @@ def _piece(
             put(communication, name, transfer.total)
 
     def elapsed(passes: list[Pass]) -> np.ndarray:
-        return sum((one.seconds for one in passes), np.zeros(()))[index]
+        return sum((one.seconds for one in passes), none)[index]
 
     return Piece(
         count,
