@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.costs.data_parallel import DataParallel, each_micro_batch, once_a_step
 from simulator.costs.ends import END_FIELDS, End, embedding, head
-from simulator.costs.layer import LAYER_FIELDS, Layer, Pass, layer
+from simulator.costs.layer import LAYER_FIELDS, Layer, Pass, layers
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, parameters
 from simulator.plan import Plans
@@ -120,13 +120,10 @@ def predict(setting: Setting, plans: Plans) -> Step:
 def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
     """What stages are made of: layers without and with experts, and both ends of the model."""
     unique, index = plans.unique(*LAYER_FIELDS)
-    with_experts = setting.model.moe_layers / setting.model.layers
     pieces = []
-    for experts, share in ((False, 1 - with_experts), (True, with_experts)):
-        if share > 0:
-            each = layer(setting, unique, experts)
-            count = {kind: share * getattr(stages, kind) for kind in KINDS}
-            pieces.append(_piece(each, [each.recompute], count, index))
+    for each, share in layers(setting, unique):
+        count = {kind: share * getattr(stages, kind) for kind in KINDS}
+        pieces.append(_piece(each, [each.recompute], count, index))
     unique, index = plans.unique(*END_FIELDS)
     alone, none = 1.0 * (plans.pipeline == 1), np.zeros(len(plans))
     for end, count in (

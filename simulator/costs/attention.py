@@ -97,12 +97,8 @@ def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
         latent = model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
         _add_passes(setting, forward, backward, "norm", passes.NORM, tokens * latent)
     if setting.framework.attention != "unfused":
-        for work, direction in ((forward, "forward"), (backward, "backward")):
-            work.add(
-                "attention",
-                _flash(setting, plans, heads, kv_heads, direction),
-                1 if direction == "forward" else 3,
-            )
+        forward.add("attention", _flash(setting, plans, heads, kv_heads, "forward"), 1)
+        backward.add("attention", _flash(setting, plans, heads, kv_heads, "backward"), 3)
         copies = passes.JOIN_HEADS[fusion]
         _merge_blocks(setting, plans, forward, backward)
         if setting.framework.splits_projection and model.position == "rope":

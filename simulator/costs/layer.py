@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,9 +78,16 @@ class Layer:
     recompute: Pass
 
 
-def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
-    """Cost of one layer, with a dense MLP or with experts."""
-    model, block = setting.model, attention(setting, plans)
+def layers(setting: Setting, plans: Plans) -> list[tuple[Layer, float]]:
+    """Cost of each kind of layer that the model has, dense and with experts, and its share of the layers."""
+    block, share = attention(setting, plans), setting.model.moe_layers / setting.model.layers
+    kinds = (False, 1 - share), (True, share)
+    return [(layer(setting, plans, experts, block), part) for experts, part in kinds if part > 0]
+
+
+def layer(setting: Setting, plans: Plans, experts: bool, block: Attention | None = None) -> Layer:
+    """Cost of one layer, with a dense MLP or with experts; ``block`` is its attention, where known."""
+    model, block = setting.model, block or attention(setting, plans)
     mlp = expert_mlp(setting, plans) if experts else dense_mlp(setting, plans)
     forward, backward_input, backward_weight = Work(), Work(), Work()
     for part in (block.linears, mlp.linears):
@@ -111,7 +118,7 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
         for work, outside in zip(works, mlp.routed_launches, strict=True):
             work.launches = outside + GRAPH_LAUNCHES
         # The graph of the backward pass repeats the core too.
-        block.core_forward.launches = 0.0
+        block = replace(block, core_forward=Work(block.core_forward.seconds))
     _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     return Layer(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
 from simulator.costs.ends import embedding, head
-from simulator.costs.layer import Layer, layer
+from simulator.costs.layer import Layer, layers
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
@@ -67,36 +67,41 @@ class _Build:
             setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
         )
         self.loads = Loads(setting)
-        share = setting.model.moe_layers / setting.model.layers
-        self.kinds = [
-            (*self._layer(experts), part) for experts, part in ((False, 1 - share), (True, share)) if part > 0
-        ]
+        self.kinds = self._kinds()
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
-    def _layer(self, experts: bool) -> tuple[Layer, dict[str, dict[str, Load]]]:
-        """One layer, and what its communication asks of links by pass and stream."""
-        known: dict[int, Layer] = {}
+    def _kinds(self) -> list[tuple[Layer, dict[str, dict[str, Load]], float]]:
+        """Each kind of layer, what its communication asks of links by pass and stream, and its share."""
+        known: dict[int, list[tuple[Layer, float]]] = {}
 
-        def priced(setting: Setting) -> Layer:
+        def priced(setting: Setting) -> list[tuple[Layer, float]]:
             if id(setting) not in known:
-                known[id(setting)] = layer(setting, self.plans, experts)
+                known[id(setting)] = layers(setting, self.plans)
             return known[id(setting)]
 
-        def load(name: str, stream: str) -> Load:
-            return self.loads.of(lambda setting: getattr(getattr(priced(setting), name), stream).total)
+        def load(kind: int, name: str, stream: str) -> Load:
+            return self.loads.of(
+                lambda setting: getattr(getattr(priced(setting)[kind][0], name), stream).total
+            )
 
         passes = "forward", "backward_input", "backward_weight", "recompute"
-        loads = {name: {each: load(name, each) for each in (TENSOR, CONTEXT, EXPERT)} for name in passes}
-        return priced(self.setting), loads
+        return [
+            (
+                each,
+                {name: {s: load(kind, name, s) for s in (TENSOR, CONTEXT, EXPERT)} for name in passes},
+                share,
+            )
+            for kind, (each, share) in enumerate(priced(self.setting))
+        ]
 
     def program(self) -> StepProgram:
         plan = self.plan
         shapes: dict[tuple[float, bool, bool, str], ChunkWork] = {}
         work = []
-        for position, layers in enumerate(self.layers):
+        for position, count in enumerate(self.layers):
             kind = self._kind(self.route[position][0])
-            shape = layers, position == 0, position == len(self.route) - 1, kind
+            shape = count, position == 0, position == len(self.route) - 1, kind
             if shape not in shapes:
                 shapes[shape] = self._chunk(*shape)
             work.append(shapes[shape])
