@@ -255,15 +255,16 @@ def _exchange(setting: Setting, plans: Plans, forward: Work, backward: Work) -> 
     if not np.any(c > 1):
         return Transfer(zero, zero), Transfer(zero, zero)
     tokens = setting.tokens(plans)
-    kv = tokens * 2 * kv_heads * model.head_dim * setting.width
-    query = tokens * heads * model.head_dim * setting.width
+    # A key and a value, or a query and its output, of one head.
+    pair = tokens * (model.head_dim + model.v_head_dim) * setting.width
+    kv = pair * kv_heads
 
     hop = cluster.collective("send_receive", kv, c, t)
     ring = (c - 1) * hop
     hidden = (c - 1) / c
     gather = cluster.collective("all_gather", kv * c, c, t)
     scatter = cluster.collective("reduce_scatter", kv * c, c, t)
-    swap = sum(cluster.collective("all_to_all", part, c, t) for part in (2 * query, kv))
+    swap = sum(cluster.collective("all_to_all", part, c, t) for part in (pair * heads, kv))
 
     choice = [plans.context_algorithm == ALL_GATHER, plans.context_algorithm == ULYSSES]
     total_forward = np.select(choice, [gather, swap], ring)

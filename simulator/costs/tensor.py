@@ -41,18 +41,28 @@ class _Collectives:
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans) -> _Collectives:
-        cluster, t = setting.cluster, plans.tensor
         sequence = plans.sequence_parallel.astype(bool)
-        sliced = (plans.overlap_tensor == FULL_OVERLAP) & sequence & (t <= cluster.domain)
+        sliced = (plans.overlap_tensor == FULL_OVERLAP) & sequence & (plans.tensor <= setting.cluster.domain)
         elements = setting.tokens(plans) * setting.model.hidden
         # What products read travels as they read it; user buffers reduce the outputs of fp8 products in 8
         # bits too (NeMo, tp_overlap_configs/userbuffers.py: fp8_buf).
         size, operand = elements * setting.width, elements * setting.operand_width
-        gather = np.where(sequence, cluster.collective("all_gather", operand, t, 1), 0.0)
-        reduce = cluster.collective("all_reduce", size, t, 1)
-        gradient = np.where(sequence, cluster.collective("reduce_scatter", size, t, 1), reduce)
-        output = np.where(sliced, cluster.collective("reduce_scatter", operand, t, 1), gradient)
+        gather, gradient = gather_sequence(setting, plans, operand), reduce_partial(setting, plans, size)
+        output = np.where(sliced, reduce_partial(setting, plans, operand), gradient)
         return cls(gather, output, gradient, sliced)
+
+
+def gather_sequence(setting: Setting, plans: Plans, size: np.ndarray) -> np.ndarray:
+    """Seconds to bring ``size`` bytes of activations together, none where the sequence is whole; (plans,)."""
+    gather = setting.cluster.collective("all_gather", size, plans.tensor, 1)
+    return np.where(plans.sequence_parallel, gather, 0.0)
+
+
+def reduce_partial(setting: Setting, plans: Plans, size: np.ndarray) -> np.ndarray:
+    """Seconds to add up ``size`` bytes of partial results, into shards where the sequence has any; (plans,)."""
+    scatter = setting.cluster.collective("reduce_scatter", size, plans.tensor, 1)
+    whole = setting.cluster.collective("all_reduce", size, plans.tensor, 1)
+    return np.where(plans.sequence_parallel, scatter, whole)
 
 
 def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Linears]]) -> TensorTraffic:

@@ -226,3 +226,14 @@ def test_newer_attention_meets_the_power_limit_of_hopper(make_setting):
         burst, steady = (float(each.attention(**shape)) for each in (own, own.sustained()))
         assert 1.0 <= steady / burst <= slower
     assert float(kernels.sustained().attention(**shape)) > 1.03 * float(kernels.attention(**shape))
+
+
+def test_context_parallel_ranks_exchange_values_of_their_own_width(make_setting):
+    """DeepSeek-V3's keys are 192 wide, its values 128."""
+    setting = make_setting("deepseek-v3", cluster="dgx-h100")
+    plans = Plans.of(Plan(context=2, data=32))
+    narrow, wide = (
+        layer(replace(setting, model=setting.model.model_copy(update={"mla": mla})), plans, False)
+        for mla in (setting.model.mla, setting.model.mla.model_copy(update={"v_head_dim": 192}))
+    )
+    assert wide.forward.context.total == pytest.approx(narrow.forward.context.total * 384 / 320, rel=0.03)
