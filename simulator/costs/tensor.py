@@ -59,7 +59,7 @@ def gather_sequence(setting: Setting, plans: Plans, size: np.ndarray) -> np.ndar
 
 
 def reduce_partial(setting: Setting, plans: Plans, size: np.ndarray) -> np.ndarray:
-    """Seconds to add up ``size`` bytes of partial results, into shards where the sequence has any; (plans,)."""
+    """Seconds to add up ``size`` bytes of partial results, into the sequence's shards if any; (plans,)."""
     scatter = setting.cluster.collective("reduce_scatter", size, plans.tensor, 1)
     whole = setting.cluster.collective("all_reduce", size, plans.tensor, 1)
     return np.where(plans.sequence_parallel, scatter, whole)

@@ -215,22 +215,6 @@ def test_schedules_without_closed_form_run_too():
     assert times["zb-2p"] < times["zb-1p"] < times["1f1b"]
 
 
-CHUNKS = {
-    "interleaved": 2,
-    "breadth-first": 2,
-    "hanayo": 2,
-    "chimera": 2,
-    "bitpipe": 4,
-    "dualpipe": 2,
-    "zb-v": 2,
-    "zeropp": 2,
-    "pipeoffload": 2,
-    "pipeoffload-full": 2,
-    "v-half": 2,
-    "vocab-v-half": 2,
-}
-
-
 @pytest.mark.parametrize("name", list(schedules))
 def test_every_schedule_runs_a_real_plan(name):
     """The same work on the same devices: between no bubble at all and GPipe's.
@@ -238,7 +222,8 @@ def test_every_schedule_runs_a_real_plan(name):
     The model is wide enough for copies to the host to keep up (Wan et al. 2025, section 3.1).
     """
     wide = ("gpt-39.1b", "dgx-a100-80gb", 16, 4096, 32)
-    plan = {"tensor": 2, "pipeline": 4, "virtual_pipeline": CHUNKS.get(name, 1), "schedule": name}
+    chunks = next(v for v in (1, 2, 4) if schedules[name].requires(4, 16, v))
+    plan = {"tensor": 2, "pipeline": 4, "virtual_pipeline": chunks, "schedule": name}
     setting, made = scenario(*wide, plan)
     timeline = simulate(setting, made)
     busy = max(timeline.busy(rank) for rank in range(4))
