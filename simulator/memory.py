@@ -12,6 +12,7 @@ import numpy as np
 
 from simulator.costs.data_parallel import Groups
 from simulator.costs.ends import padded_vocabulary
+from simulator.costs.linear import LOW_PRECISION
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
 from simulator.models import Model
@@ -114,7 +115,7 @@ def _layer_activations(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.n
     t, width = plans.tensor, setting.width
     tokens = setting.tokens(plans)
     spread = np.where(plans.sequence_parallel, t, 1)
-    narrow = 1 if training.precision in ("fp8", "mxfp8", "nvfp4") else width
+    narrow = 1 if training.precision in LOW_PRECISION else width
     mask = 1 if setting.dropout else 0
     h, gates = model.hidden, 2 if model.gated else 1
 

@@ -66,8 +66,8 @@ def embedding(setting: Setting, plans: Plans) -> End:
     cleared = table * (setting.width + added)
     backward.add_bytes(kernels, "embedding", cleared, 2 if added else 1, "elementwise")
     if setting.dropout:
-        forward.add_bytes(kernels, "elementwise", 2.5 * size)
-        backward.add_bytes(kernels, "elementwise", 2.5 * size)
+        forward.add_bytes(kernels, "elementwise", passes.DROPOUT * size)
+        backward.add_bytes(kernels, "elementwise", passes.DROPOUT * size)
     first, second = reduce_partial(setting, plans, size), gather_sequence(setting, plans, size)
     return _end(
         setting, plans, (forward, backward, Work()), (Transfer(first, first), Transfer(second, second))
