@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.costs.layer import layer
+from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 
@@ -42,8 +43,10 @@ def test_many_plans_at_once_are_each_plan_alone(make_setting):
     assert np.allclose(together, alone, rtol=1e-6)
 
 
-def test_exposed_communication_is_at_most_all_of_it(make_setting):
-    step = predict(make_setting(), Plans.of(VARIED))
+@pytest.mark.parametrize("model", ["gpt-22b-test", "mixtral-8x7b"])
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_exposed_communication_is_at_most_all_of_it(make_setting, framework, model):
+    step = predict(make_setting(model, framework=framework), Plans.of(VARIED))
     for kind in step.communication:
         assert np.all(step.seconds[kind] <= step.communication[kind] * (1 + 1e-9)), kind
 
