@@ -67,8 +67,6 @@ class Network(Strict):
     """Bandwidth into a leaf over bandwidth out of it."""
     calibration: str | None = None
     """Name of the fabric's measured constants; by default those of its kind."""
-    in_network_reduction: bool = False
-    """Whether the switches can reduce (SHARP), as built; frameworks rarely turn it on."""
 
     @field_validator("calibration")
     @classmethod

@@ -22,7 +22,7 @@ COMMUNICATION = (
     *("to host", "from host"),
 )
 """Parts of a step that are communication, or copies to the host and back, which nothing hides."""
-WAITING = (*COMMUNICATION, "bubble", "launch", "variation", "host")
+WAITING = (*COMMUNICATION, "bubble", "launch", "variation")
 """Parts of a step in which a device runs no kernels of its own."""
 
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))

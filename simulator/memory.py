@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.costs.data_parallel import Groups
 from simulator.costs.ends import padded_vocabulary
+from simulator.costs.linear import LOW_PRECISION
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
-from simulator.plan import Choice, Plans
+from simulator.models import Model
+from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.training import KINDS, micro_batches
 
-SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 LOGIT_BYTES = {"fused": 4, "eager": 8, "torch": 12}
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager holds the 32-bit
 probabilities, which become the gradient in place, beside them; torch holds log-probabilities and two
@@ -94,19 +96,11 @@ def _state(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> dic
     width = setting.width if separate or not mixed else 4
     optimizer = 12 if separate else 8
     gradient = framework.gradient_bytes + framework.working_gradient_bytes
-    inside = plans.expert * plans.expert_tensor
-    shares = (
-        (counts.dense[kind], plans.context * plans.data),
-        (counts.experts[kind], plans.tensor * plans.context * plans.data // inside),
-    )
-    parts = {
-        "parameters": np.zeros(len(plans)),
-        "gradients": np.zeros(len(plans)),
-        "optimizer": np.zeros(len(plans)),
-        "update": np.zeros(len(plans)),
-    }
-    for count, ranks in shares:
-        shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
+    parts = {name: np.zeros(len(plans)) for name in ("parameters", "gradients", "optimizer", "update")}
+    for count, shard in (
+        (counts.dense[kind], Groups.dense(plans).shard),
+        (counts.experts[kind], Groups.experts(plans).shard),
+    ):
         parts["parameters"] += width * count / np.where(plans.zero >= 3, shard, 1)
         parts["gradients"] += gradient * count / np.where(plans.zero >= 2, shard, 1)
         owned = count / np.where(plans.zero >= 1, shard, 1)
@@ -119,9 +113,9 @@ def _layer_activations(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.n
     """Bytes that one layer keeps for one micro batch: all of them, and those of the attention core."""
     model, training, framework = setting.model, setting.training, setting.framework
     t, width = plans.tensor, setting.width
-    tokens = plans.micro_batch * training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     spread = np.where(plans.sequence_parallel, t, 1)
-    narrow = 1 if training.precision in ("fp8", "mxfp8", "nvfp4") else width
+    narrow = 1 if training.precision in LOW_PRECISION else width
     mask = 1 if setting.dropout else 0
     h, gates = model.hidden, 2 if model.gated else 1
 
@@ -152,7 +146,7 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
     """Activations held at the peak: those in flight, and one layer opened again under full recomputation."""
     model = setting.model
     t, width = plans.tensor, setting.width
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     whole, core = _layer_activations(setting, plans)
     boundary = width * tokens * model.hidden / np.where(plans.sequence_parallel, t, 1)
     selective = whole - core
@@ -160,10 +154,7 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
         projected = model.query_width + 2 * model.kv_width + model.hidden
         selective = boundary + width * tokens * projected / t
     if setting.framework.selective == "every-other-product":
-        # The results of attention, and of the query, value, gate and down products.
-        down = model.hidden if model.gated else 0
-        results = 2 * model.query_width + model.kv_width + model.feed_forward + down
-        selective = boundary + width * tokens * results / t
+        selective = boundary + width * tokens * _every_other_result(model) / t
     choice = [plans.recompute == FULL, plans.recompute == SELECTIVE]
     kept = np.select(choice, [boundary, selective], whole)
     reopened = np.select(choice, [whole, whole - selective], 0.0)
@@ -172,6 +163,22 @@ def _activations(setting: Setting, plans: Plans, layers: np.ndarray, kind: str) 
     if kind == "first" and setting.dropout:
         held = held + flight * boundary / 2
     return held
+
+
+def _every_other_result(model: Model) -> float:
+    """Elements that a layer keeps of each token where every other product is repeated.
+
+    The results of attention and of the query, value, gate and down products; of routed experts, whose
+    products are all repeated, what is sent to them and back.
+    """
+    share = model.moe_layers / model.layers
+    down = model.hidden if model.gated else 0
+    inner = (1 - share) * (model.feed_forward + down)
+    if model.moe:
+        moe = model.moe
+        shared = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
+        inner += share * (shared + 2 * moe.top_k * model.hidden)
+    return 2 * model.query_width + model.kv_width + inner
 
 
 def _in_flight(setting: Setting, plans: Plans, kind: str) -> np.ndarray:
@@ -195,7 +202,7 @@ def _in_flight(setting: Setting, plans: Plans, kind: str) -> np.ndarray:
 def _workspace(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> np.ndarray:
     """Logits and their gradient where the loss is, and what full sharding gathers."""
     t = plans.tensor
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
@@ -211,7 +218,7 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> 
     a bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
     whole chunks so.
     """
-    framework, layer = setting.framework, counts.one_layer * setting.framework.wrapped_layers
+    framework, layer = setting.framework, counts.one_layer
     if framework.gathers_a_layer > 1:
         held = (layer / 3 + np.minimum(layer, framework.prefetch_parameters)) * framework.gather_bytes
     else:

@@ -29,6 +29,13 @@ Choice = {
 }
 """Allowed words of each field that takes one; in arrays of plans a word is its index here."""
 
+SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
+RING, ALL_GATHER, ULYSSES = (
+    Choice["context_algorithm"].index(word) for word in ("ring", "all_gather", "ulysses")
+)
+BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
+PIPELINE_INSIDE_DATA = Choice["rank_order"].index("tensor-context-pipeline-data")
+
 
 class Plan(Strict):
     """One way to lay a training workload on devices."""
@@ -189,6 +196,12 @@ class Plans:
     def devices(self) -> np.ndarray:
         """Devices that each plan occupies."""
         return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def pipeline_stride(self) -> np.ndarray:
+        """Devices between neighbouring pipeline ranks."""
+        inside = np.where(self.rank_order == PIPELINE_INSIDE_DATA, 1, self.data)
+        return self.tensor * self.context * inside
 
     def unique(self, *names: str) -> tuple[Plans, np.ndarray]:
         """Plans that differ in the named fields, and for each plan which of them it is.

@@ -13,10 +13,8 @@ import numpy as np
 
 from hwmodels.errors import InputError
 from simulator.costs.setting import Setting
-from simulator.plan import Choice, Plan, Plans
+from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
-
-ULYSSES = Choice["context_algorithm"].index("ulysses")
 
 
 class Rule(NamedTuple):

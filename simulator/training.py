@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs.data_parallel import DataParallel, Sharded, each_micro_batch, once_a_step
+from simulator.costs.data_parallel import DataParallel, each_micro_batch, once_a_step
 from simulator.costs.ends import END_FIELDS, End, embedding, head
-from simulator.costs.layer import LAYER_FIELDS, Layer, Pass, layer
+from simulator.costs.layer import LAYER_FIELDS, Layer, Pass, layers
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, parameters
 from simulator.plan import Plans
@@ -42,13 +42,32 @@ class Step:
 
 
 @dataclass
-class StagePass:
-    """Forward and backward of one micro batch on one kind of stage, with their parts in seconds."""
+class Piece:
+    """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
+
+    ``parts`` and ``communication`` are those of both directions; ``count`` says how many of it each kind of
+    stage has.
+    """
+
+    count: dict[str, np.ndarray]
 
     forward: np.ndarray
     backward: np.ndarray
     parts: dict[str, np.ndarray]
     communication: dict[str, np.ndarray]
+
+
+@dataclass
+class StagePass:
+    """One micro batch on one kind of stage; seconds, shape (plans,).
+
+    ``sharding`` is the communication of full sharding in it, ``sharding_exposed`` what of that nothing hides.
+    """
+
+    forward: np.ndarray
+    backward: np.ndarray
+    sharding_exposed: np.ndarray
+    sharding: np.ndarray
 
 
 def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
@@ -64,173 +83,152 @@ def predict(setting: Setting, plans: Plans) -> Step:
     """
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
-    passes = _stage_passes(setting, plans, stages, counts)
+    pieces = _pieces(setting, plans, stages)
     m = micro_batches(setting, plans)
+    passes = {kind: _stage_pass(setting, plans, stages, counts, pieces, kind) for kind in KINDS}
     makespan, transfer_exposed, transfer_total = _pipeline(setting, plans, passes, m)
 
     present = {"first": True, "middle": plans.pipeline > 2, "last": plans.pipeline > 1}
-    busy = {
-        kind: np.where(present[kind], m * (passes[kind].forward + passes[kind].backward), 0.0)
-        for kind in KINDS
-    }
-    slowest = _slowest(busy)
-    parts = _pick(slowest, {kind: {k: m * v for k, v in passes[kind].parts.items()} for kind in KINDS})
-    communication = _pick(
-        slowest, {kind: {k: m * v for k, v in passes[kind].communication.items()} for kind in KINDS}
+    busy = np.stack(
+        [np.where(present[kind], m * (passes[kind].forward + passes[kind].backward), 0.0) for kind in KINDS]
     )
-    largest = np.maximum.reduce(list(busy.values()))
-
+    slowest = np.argmax(busy, axis=0)
+    parts, communication = _breakdown(pieces, slowest, m)
+    parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
     data = _data_parallel(setting, plans, passes, counts, slowest)
     tied = tied_embedding(setting, plans)
+    sharding_exposed = m * np.choose(slowest, [passes[kind].sharding_exposed for kind in KINDS])
+    sharding = m * np.choose(slowest, [passes[kind].sharding for kind in KINDS])
     seconds = {
         **parts,
         "pipeline": transfer_exposed,
-        "bubble": makespan - transfer_exposed - largest,
+        "bubble": makespan - transfer_exposed - busy.max(axis=0),
         "gradients": data.gradients_exposed + tied,
-        "parameters": data.parameters_exposed,
+        "parameters": data.parameters_exposed + sharding_exposed,
         "elementwise": parts["elementwise"] + data.gradient_kernels,
         "optimizer": data.optimizer,
-        "host": np.full(len(plans), setting.framework.step_overhead_seconds),
     }
-    for name, extra in (
-        ("gradients", data.gradients + tied),
-        ("parameters", data.parameters),
-        ("pipeline", transfer_total),
-    ):
-        communication[name] = communication.get(name, 0.0) + extra
-    if "sharding" in parts:
-        seconds["parameters"] = seconds["parameters"] + seconds.pop("sharding")
-        communication["parameters"] = communication["parameters"] + communication.pop("sharding")
+    communication |= {
+        "gradients": data.gradients + tied,
+        "parameters": data.parameters + sharding,
+        "pipeline": transfer_total,
+    }
     total = sum(seconds.values(), np.zeros(len(plans)))
     return Step(total, seconds, communication, stages, counts)
 
 
-def _slowest(busy: dict[str, np.ndarray]) -> np.ndarray:
-    return np.argmax(np.stack([busy[kind] for kind in KINDS]), axis=0)
+def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
+    """What stages are made of: layers without and with experts, and both ends of the model."""
+    unique, index = plans.unique(*LAYER_FIELDS)
+    pieces = []
+    for each, share in layers(setting, unique):
+        count = {kind: share * getattr(stages, kind) for kind in KINDS}
+        pieces.append(_piece(each, [each.recompute], count, index))
+    unique, index = plans.unique(*END_FIELDS)
+    alone, none = 1.0 * (plans.pipeline == 1), np.zeros(len(plans))
+    for end, count in (
+        (embedding(setting, unique), {"first": 1 + none, "middle": none, "last": none}),
+        (head(setting, unique), {"first": alone, "middle": none, "last": 1 - alone}),
+    ):
+        pieces.append(_piece(end, [], count, index))
+    return pieces
 
 
-def _pick(choice: np.ndarray, by_kind: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    names = dict.fromkeys(name for kind in KINDS for name in by_kind[kind])
-    zero = np.zeros(len(choice))
-    return {
-        name: np.choose(choice, [by_kind[kind].get(name, zero) + zero for kind in KINDS]) for name in names
-    }
+def _piece(
+    each: Layer | End, recompute: list[Pass], count: dict[str, np.ndarray], index: np.ndarray
+) -> Piece:
+    """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
+    forward, backward = [each.forward], [each.backward_input, each.backward_weight]
+    none = np.zeros_like(each.forward.seconds)
+    parts: dict[str, np.ndarray] = {}
+    communication: dict[str, np.ndarray] = {}
 
+    def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
+        into[name] = into.get(name, none) + seconds
 
-def _stage_passes(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> dict[str, StagePass]:
-    """Time one micro batch on the first, a middle and the last stage."""
-    model = setting.model
-    unique, inverse = plans.unique(*LAYER_FIELDS)
-    share = model.moe_layers / model.layers
-    layers = []
-    if share < 1:
-        layers.append((layer(setting, unique, experts=False), 1 - share))
-    if share > 0:
-        layers.append((layer(setting, unique, experts=True), share))
-    ends, ends_inverse = plans.unique(*END_FIELDS)
-    first_end, last_end = embedding(setting, ends), head(setting, ends)
-    alone = plans.pipeline == 1
-    on_stage = {
-        "first": (stages.first, [(first_end, np.ones(len(plans))), (last_end, alone * 1.0)]),
-        "middle": (stages.middle, []),
-        "last": (stages.last, [(last_end, ~alone * 1.0)]),
-    }
-    result = {}
-    for kind, (count, end_list) in on_stage.items():
-        stage = _Sum(len(plans))
-        for each, fraction in layers:
-            stage.add_layer(each, inverse, count * fraction)
-        for end, weight in end_list:
-            stage.add_end(end, ends_inverse, weight)
-        stage.add_fetch(setting.framework.fetch_seconds)
-        result[kind] = stage.result()
-    if np.any(plans.zero == 3):
-        for kind, (count, _) in on_stage.items():
-            _shard(setting, plans, result[kind], count, counts, kind)
-    return result
-
-
-class _Sum:
-    """Adds passes of layers and ends up to one stage."""
-
-    def __init__(self, plans: int) -> None:
-        self.forward, self.backward = np.zeros(plans), np.zeros(plans)
-        self.parts: dict[str, np.ndarray] = {}
-        self.communication: dict[str, np.ndarray] = {}
-
-    def _add(self, each: Pass, index: np.ndarray, weight: np.ndarray, recompute: bool = False) -> np.ndarray:
-        elapsed = each.seconds[index] * weight
-        if recompute:
-            self._put(
-                self.parts, "recompute", np.broadcast_to(each.kernels, each.seconds.shape)[index] * weight
-            )
-        else:
-            pace = each.setting.pace
-            for kind, seconds in each.work.seconds.items():
-                self._put(self.parts, kind, np.broadcast_to(seconds, each.seconds.shape)[index] * weight)
-            device = np.broadcast_to(each.work.device, each.seconds.shape)
-            self._put(self.parts, "variation", (device * (pace - 1))[index] * weight)
-            self._put(self.parts, "launch", (each.kernels - device * pace)[index] * weight)
+    for one in forward + backward:
+        device, pace = one.work.device, one.setting.pace
+        for kind, seconds in one.work.seconds.items():
+            put(parts, kind, seconds)
+        put(parts, "variation", device * (pace - 1))
+        put(parts, "launch", one.kernels - device * pace)
+    for one in recompute:
+        put(parts, "recompute", one.kernels)
+    for one in forward + backward + recompute:
         for name in ("tensor", "context", "expert"):
-            transfer = getattr(each, name)
-            self._put(self.parts, name, transfer.exposed[index] * weight)
-            self._put(self.communication, name, transfer.total[index] * weight)
-        return elapsed
+            transfer = getattr(one, name)
+            put(parts, name, transfer.exposed)
+            put(communication, name, transfer.total)
 
-    @staticmethod
-    def _put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
-        into[name] = into.get(name, 0.0) + seconds
+    def elapsed(passes: list[Pass]) -> np.ndarray:
+        return sum((one.seconds for one in passes), none)[index]
 
-    def add_layer(self, each: Layer, index: np.ndarray, weight: np.ndarray) -> None:
-        self.forward += self._add(each.forward, index, weight)
-        self.backward += self._add(each.backward_input, index, weight)
-        self.backward += self._add(each.backward_weight, index, weight)
-        self.backward += self._add(each.recompute, index, weight, recompute=True)
-
-    def add_end(self, end: End, index: np.ndarray, weight: np.ndarray) -> None:
-        self.forward += self._add(end.forward, index, weight)
-        self.backward += self._add(end.backward_input, index, weight)
-        self.backward += self._add(end.backward_weight, index, weight)
-
-    def add_fetch(self, seconds: float) -> None:
-        self.forward += seconds
-        self._put(self.parts, "launch", np.full(len(self.forward), seconds))
-
-    def result(self) -> StagePass:
-        return StagePass(self.forward, self.backward, self.parts, self.communication)
-
-
-def _shard(
-    setting: Setting, plans: Plans, stage: StagePass, layers: np.ndarray, counts: Parameters, kind: str
-) -> None:
-    """Add the gathers and reductions of full sharding to the passes of one stage."""
-    units = np.maximum(np.ceil(layers / setting.framework.wrapped_layers), 1)
-    sharded: Sharded = each_micro_batch(
-        setting,
-        plans,
-        units,
-        counts.dense[kind],
-        counts.experts[kind],
-        stage.forward,
-        stage.backward,
-        micro_batches(setting, plans),
+    return Piece(
+        count,
+        elapsed(forward),
+        elapsed(backward + recompute),
+        {name: seconds[index] for name, seconds in parts.items()},
+        {name: seconds[index] for name, seconds in communication.items()},
     )
+
+
+def _breakdown(
+    pieces: list[Piece], kind: np.ndarray, times: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Seconds of so many micro batches on one kind of stage (its index in ``KINDS``): by part, and of each
+    communication."""
+    parts: dict[str, np.ndarray] = {}
+    communication: dict[str, np.ndarray] = {}
+    for piece in pieces:
+        weight = times * np.choose(kind, [piece.count[each] for each in KINDS])
+        for into, seconds in ((parts, piece.parts), (communication, piece.communication)):
+            for name, each in seconds.items():
+                into[name] = into.get(name, 0.0) + weight * each
+    return parts, communication
+
+
+def _stage_pass(
+    setting: Setting,
+    plans: Plans,
+    stages: Stages,
+    counts: Parameters,
+    pieces: list[Piece],
+    kind: str,
+) -> StagePass:
+    """Time one micro batch on one kind of stage."""
+    forward, backward, exposed, total = np.zeros((4, len(plans)))
+    for piece in pieces:
+        forward += piece.count[kind] * piece.forward
+        backward += piece.count[kind] * piece.backward
+    forward += setting.framework.fetch_seconds
     full = plans.zero == 3
-    stage.forward = stage.forward + np.where(full, sharded.forward_exposed, 0.0)
-    stage.backward = stage.backward + np.where(full, sharded.backward_exposed, 0.0)
-    stage.parts["sharding"] = np.where(full, sharded.forward_exposed + sharded.backward_exposed, 0.0)
-    stage.communication["sharding"] = np.where(full, sharded.forward + sharded.backward, 0.0)
+    if np.any(full):
+        some = plans.take(full)
+        sharded = each_micro_batch(
+            setting,
+            some,
+            np.maximum(np.ceil(getattr(stages, kind)[full]), 1),
+            counts.dense[kind][full],
+            counts.experts[kind][full],
+            forward[full],
+            backward[full],
+            micro_batches(setting, some),
+        )
+        forward[full] += sharded.forward_exposed
+        backward[full] += sharded.backward_exposed
+        exposed[full] = sharded.forward_exposed + sharded.backward_exposed
+        total[full] = sharded.forward + sharded.backward
+    return StagePass(forward, backward, exposed, total)
 
 
 def boundary_transfer(setting: Setting, plans: Plans) -> np.ndarray:
     """Seconds to send one boundary tensor to the next stage."""
     alike, which = plans.unique("tensor", "context", "data", "micro_batch", "sequence_parallel", "rank_order")
-    tokens = alike.micro_batch * setting.training.seq_len / alike.context
+    tokens = setting.tokens(alike)
     size = tokens * setting.model.hidden * setting.width
-    stride = alike.tensor * alike.context * np.where(alike.rank_order == 1, 1, alike.data)
     # With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
     # it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
-    transfer = setting.cluster.collective("send_receive", size / alike.tensor, 2, stride)
+    transfer = setting.cluster.collective("send_receive", size / alike.tensor, 2, alike.pipeline_stride)
     gather = setting.cluster.collective("all_gather", size, alike.tensor, 1)
     seconds = transfer + np.where(alike.sequence_parallel, 0.0, gather)
     return seconds[which] + setting.framework.exchange_seconds
@@ -257,8 +255,9 @@ def _pipeline(
         schedule = get_schedule(name)
         makespan[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=transfer[chosen]))
         without[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=np.zeros(int(chosen.sum()))))
-    crossings = 2 * m * plans.virtual_pipeline
-    return makespan, makespan - without, crossings * transfer
+    total = 2 * m * plans.virtual_pipeline * transfer
+    # What more they delay are others' transfers while the pipeline fills: a bubble.
+    return makespan, np.minimum(makespan - without, total), total
 
 
 def _data_parallel(
@@ -296,8 +295,6 @@ def tied_embedding(setting: Setting, plans: Plans) -> np.ndarray:
         return np.zeros(len(plans))
     alike, which = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
     size = setting.model.hidden * setting.model.vocabulary / alike.tensor * setting.framework.reduce_bytes
-    apart = (
-        alike.tensor * alike.context * np.where(alike.rank_order == 1, 1, alike.data) * (alike.pipeline - 1)
-    )
+    apart = alike.pipeline_stride * (alike.pipeline - 1)
     seconds = setting.cluster.collective("all_reduce", size, 2, np.maximum(apart, 1))
     return np.where(alike.pipeline > 1, seconds, 0.0)[which]

@@ -24,7 +24,6 @@ ONCE = {
     "optimizer": "optimizer",
     "launch": "waiting for kernel launches",
     "variation": "waiting for the slowest device",
-    "host": "host work between steps",
 }
 """Parts of a step that are neither kernels of the model nor communication."""
 

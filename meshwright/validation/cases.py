@@ -33,10 +33,6 @@ NO_LAYERS = -1
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
-RECIPE_KEYS = ("attention", "elementwise", "composite_norm", "dispatcher", "graphs")
-"""What of a framework a public recipe may set otherwise."""
-
-
 class Skipped(Exception):
     """A row that cannot decide what was run; the message is the reason."""
 
@@ -143,7 +139,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
         raise Skipped(f"offload ({offload}) is not modelled")
     if re.search(r"\bLoRA\b", row.text("source")):
         raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
-    framework = _framework(row, framework_text)
+    framework = _framework(row)
     precision = _precision(row.text("precision", "bf16"))
     training = build(
         Training,
@@ -151,7 +147,6 @@ def read_case(values: dict[str, str], where: str) -> Case:
             "seq_len": row.need("seq_len"),
             "global_batch": row.need("global_batch"),
             "precision": precision,
-            "dropout": _recipe(row).get("dropout"),
         },
         where,
     )
@@ -181,44 +176,20 @@ def _rule(row: Row) -> dict[str, Any]:
     raise Skipped(f"framework {text!r} is not known")
 
 
-def _framework(row: Row, text: str) -> Framework:
+def _framework(row: Row) -> Framework:
+    """The framework that a row names, as its words and the recipe that they name set it up."""
     chosen = frameworks.get(_rule(row)["framework"])
-    recipe = _recipe(row)
-    update = {key: recipe[key] for key in RECIPE_KEYS if key in recipe}
-    flash = row.text("flash_attention")
-    if flash == "0":
-        update["attention"] = "unfused"
-    elif flash == "1" and chosen.attention == "unfused":
-        # Code that still had unfused attention met FlashAttention as version 2 at the newest.
-        update["attention"] = "flash-2"
-    if re.search("DeepEP|HybridEP", text):
-        update["dispatcher"] = "flex"
-    if "all-to-all" in text:
-        update["dispatcher"] = "all-to-all"
-    if re.search("without multi-token prediction|w/o MTP", row.text("notes")):
-        update["trains_mtp"] = False
-    if "CUDA_LAUNCH_BLOCKING" in row.text("notes"):
-        update["launches_ahead"] = False
-    if "fp32 grad accumulation" in row.text("precision"):
-        update |= {"gradient_bytes": 4, "working_gradient_bytes": 2}
-    plan = recipe.get("plan", {})
-    if re.search("[Aa]sync ?TP|async tensor parallel", text):
-        plan = {**plan, "overlap_tensor": "full"}
-    if "expert overlap" in text:
-        plan = {**plan, "overlap_expert": True}
-    update["defaults"] = {**chosen.defaults, **plan}
-    return chosen.model_copy(update=update)
-
-
-def _recipe(row: Row) -> dict[str, Any]:
-    """What the public recipe that a row names sets besides; see ``conventions.yaml``."""
-    # Gated MLPs came with Llama, whose recipes train without dropout.
-    found: dict[str, Any] = {"dropout": False} if "glu" in row.text("ffn_type") else {}
-    for rule in conventions()["recipes"]:
-        words = {"framework": "framework", "model": "model_name", "ffn": "ffn_type", "gpu": "gpu"}
-        if all(re.search(rule.get(key, ""), row.text(name).lower()) for key, name in words.items()):
-            found |= {key: value for key, value in rule.items() if key not in words}
-    return found
+    found: dict[str, Any] = {}
+    defaults = dict(chosen.defaults)
+    # Code that still had unfused attention met FlashAttention as version 2 at the newest.
+    if row.text("flash_attention") == "1" and chosen.attention == "unfused":
+        found["attention"] = "flash-2"
+    for fact in conventions()["facts"]:
+        where = fact["where"].items()
+        if all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where):
+            found |= fact["sets"]
+            defaults |= fact["sets"].get("defaults", {})
+    return chosen.model_copy(update={**found, "defaults": defaults})
 
 
 def _precision(text: str) -> str:

@@ -20,7 +20,7 @@ from simulator.workload import Training
 WAITING = ("tensor", "context", "expert", "pipeline", "bubble", "gradients", "parameters")
 """Parts of a step in which a rank communicates, or waits for another to."""
 
-UNNAMED = ("launch", "variation", "host")
+UNNAMED = ("launch", "variation")
 """Parts that no operator has: they are left to the overhead."""
 
 

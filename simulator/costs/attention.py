@@ -11,7 +11,7 @@ from simulator.costs import elementwise as passes
 from simulator.costs.linear import Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
-from simulator.plan import Choice, Plans
+from simulator.plan import ALL_GATHER, RING, ULYSSES, Plans
 
 FLASH_2 = "flash-attention-2"
 """What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
@@ -33,8 +33,6 @@ UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
 on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
 83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
-
-RING, ALL_GATHER, ULYSSES = (Choice["context_algorithm"].index(w) for w in ("ring", "all_gather", "ulysses"))
 
 
 @dataclass
@@ -64,7 +62,7 @@ def _heads(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray]:
 
 def _projections(setting: Setting, plans: Plans) -> Linears:
     model = setting.model
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     heads, kv_heads = _heads(setting, plans)
     linears = Linears(setting, tokens)
     if model.mla:
@@ -85,9 +83,9 @@ def _projections(setting: Setting, plans: Plans) -> Linears:
 
 def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
     """Rotary embedding and softmax(QK^T)V of the heads of one rank, forward and backward."""
-    model, training, fusion = setting.model, setting.training, setting.framework.elementwise
+    model, fusion = setting.model, setting.framework.elementwise
     heads, kv_heads = _heads(setting, plans)
-    tokens = plans.micro_batch * training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     forward, backward = Work(), Work()
     query_key = tokens * (heads + kv_heads) * model.head_dim
     if model.position == "rope":
@@ -99,12 +97,8 @@ def _core(setting: Setting, plans: Plans) -> tuple[Work, Work]:
         latent = model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
         _add_passes(setting, forward, backward, "norm", passes.NORM, tokens * latent)
     if setting.framework.attention != "unfused":
-        for work, direction in ((forward, "forward"), (backward, "backward")):
-            work.add(
-                "attention",
-                _flash(setting, plans, heads, kv_heads, direction),
-                1 if direction == "forward" else 3,
-            )
+        forward.add("attention", _flash(setting, plans, heads, kv_heads, "forward"), 1)
+        backward.add("attention", _flash(setting, plans, heads, kv_heads, "backward"), 3)
         copies = passes.JOIN_HEADS[fusion]
         _merge_blocks(setting, plans, forward, backward)
         if setting.framework.splits_projection and model.position == "rope":
@@ -152,7 +146,7 @@ def _merge_blocks(setting: Setting, plans: Plans, forward: Work, backward: Work)
     if not np.any(ring):
         return
     heads, kv_heads = _heads(setting, plans)
-    size = plans.micro_batch * setting.training.seq_len / c * model.head_dim * setting.width
+    size = setting.tokens(plans) * model.head_dim * setting.width
     query, pair = size * heads, size * 2 * kv_heads
     others = (c - 1) * (0.75 if setting.training.causal else 1.0)
     for work, moved, launches in (
@@ -254,22 +248,23 @@ def _exchange(setting: Setting, plans: Plans, forward: Work, backward: Work) -> 
     with them in the backward pass. All-gather: one gather forward, one gather and one reduce-scatter
     backward, not hidden (Llama 3, section 3.3.2). Ulysses: all-to-all of q, k, v and the output.
     """
-    model, training, cluster = setting.model, setting.training, setting.cluster
+    model, cluster = setting.model, setting.cluster
     heads, kv_heads = _heads(setting, plans)
     c, t = plans.context, plans.tensor
     zero = np.zeros(len(plans))
     if not np.any(c > 1):
         return Transfer(zero, zero), Transfer(zero, zero)
-    tokens = plans.micro_batch * training.seq_len / c
-    kv = tokens * 2 * kv_heads * model.head_dim * setting.width
-    query = tokens * heads * model.head_dim * setting.width
+    tokens = setting.tokens(plans)
+    # A key and a value, or a query and its output, of one head.
+    pair = tokens * (model.head_dim + model.v_head_dim) * setting.width
+    kv = pair * kv_heads
 
     hop = cluster.collective("send_receive", kv, c, t)
     ring = (c - 1) * hop
     hidden = (c - 1) / c
     gather = cluster.collective("all_gather", kv * c, c, t)
     scatter = cluster.collective("reduce_scatter", kv * c, c, t)
-    swap = sum(cluster.collective("all_to_all", part, c, t) for part in (2 * query, kv))
+    swap = sum(cluster.collective("all_to_all", part, c, t) for part in (pair * heads, kv))
 
     choice = [plans.context_algorithm == ALL_GATHER, plans.context_algorithm == ULYSSES]
     total_forward = np.select(choice, [gather, swap], ring)

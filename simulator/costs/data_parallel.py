@@ -9,9 +9,7 @@ import numpy as np
 from simulator.costs.overlap import contention, hide
 from simulator.costs.setting import Setting
 from simulator.costs.stages import gathered_together
-from simulator.plan import Choice, Plans
-
-FULL = Choice["recompute"].index("full")
+from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 
 BUCKET_PARAMETERS = 40e6
 """Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
@@ -42,7 +40,7 @@ class Groups:
     def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> Groups:
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         # Data-parallel ranks lie outside the pipeline when the plan orders them so.
-        outer = np.where(plans.rank_order == 1, plans.pipeline, 1)
+        outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
         across = np.where(plans.context > 1, 1, outer)
         return cls(shard, stride * across, ranks // shard, stride * across * shard)
 
@@ -220,23 +218,22 @@ class Sharded:
 def each_micro_batch(
     setting: Setting,
     plans: Plans,
-    units: np.ndarray,
+    layers: np.ndarray,
     dense: np.ndarray,
     experts: np.ndarray,
     forward: np.ndarray,
     backward: np.ndarray,
     micro_batches: np.ndarray,
 ) -> Sharded:
-    """Gather parameters before each use and reduce-scatter gradients, unit by unit, beside the kernels.
+    """Gather parameters before each use and reduce-scatter gradients, layer by layer, beside the kernels.
 
-    A unit is what the framework wraps together, usually one layer. The first gather of a pass has nothing to
-    run beside, nor has the last reduction (Zhao et al. 2023, PyTorch FSDP, section 3.3). Where the schedule
-    lets micro batches share a gather, each has its part of it.
+    The first gather of a pass has nothing to run beside, nor has the last reduction (Zhao et al. 2023,
+    PyTorch FSDP, section 3.3). Where the schedule lets micro batches share a gather, each has its part of it.
 
     Args:
         setting: what the plans share.
         plans: the plans.
-        units: wrapped units on one device, shape (plans,).
+        layers: layers on one device, each wrapped by itself, shape (plans,).
         dense: dense parameters of one device, shape (plans,).
         experts: expert parameters of one device, shape (plans,).
         forward: seconds of forward kernels of one micro batch, shape (plans,).
@@ -246,12 +243,12 @@ def each_micro_batch(
     framework, slow = setting.framework, contention(setting)
     gather, reduce = (
         each / gathered_together(plans, micro_batches)
-        for each in move_state(setting, plans, dense, experts, units * framework.gathers_a_layer, units)
+        for each in move_state(setting, plans, dense, experts, layers * framework.gathers_a_layer, layers)
     )
-    ahead = (dense + experts) / units <= framework.prefetch_parameters
-    overlap = np.where(ahead & plans.overlap_parameters, framework.gather_overlap * (1 - 1 / units), 0.0)
+    ahead = (dense + experts) / layers <= framework.prefetch_parameters
+    overlap = np.where(ahead & plans.overlap_parameters, 1 - 1 / layers, 0.0)
     again = np.where((plans.recompute == FULL) & framework.gathers_again, 2.0, 1.0)
-    hidden = np.where(plans.overlap_gradients, 1 - 1 / units, 0.0)
+    hidden = np.where(plans.overlap_gradients, 1 - 1 / layers, 0.0)
     # Gathers and reductions share one network: reductions hide behind the kernels that gathers leave.
     backward_gather = hide(again * gather, backward, 1 - overlap, slow)
     left = np.maximum(backward - again * gather * overlap, 0.0)

@@ -63,6 +63,9 @@ JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
 """Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
+DROPOUT = 2.5
+"""Passes of dropout alone, either way: read, write and the mask."""
+
 COPY = 2.0
 """Passes of a copy: read and write."""
 

@@ -10,6 +10,7 @@ from simulator.costs import elementwise as passes
 from simulator.costs.layer import Pass
 from simulator.costs.linear import Linears
 from simulator.costs.setting import Setting
+from simulator.costs.tensor import gather_sequence, reduce_partial
 from simulator.costs.work import Transfer, Work
 from simulator.plan import Plans
 
@@ -52,7 +53,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
     distributed_data_parallel.py: main_grad.add_).
     """
     model, kernels = setting.model, setting.kernels
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     size = tokens * model.hidden * setting.width
     forward, backward = Work(), Work()
     sources = 2 if model.position == "learned" else 1
@@ -65,14 +66,9 @@ def embedding(setting: Setting, plans: Plans) -> End:
     cleared = table * (setting.width + added)
     backward.add_bytes(kernels, "embedding", cleared, 2 if added else 1, "elementwise")
     if setting.dropout:
-        forward.add_bytes(kernels, "elementwise", 2.5 * size)
-        backward.add_bytes(kernels, "elementwise", 2.5 * size)
-    cluster, t = setting.cluster, plans.tensor
-    reduce = cluster.collective("all_reduce", size, t, 1)
-    scatter = cluster.collective("reduce_scatter", size, t, 1)
-    gather = cluster.collective("all_gather", size, t, 1)
-    sequence = plans.sequence_parallel.astype(bool)
-    first, second = np.where(sequence, scatter, reduce), np.where(sequence, gather, 0.0)
+        forward.add_bytes(kernels, "elementwise", passes.DROPOUT * size)
+        backward.add_bytes(kernels, "elementwise", passes.DROPOUT * size)
+    first, second = reduce_partial(setting, plans, size), gather_sequence(setting, plans, size)
     return _end(
         setting, plans, (forward, backward, Work()), (Transfer(first, first), Transfer(second, second))
     )
@@ -81,7 +77,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
 def head(setting: Setting, plans: Plans) -> End:
     """Final norm, output layer and loss over the vocabulary shard of one rank, for each prediction."""
     model, kernels, framework = setting.model, setting.kernels, setting.framework
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     rows = padded_vocabulary(setting, plans.tensor) / plans.tensor
     linears = Linears(setting, tokens)
     linears.add("column", rows, model.hidden, setting.core_dtype, bias=False)
@@ -98,19 +94,11 @@ def head(setting: Setting, plans: Plans) -> End:
     works, times = (forward, backward, linears.backward_weight), 1 + setting.mtp_layers
     if setting.mtp_layers:
         works = _predict_further(setting, plans, works)
-    cluster, t = setting.cluster, plans.tensor
-    sequence = plans.sequence_parallel.astype(bool)
-    gather = cluster.collective("all_gather", size, t, 1)
-    reduce = np.where(
-        sequence,
-        cluster.collective("reduce_scatter", size, t, 1),
-        cluster.collective("all_reduce", size, t, 1),
-    )
+    gather = gather_sequence(setting, plans, size)
     # Maximum, sum of exponentials and the target's logit are each reduced over the vocabulary shards.
-    statistics = 3 * cluster.collective("all_reduce", 4 * tokens, t, 1)
-    first = np.where(sequence, gather, 0.0) + statistics
-    second = reduce + np.where(sequence, gather, 0.0)
-    first, second = times * first, times * second
+    statistics = 3 * setting.cluster.collective("all_reduce", 4 * tokens, plans.tensor, 1)
+    first = times * (gather + statistics)
+    second = times * (reduce_partial(setting, plans, size) + gather)
     return _end(setting, plans, works, (Transfer(first, first), Transfer(second, second)))
 
 
@@ -122,7 +110,7 @@ def _predict_further(
     Each comes with the projection of hidden state and next embedding to one width (DeepSeek-V3, section 2.2).
     """
     hidden = setting.model.hidden
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     projection = Linears(setting, tokens)
     projection.add("column", hidden / plans.tensor, 2 * hidden, bias=False)
     joined = (projection.forward, projection.backward_input, projection.backward_weight)

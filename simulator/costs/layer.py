@@ -8,12 +8,12 @@ import numpy as np
 
 from simulator.costs import elementwise as passes
 from simulator.costs.attention import Attention, attention
-from simulator.costs.linear import Linears
 from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
 from simulator.costs.overlap import contention, hide
 from simulator.costs.setting import Setting
+from simulator.costs.tensor import tensor_traffic
 from simulator.costs.work import Transfer, Work
-from simulator.plan import Choice, Plans
+from simulator.plan import FULL, SELECTIVE, Plans
 
 LAYER_FIELDS = (
     "tensor",
@@ -31,9 +31,6 @@ LAYER_FIELDS = (
 
 GRAPH_LAUNCHES = 1
 """Launches of a pass whose other kernels a graph replays."""
-
-SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
-BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
 
 
 @dataclass
@@ -83,9 +80,16 @@ class Layer:
     recompute: Pass
 
 
-def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
-    """Cost of one layer, with a dense MLP or with experts."""
-    block = attention(setting, plans)
+def layers(setting: Setting, plans: Plans) -> list[tuple[Layer, float]]:
+    """Cost of each kind of layer that the model has, dense and with experts, and its share of the layers."""
+    block, share = attention(setting, plans), setting.model.moe_layers / setting.model.layers
+    kinds = (False, 1 - share), (True, share)
+    return [(layer(setting, plans, experts, block), part) for experts, part in kinds if part > 0]
+
+
+def layer(setting: Setting, plans: Plans, experts: bool, block: Attention | None = None) -> Layer:
+    """Cost of one layer, with a dense MLP or with experts; ``block`` is its attention, where known."""
+    model, block = setting.model, block or attention(setting, plans)
     mlp = expert_mlp(setting, plans) if experts else dense_mlp(setting, plans)
     forward, backward_input, backward_weight = Work(), Work(), Work()
     for part in (block.linears, mlp.linears):
@@ -101,14 +105,22 @@ def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
         _stack(setting, plans, block, mlp, forward, backward_input)
 
     none = Transfer(np.zeros(len(plans)), np.zeros(len(plans)))
-    tensor = _tensor_communication(setting, plans, block, mlp, experts)
+    # Of experts only the shared ones are sharded over tensor-parallel ranks.
+    moe = model.moe if experts else None
+    sharded = [block.linears] if moe and not moe.shared_experts else [block.linears, mlp.linears]
+    blocks = [sharded] if model.parallel_block else [[linears] for linears in sharded]
+    tensor = tensor_traffic(setting, plans, blocks)
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
     for work in (forward, backward_input):
-        work.launches = work.launches + np.where(plans.tensor > 1, np.where(plans.sequence_parallel, 4, 2), 0)
-    if setting.captures_layers and mlp.launches:
-        for work, outside in zip((forward, backward_input, backward_weight), mlp.launches, strict=True):
+        collectives = len(blocks) * np.where(plans.sequence_parallel, 2, 1)
+        work.launches = work.launches + np.where(plans.tensor > 1, collectives, 0)
+    if setting.captures_layers and mlp.routed_launches:
+        works = forward, backward_input, backward_weight
+        for work, outside in zip(works, mlp.routed_launches, strict=True):
             work.launches = outside + GRAPH_LAUNCHES
+        # The graph of the backward pass repeats the core too.
+        block = replace(block, core_forward=Work(block.core_forward.seconds))
     _alternate(backward_input, backward_weight)
     first = Pass(forward, tensor.forward, block.context_forward, mlp.expert_forward, setting)
     back = Pass(backward_input, tensor.backward, block.context_backward, mlp.expert_backward, setting)
@@ -146,7 +158,7 @@ def _alternate(inputs: Work, weights: Work) -> None:
 
 def _norms_and_residuals(setting: Setting, plans: Plans, forward: Work, backward: Work) -> None:
     model, framework = setting.model, setting.framework
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     tokens = tokens / np.where(plans.sequence_parallel, plans.tensor, 1)
     size = tokens * model.hidden * setting.width
     residual = passes.RESIDUAL[framework.elementwise, setting.dropout]
@@ -170,7 +182,7 @@ def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: 
 
     The layer's input is always kept, what its products write unless it is repeated.
     """
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
     written = sum((outputs for _, outputs, _, _ in block.linears.added), np.zeros(len(plans)))
     in_mlp = sum((outputs for _, outputs, _, _ in mlp.linears.added), np.zeros(len(plans)))
@@ -180,104 +192,29 @@ def _stack(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, forward: 
         work.add_bytes(setting.kernels, "copy", moved)
 
 
-@dataclass
-class TensorTraffic:
-    """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them."""
-
-    forward: Transfer
-    backward: Transfer
-    slicing_forward: np.ndarray
-    slicing_backward: np.ndarray
-
-
-def _tensor_communication(
-    setting: Setting, plans: Plans, block: Attention, mlp: Mlp, experts: bool
-) -> TensorTraffic:
-    """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
-
-    Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
-    gradient backward; with it, each gathers its input and reduce-scatters its output, and gathers once
-    more backward for the weight gradient (Korthikanti et al. 2022, section 4.2.2). "backward" overlap
-    runs the input-gradient reduction beside the weight-gradient product and the second gather beside the
-    input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
-    the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
-    domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
-    to run beside. Attention and MLP hide their own traffic only.
-    """
-    cluster, model, t = setting.cluster, setting.model, plans.tensor
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
-    elements = tokens * model.hidden
-    size = elements * setting.width
-    sequence = plans.sequence_parallel.astype(bool)
-    sliced = (plans.overlap_tensor == FULL_OVERLAP) & sequence & (t <= cluster.domain)
-    # What products read travels as they read it; user buffers reduce the outputs of fp8 products in 8 bits
-    # too (NeMo, tp_overlap_configs/userbuffers.py: fp8_buf).
-    operand = elements * setting.operand_width
-    reduce = cluster.collective("all_reduce", size, t, 1)
-    gather = cluster.collective("all_gather", operand, t, 1)
-    scatter = cluster.collective("reduce_scatter", size, t, 1)
-    output = np.where(sliced, cluster.collective("reduce_scatter", operand, t, 1), scatter)
-    sharded_mlp = not experts or bool(model.moe and model.moe.shared_experts)
-    parts = [block.linears, mlp.linears] if sharded_mlp else [block.linears]
-    blocks = min(1 if model.parallel_block else 2, len(parts))
-    total_forward = blocks * np.where(sequence, gather + output, reduce)
-    total_backward = blocks * np.where(sequence, 2 * gather + scatter, reduce)
-
-    groups = [parts] if blocks < len(parts) else [[part] for part in parts]
-    slow = 1 - contention(setting)
-    hidden_forward, hidden_backward = np.zeros(len(plans)), np.zeros(len(plans))
-    for group in groups:
-
-        def product(role: str, kind: str, group: list[Linears] = group) -> np.ndarray:
-            return sum((part.seconds(role, kind) for part in group), np.zeros(len(plans)))
-
-        beside_dgrad = np.minimum(gather, product("column", "dgrad"))
-        beside_wgrad = np.minimum(np.where(sequence, scatter, reduce), product("column", "wgrad"))
-        bulk = np.where(sequence, beside_dgrad, 0.0) + beside_wgrad
-        rest = 1 - 1 / t
-        sliced_forward = np.minimum(gather, rest * product("column", "forward"))
-        sliced_forward = sliced_forward + rest * np.minimum(output, product("row", "forward"))
-        sliced_backward = bulk + np.minimum(gather, rest * product("row", "dgrad"))
-        hidden_forward += np.where(sliced, sliced_forward, 0.0)
-        hidden_backward += np.select(
-            [sliced, plans.overlap_tensor >= BACKWARD_OVERLAP], [sliced_backward, bulk], 0.0
-        )
-    slicing_forward, slicing_backward = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(sliced & (t > 1)):
-        slices = np.where(sliced, t, 1)
-        for part in parts:
-            slicing_forward += part.slicing("column", "forward", slices)
-            slicing_forward += part.slicing("row", "forward", slices)
-            slicing_backward += part.slicing("row", "dgrad", slices)
-    return TensorTraffic(
-        Transfer(total_forward, total_forward - slow * hidden_forward),
-        Transfer(total_backward, total_backward - slow * hidden_backward),
-        slicing_forward,
-        slicing_backward,
-    )
-
-
 def _recompute(setting: Setting, plans: Plans, block: Attention, mlp: Mlp, first: Pass) -> Pass:
     """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
+    repeats = setting.framework.selective
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = Work()
-    if setting.framework.selective == "every-other-product":
+    if repeats == "every-other-product":
         _every_other_product(setting, block, mlp, first, selective, work)
     else:
         work.extend(block.core_forward, selective * 1.0)
-    if setting.framework.selective == "all-but-projections":
+    if repeats == "all-but-projections":
         work.extend(mlp.linears.forward, selective * 1.0)
         work.extend(mlp.between_forward, selective * 1.0)
     work.extend(first.work, full * 1.0)
 
-    def scaled(transfer: Transfer, factor: np.ndarray) -> Transfer:
-        return Transfer(transfer.total * factor, transfer.exposed * factor)
+    def repeated(transfer: Transfer, too: bool) -> Transfer:
+        times = full | selective & too
+        return Transfer(transfer.total * times, transfer.exposed * times)
 
     return Pass(
         work,
-        scaled(first.tensor, full),
-        scaled(first.context, selective | full),
-        scaled(first.expert, full),
+        repeated(first.tensor, False),
+        repeated(first.context, repeats != "every-other-product"),
+        repeated(first.expert, repeats == "all-but-projections"),
         setting,
     )
 

@@ -10,7 +10,7 @@ from simulator.costs import elementwise as passes
 from simulator.costs.linear import LOW_PRECISION, Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
-from simulator.models import MixtureOfExperts
+from simulator.models.parts import MixtureOfExperts
 from simulator.plan import Plans
 
 ROUTING_LAUNCHES = 40, 24
@@ -31,8 +31,8 @@ NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to
 class Mlp:
     """One MLP block: its linear layers, the kernels between them, and expert communication.
 
-    ``launches`` counts the kernels of routed experts in the forward pass and in the two backward passes;
-    graphs cannot hold them, as the tokens of an expert differ from step to step.
+    ``routed_launches`` counts the kernels of routed experts in the forward pass and in the two backward
+    passes; graphs cannot hold them, as the tokens of an expert differ from step to step.
     """
 
     linears: Linears
@@ -40,12 +40,12 @@ class Mlp:
     between_backward: Work
     expert_forward: Transfer
     expert_backward: Transfer
-    launches: tuple[np.ndarray | float, ...] = ()
+    routed_launches: tuple[np.ndarray | float, ...] = ()
 
 
 def dense_mlp(setting: Setting, plans: Plans) -> Mlp:
     """Cost of a dense MLP on one device and one micro batch; arrays of shape (plans,)."""
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     linears = Linears(setting, tokens)
     between = Work(), Work()
     _mlp(setting, linears, between, tokens, setting.model.feed_forward / plans.tensor)
@@ -78,59 +78,72 @@ def expert_mlp(setting: Setting, plans: Plans) -> Mlp:
     Tokens are spread evenly over experts and ranks. A device of the tensor-parallel group dispatches its
     own share of the tokens; experts sharded over ``expert_tensor`` ranks gather theirs first.
     """
-    model, kernels, moe = setting.model, setting.kernels, setting.model.moe
+    model, moe = setting.model, setting.model.moe
     if moe is None:
         raise ValueError(f"{model.name} has no expert layers")
-    tokens = plans.micro_batch * setting.training.seq_len / plans.context
+    tokens = setting.tokens(plans)
     own = tokens / plans.tensor
-    linears = Linears(setting, tokens)
-    between = Work(), Work()
-    router = Linears(setting, own)
-    router.add("down", moe.experts, model.hidden, setting.core_dtype, bias=False)
-    linears.forward.extend(router.forward)
-    linears.backward_input.extend(router.backward_input)
-    linears.backward_weight.extend(router.backward_weight)
+    linears, between = Linears(setting, tokens), (Work(), Work())
     if moe.shared_experts:
         _mlp(setting, linears, between, tokens, moe.shared_experts * moe.shared_feed_forward / plans.tensor)
-
+    router = Linears(setting, own)
+    router.add("down", moe.experts, model.hidden, setting.core_dtype, bias=False)
     routed = own * moe.top_k * plans.expert_tensor
-    local = moe.experts / plans.expert
-    width = moe.feed_forward / plans.expert_tensor
-    gates = 2 if model.gated else 1
-    # At a training step's sizes an expert's product is one that fills tiles as a dense one does: Transformer
-    # Engine runs one cuBLAS product an expert on several streams (2,672 TFLOP/s in MXFP8 at depth 7168 and
-    # width 2048 on GB200, which the dense form gives; Megatron Core, deepseek-v3-gb200-optimization.md).
-    separate = setting.framework.grouped_launches == "per-expert"
-    experts = Linears(setting, routed / local, local, local if separate else 1.0, "grouped_gemm")
-    experts.add("expert", gates * width, model.hidden)
-    experts.add("expert", model.hidden, width)
-    linears.forward.extend(experts.forward)
-    linears.backward_input.extend(experts.backward_input)
-    linears.backward_weight.extend(experts.backward_weight)
-    _activation(setting, between, routed * width)
-    outside: list[np.ndarray | float] = [DISPATCH_LAUNCHES + 1.0, DISPATCH_LAUNCHES + 1.0]
-    if model.bias:
-        bias = passes.EXPERT_BIAS
-        each = ((bias.forward, bias.forward_launches), (bias.backward, bias.backward_launches))
-        for index, (moved, count) in enumerate(each):
-            elements = routed * model.hidden * setting.width
-            between[index].add_bytes(kernels, "elementwise", moved * elements, count * local)
-            outside[index] = outside[index] + count * local
-    launches = (
-        experts.forward.launches + outside[0],
-        experts.backward_input.launches + outside[1],
-        experts.backward_weight.launches,
-    )
+    experts = _experts(setting, plans, moe, routed)
+    for part in (router, experts):
+        linears.forward.extend(part.forward)
+        linears.backward_input.extend(part.backward_input)
+        linears.backward_weight.extend(part.backward_weight)
+    _activation(setting, between, routed * moe.feed_forward / plans.expert_tensor)
+    biases = _biases(setting, between, routed, moe.experts / plans.expert) if model.bias else (0.0, 0.0)
 
     size = own * model.hidden * setting.width
-    arrivals = _arrivals(setting, plans)
-    copies = _permutation(setting, plans, arrivals)
+    arrivals = _arrivals(setting, plans, moe)
+    copies = _permutation(setting, plans, moe, arrivals)
     for work, count in zip(between, ROUTING_LAUNCHES, strict=True):
-        work.add("copy", kernels.memory_bound(copies * size, "copy"), count)
-    return Mlp(linears, *between, *_dispatch(setting, plans, arrivals * size), launches)
+        work.add("copy", setting.kernels.memory_bound(copies * size, "copy"), count)
+    # Beside the products and their biases, the activation.
+    outside = DISPATCH_LAUNCHES + 1
+    return Mlp(
+        linears,
+        *between,
+        *_dispatch(setting, plans, arrivals * size),
+        routed_launches=(
+            experts.forward.launches + biases[0] + outside,
+            experts.backward_input.launches + biases[1] + outside,
+            experts.backward_weight.launches,
+        ),
+    )
 
 
-def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
+def _experts(setting: Setting, plans: Plans, moe: MixtureOfExperts, routed: np.ndarray) -> Linears:
+    """Products of one rank's experts, which share ``routed`` copies of tokens.
+
+    At a training step's sizes an expert's product is one that fills tiles as a dense one does: Transformer
+    Engine runs one cuBLAS product an expert on several streams (2,672 TFLOP/s in MXFP8 at depth 7168 and
+    width 2048 on GB200, which the dense form gives; Megatron Core, deepseek-v3-gb200-optimization.md).
+    """
+    local = moe.experts / plans.expert
+    launches = local if setting.framework.grouped_launches == "per-expert" else 1.0
+    width, hidden = moe.feed_forward / plans.expert_tensor, setting.model.hidden
+    experts = Linears(setting, routed / local, local, launches, "grouped_gemm")
+    experts.add("expert", (2 if setting.model.gated else 1) * width, hidden)
+    experts.add("expert", hidden, width)
+    return experts
+
+
+def _biases(
+    setting: Setting, between: tuple[Work, Work], routed: np.ndarray, local: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Append the biases of the down projections of ``local`` experts; launches, forward and backward."""
+    count, size = passes.EXPERT_BIAS, routed * setting.model.hidden * setting.width
+    launches = count.forward_launches * local, count.backward_launches * local
+    for work, moved, times in zip(between, (count.forward, count.backward), launches, strict=True):
+        work.add_bytes(setting.kernels, "elementwise", moved * size, times)
+    return launches
+
+
+def _arrivals(setting: Setting, plans: Plans, moe: MixtureOfExperts) -> np.ndarray:
     """Copies of a token that travel to its experts, shape (plans,).
 
     An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
@@ -138,9 +151,6 @@ def _arrivals(setting: Setting, plans: Plans) -> np.ndarray:
     deepseek-v3-gb200-optimization.md: no redundant communication). Groups are chosen evenly, and experts
     in them.
     """
-    moe = setting.model.moe
-    if moe is None:
-        return np.ones(len(plans))
     domain = setting.cluster.domain
     places = np.where(plans.expert > domain, np.maximum(plans.expert / domain, 1.0), plans.expert)
     return np.where(_flex(setting, plans), _visited(places, moe), float(moe.top_k))
@@ -169,7 +179,7 @@ def _flex(setting: Setting, plans: Plans) -> np.ndarray:
     return spans if dispatcher == "flex-between-nodes" else np.full(len(plans), dispatcher == "flex")
 
 
-def _permutation(setting: Setting, plans: Plans, arrivals: np.ndarray) -> np.ndarray:
+def _permutation(setting: Setting, plans: Plans, moe: MixtureOfExperts, arrivals: np.ndarray) -> np.ndarray:
     """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
 
     Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
@@ -177,9 +187,6 @@ def _permutation(setting: Setting, plans: Plans, arrivals: np.ndarray) -> np.nda
     DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
     into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
     """
-    moe = setting.model.moe
-    if moe is None:
-        return np.zeros(len(plans))
     sorts = 4.0 * moe.top_k * (moe.experts > plans.expert)
     blocks = 4.0 * moe.top_k if setting.linear_dtype in LOW_PRECISION else 0.0
     return np.where(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
 from simulator.costs.variation import slowest_of
 from simulator.frameworks import Framework
 from simulator.models import Model
+from simulator.plan import Plans
 from simulator.workload import Training
 
 
@@ -29,6 +32,10 @@ class Setting:
         The forms alone: what single points lie above them is in part the burst before clocks settle.
         """
         return self.cluster.device.kernels.sustained().uncorrected().using(self.framework.library)
+
+    def tokens(self, plans: Plans) -> np.ndarray:
+        """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
+        return plans.micro_batch * self.training.seq_len / plans.context
 
     @cached_property
     def pace(self) -> float:

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
 from simulator.costs.ends import embedding, head
-from simulator.costs.layer import Layer, layer
+from simulator.costs.layer import Layer, layers
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
 from simulator.engine import run
 from simulator.engine.clock import Contention
-from simulator.engine.graph import COMPUTE, CONTEXT, DATA, EXPERT, PIPELINE, TENSOR
+from simulator.engine.graph import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR
 from simulator.engine.loads import Load, Loads
 from simulator.engine.output import output_work
 from simulator.engine.passes import Passes, first_of, last_of, layers_by_position, one
@@ -54,6 +54,7 @@ class _Build:
     def __init__(self, setting: Setting, plan: Plan) -> None:
         self.setting, self.plan = setting, plan
         self.plans = Plans.of(plan)
+        self.stride = int(self.plans.pipeline_stride[0])
         self.schedule = get_schedule(plan.schedule)
         self.micro_batches = int(micro_batches(setting, self.plans)[0])
         self.schedule.check(plan.pipeline, self.micro_batches, plan.virtual_pipeline)
@@ -66,36 +67,41 @@ class _Build:
             setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
         )
         self.loads = Loads(setting)
-        share = setting.model.moe_layers / setting.model.layers
-        self.kinds = [
-            (*self._layer(experts), part) for experts, part in ((False, 1 - share), (True, share)) if part > 0
-        ]
+        self.kinds = self._kinds()
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
-    def _layer(self, experts: bool) -> tuple[Layer, dict[str, dict[str, Load]]]:
-        """One layer, and what its communication asks of links by pass and stream."""
-        known: dict[int, Layer] = {}
+    def _kinds(self) -> list[tuple[Layer, dict[str, dict[str, Load]], float]]:
+        """Each kind of layer, what its communication asks of links by pass and stream, and its share."""
+        known: dict[int, list[tuple[Layer, float]]] = {}
 
-        def priced(setting: Setting) -> Layer:
+        def priced(setting: Setting) -> list[tuple[Layer, float]]:
             if id(setting) not in known:
-                known[id(setting)] = layer(setting, self.plans, experts)
+                known[id(setting)] = layers(setting, self.plans)
             return known[id(setting)]
 
-        def load(name: str, stream: str) -> Load:
-            return self.loads.of(lambda setting: getattr(getattr(priced(setting), name), stream).total)
+        def load(kind: int, name: str, stream: str) -> Load:
+            return self.loads.of(
+                lambda setting: getattr(getattr(priced(setting)[kind][0], name), stream).total
+            )
 
         passes = "forward", "backward_input", "backward_weight", "recompute"
-        loads = {name: {each: load(name, each) for each in (TENSOR, CONTEXT, EXPERT)} for name in passes}
-        return priced(self.setting), loads
+        return [
+            (
+                each,
+                {name: {s: load(kind, name, s) for s in (TENSOR, CONTEXT, EXPERT)} for name in passes},
+                share,
+            )
+            for kind, (each, share) in enumerate(priced(self.setting))
+        ]
 
     def program(self) -> StepProgram:
         plan = self.plan
         shapes: dict[tuple[float, bool, bool, str], ChunkWork] = {}
         work = []
-        for position, layers in enumerate(self.layers):
+        for position, count in enumerate(self.layers):
             kind = self._kind(self.route[position][0])
-            shape = layers, position == 0, position == len(self.route) - 1, kind
+            shape = count, position == 0, position == len(self.route) - 1, kind
             if shape not in shapes:
                 shapes[shape] = self._chunk(*shape)
             work.append(shapes[shape])
@@ -111,6 +117,7 @@ class _Build:
             reduce="pass" if plan.zero >= 2 else "step",
             unit=self.unit,
             prefetch=self._prefetch(),
+            overlap_gradients=plan.overlap_gradients,
             finish=self._finishes(),
             static=self.static,
             synchronous=not self.schedule.post_validation,
@@ -125,11 +132,10 @@ class _Build:
         """
         if self.plan.zero < 3:
             return 10**9 if self.plan.overlap_parameters else 0
-        framework = self.setting.framework
-        wrapped = float(self.counts.one_layer[0]) * framework.wrapped_layers
-        if not self.plan.overlap_parameters or wrapped > framework.prefetch_parameters:
+        large = self.counts.one_layer[0] > self.setting.framework.prefetch_parameters
+        if large or not self.plan.overlap_parameters:
             return 0
-        return -(-int(max(self.layers)) // framework.wrapped_layers) if self.unit > 1 else 1
+        return int(max(self.layers)) if self.unit > 1 else 1
 
     # ---- passes ------------------------------------------------------------------------------------
 
@@ -191,25 +197,20 @@ class _Build:
             for which in (0, 1)
         )
         full = self.plan.zero == 3
-        late = 0.0
-        if full and self.plan.overlap_parameters:
-            late = gather * (1 - self.setting.framework.gather_overlap)
         again = 2 if full and self.plan.recompute == "full" and self.setting.framework.gathers_again else 1
         unit_bytes = (dense + experts) / units * self.setting.framework.gather_bytes
 
-        def attached(
-            places: list[int], name: str, load: Load, seconds: float, late: float = 0.0
-        ) -> tuple[Attached, ...]:
-            segment = Segment(name, seconds - late, DATA, None, unit_bytes, *load)
+        def attached(places: list[int], name: str, load: Load, seconds: float) -> tuple[Attached, ...]:
+            segment = Segment(name, seconds, DATA, None, unit_bytes, *load)
             # The memory model counts gathered units as workspace, which is static here.
-            return tuple(Attached(place, segment, late=late) for place in places)
+            return tuple(Attached(place, segment) for place in places)
 
         forward_gathers = backward_gathers = reductions = ()
         if full or (self.plan.zero > 0 and self.plan.overlap_parameters):
-            forward_gathers = attached(first_of(forward.layers, units), "gather", gather_load, gather, late)
+            forward_gathers = attached(first_of(forward.layers, units), "gather", gather_load, gather)
         if full:
             backward_gathers = attached(
-                first_of(backward.layers, units), "gather", gather_load, again * gather, again * late
+                first_of(backward.layers, units), "gather", gather_load, again * gather
             )
         if full or self.plan.overlap_gradients:
             reductions = attached(last_of(reducing, units), "reduce", reduce_load, reduce)
@@ -221,10 +222,10 @@ class _Build:
         )
 
     def _units(self, forward: Passes, count: float) -> int:
-        """Collectives that a position's parameters are cut into: wrapped layers, or buckets."""
+        """Collectives that a position's parameters are cut into: layers, or buckets."""
         layers = len(forward.layers)
         if self.plan.zero == 3:
-            return max(-(-layers // self.setting.framework.wrapped_layers), 1)
+            return max(layers, 1)
         return int(np.clip(np.ceil(count / BUCKET_PARAMETERS), 1, layers))
 
     def _collectives(self, setting: Setting, dense: float, experts: float, units: int) -> tuple[float, float]:
@@ -239,7 +240,7 @@ class _Build:
         barriers = self.schedule.output_barriers
         if not barriers:
             return None
-        return output_work(self.setting, self.plan, barriers, self._pipeline_stride(), self.loads)
+        return output_work(self.setting, self.plan, barriers, self.stride, self.loads)
 
     # ---- once a step -------------------------------------------------------------------------------
 
@@ -252,8 +253,8 @@ class _Build:
         return tuple(by_kind[self._kind(rank)] for rank in range(self.plan.pipeline))
 
     def _finish(self, rank: int) -> Pass:
-        """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of what it
-        wrote, host time."""
+        """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of its
+        results."""
         kind = self._kind(rank)
         dense, experts = self.counts.dense[kind], self.counts.experts[kind]
         plan, finish = self.plan, []
@@ -277,19 +278,12 @@ class _Build:
         finish.append(Segment("optimizer", float(alone.optimizer[0])))
         if plan.zero in (1, 2) and not plan.overlap_parameters:
             add("gather", lambda setting: once(setting).parameters)
-        finish.append(Segment("host", self.setting.framework.step_overhead_seconds, COMPUTE))
         return tuple(segment for segment in finish if segment.seconds > 0)
 
     def _reduce_replicas(self, setting: Setting, rank: int) -> float:
         """Seconds to sum the gradients of a stage over the ranks that hold it in the two directions."""
         size = one(self.counts.total(self._kind(rank))) * setting.framework.reduce_bytes
-        return one(setting.cluster.collective("all_reduce", size, 2, self._pipeline_stride()))
-
-    def _pipeline_stride(self) -> int:
-        """Devices between neighbouring pipeline ranks."""
-        plan = self.plan
-        inner = plan.tensor * plan.context
-        return inner if plan.rank_order == "tensor-context-pipeline-data" else inner * plan.data
+        return one(setting.cluster.collective("all_reduce", size, 2, self.stride))
 
     def _kind(self, rank: int) -> str:
         return "first" if rank == 0 else "last" if rank == self.plan.pipeline - 1 else "middle"

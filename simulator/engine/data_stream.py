@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from simulator.engine.graph import DATA, TaskGraph
 from simulator.engine.step import Attached, ChunkWork, Segment, StepProgram, add_segment
@@ -53,6 +52,8 @@ class DataStream:
         self.collectives: list[tuple[int, list[int]]] = []
         """Every collective with what its rank must have done first, in order of issue."""
         self.reduced: list[int] = []
+        self._ready: list[tuple[Segment, int, int]] = []
+        """Reductions of completed gradients that are not issued yet."""
 
     def _plan(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> None:
         """Find the passes that gather first, and those that complete a gradient."""
@@ -86,21 +87,15 @@ class DataStream:
         gathered = range(max(self.gathers, default=-1) + 1)
         return {*gathered, *range(min(self.reductions, default=len(order)), len(order))}
 
-    def next_gather(self, micro_batch: int, before: list[int]) -> int:
-        """The task that gathers what the rank uses next; later ones are issued as far as prefetching goes.
+    def next_gather(self, micro_batch: int) -> int:
+        """The task that gathers what the rank uses next, in a pass of this micro batch.
 
-        Args:
-            micro_batch: whose pass it is.
-            before: what the segment that needs it waits for otherwise.
+        Later ones are issued as far as prefetching goes.
         """
         number = self._used
         self._used += 1
-        late = self._queue[number].late
-        if late:
-            self._issue(number, micro_batch)
-            rest = replace(self._queue[number].work, seconds=late, size=0.0)
-            self._issued[number] = add_segment(self._graph, self._lane, rest, 1.0, micro_batch, before)
         self._issue(number + self._program.prefetch, micro_batch)
+        self.issue_reductions()
         return self._issued[number]
 
     def _issue(self, until: int, micro_batch: int) -> None:
@@ -133,9 +128,22 @@ class DataStream:
         if held:
             self._graph.memory.append((task, True, self._rank, -held))
 
-    def reduce(self, work: Segment, micro_batch: int, after: int) -> None:
-        """Issue the reduction of gradients that a task has completed."""
-        self.reduced.append(self._collective(work, micro_batch, [after]))
+    def reduce(self, work: Segment, micro_batch: int, after: int) -> list[int]:
+        """Reduce gradients that a task has completed; returns what computation must wait for.
+
+        Where nothing is gathered ahead, the gather that kernels wait for next goes first.
+        """
+        program = self._program
+        self._ready.append((work, micro_batch, after))
+        if program.prefetch or not program.overlap_gradients:
+            self.issue_reductions()
+        return [] if program.overlap_gradients else self.reduced[-1:]
+
+    def issue_reductions(self) -> None:
+        """Issue the reductions that are ready."""
+        for work, micro_batch, after in self._ready:
+            self.reduced.append(self._collective(work, micro_batch, [after]))
+        self._ready.clear()
 
     def _collective(self, work: Segment, micro_batch: int, after: list[int]) -> int:
         task = add_segment(self._graph, self._lane, work, 1.0, micro_batch, after)

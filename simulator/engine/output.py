@@ -44,7 +44,7 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads:
         for each in works:
             passes_of.add("output layer", replace(each, tensor=Transfer(np.zeros(1), np.zeros(1))))
         passes.append(passes_of.done())
-    tokens = plan.micro_batch * setting.training.seq_len / plan.context
+    tokens = one(setting.tokens(Plans.of(plan)))
     hidden = tokens * setting.model.hidden * setting.width / plan.tensor
 
     def broadcast(setting: Setting) -> float:

@@ -220,6 +220,10 @@ class Rank:
         plan, graph, visit = self.plan, self.graph, self.visits[kind, chunk]
         if self.data.gathers:
             self.data.free(last, place)
+        if place in self.data.reductions and self.program.reduce == "pass" and self.program.unit == 1:
+            # A backward ends with waiting for them (FSDP2: FSDPParamGroup.finalize_backward; DeepSpeed,
+            # stage_1_and_2.py: independent_gradient_partition_epilogue).
+            self.blocked_by.append(self.data.reduced[-1])
         key = kind, micro_batch, visit.position
         if visit.needs_input:
             for root in roots:
@@ -250,24 +254,27 @@ class Rank:
         tasks: list[int] = []
         roots: list[int] = []
         inner: set[int] = set()
+        reduced: list[int] = []
         for index, segment in enumerate(segments):
             others = predecessors(segments, index)
             inner.update(others)
-            after = [tasks[other] for other in others] if others else list(before_pass)
+            after = [*([tasks[other] for other in others] if others else before_pass), *reduced]
             if index in gathered:
                 if tasks:
                     self.data.free_used(tasks[-1])
-                after.append(self.data.next_gather(micro_batch, after))
+                after.append(self.data.next_gather(micro_batch))
             lane = self.graph.lane_of(self.index, segment.stream)
             task = add_segment(self.graph, lane, segment, self.slowdown, micro_batch, after)
             tasks.append(task)
             if not others:
                 roots.append(task)
+            reduced = []
             for each in reductions:
                 if each.segment == index:
-                    self.data.reduce(each.work, micro_batch, task)
+                    reduced += self.data.reduce(each.work, micro_batch, task)
             yield
-        ends = [task for index, task in enumerate(tasks) if index not in inner]
+        self.data.issue_reductions()
+        ends = [task for index, task in enumerate(tasks) if index not in inner] + reduced
         return roots, ends[0] if len(ends) == 1 else self.graph.add(NO_LANE, 0.0, "join", micro_batch, ends)
 
     def _send(self, kind: str, micro_batch: int, to: int, ended: int) -> None:

@@ -47,8 +47,6 @@ class Attached:
     work: Segment
     held: float = 0.0
     """Bytes of a gathered copy, held until the pass (or run of passes) has ended."""
-    late: float = 0.0
-    """Further seconds of a gather that start only when what comes before its segment has ended."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,9 @@ class StepProgram:
         gather, reduce: how often the attached collectives run: once a "step" (the first forward
             needs it, the last backward completes it) or each "pass".
         unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
-            each pass.
+            each pass. Passes that share none wait at their end for what they reduce.
         prefetch: gathers that may start ahead of the one in use.
+        overlap_gradients: a pass computes on beside the reductions of what it has completed; else it waits.
         finish: per rank, after its last work and reductions: optimizer, parameter gathering.
         synchronous: the finish waits for all ranks (gradient norm, overflow check).
         static: bytes that each rank holds throughout.
@@ -132,6 +131,7 @@ class StepProgram:
     reduce: When = "step"
     unit: int = 1
     prefetch: int = 1
+    overlap_gradients: bool = True
     finish: tuple[Pass, ...] = ()
     synchronous: bool = True
     static: tuple[float, ...] = ()

@@ -122,14 +122,10 @@ class Framework(Strict):
         description="host time of one transfer between pipeline stages, where the host waits for the device "
         "after each",
     )
-    step_overhead_seconds: float = Field(0.0, ge=0, description="host time between steps that nothing hides")
     optimizer_bytes_per_parameter: float = Field(
         gt=0,
         description="memory traffic of unscaling, clipping, update "
         "and casting, per parameter that a rank owns",
-    )
-    wrapped_layers: int = Field(
-        1, ge=1, description="layers whose parameters are gathered at once under full sharding"
     )
     gathers_by_broadcast: bool = Field(
         False, description="updated parameters are sent by one broadcast a rank instead of one all-gather"
@@ -145,12 +141,6 @@ class Framework(Strict):
         1e18,
         gt=0,
         description="parameters that may be gathered ahead; the gathers of a larger layer are not hidden",
-    )
-    gather_overlap: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="share of the parameter gathers of full sharding that prefetching can hide",
     )
     context_bytes: float = Field(ge=0, description="memory of the driver context and libraries")
     buffer_bytes_per_group: float = Field(ge=0, description="communication buffers of one process group")

@@ -56,16 +56,17 @@ def test_eight_bits_cast_what_experts_read(make_setting):
 def test_flex_sends_one_copy_to_a_rank_and_between_nodes_one_to_a_node(make_setting):
     plans = Plans.of([Plan(data=64, expert=e) for e in (8, 16, 64)])
     setting = experts(make_setting, "deepseek-v3", 64, dispatcher="flex")
-    inside, two, eight = _arrivals(setting, plans)
+    inside, two, eight = _arrivals(setting, plans, setting.model.moe)
     # DeepSeek-V3 chooses a token's 8 experts in 4 of 8 groups.
     assert inside == pytest.approx(4)
     assert two == pytest.approx(2 * (1 - 0.5**4))
     assert eight == pytest.approx(4)
     anywhere = experts(make_setting, "qwen3-235b-a22b", 64, dispatcher="flex")
-    assert _arrivals(anywhere, plans) == pytest.approx(
+    assert _arrivals(anywhere, plans, anywhere.model.moe) == pytest.approx(
         [8 * (1 - (7 / 8) ** 8), 2 * (1 - 0.5**8), 8 * (1 - (7 / 8) ** 8)]
     )
-    assert np.all(_arrivals(experts(make_setting, "deepseek-v3", 64), plans) == 8)
+    plain = experts(make_setting, "deepseek-v3", 64)
+    assert np.all(_arrivals(plain, plans, plain.model.moe) == 8)
 
 
 def test_flex_between_nodes_leaves_a_node_to_the_all_to_all(make_setting):
@@ -188,3 +189,44 @@ def test_casts_are_slower_on_blackwell_than_other_elementwise_kernels(make_setti
     kernels = experts(make_setting, cluster="dgx-b200").kernels
     # Transformer Engine casts 8192 x 8192 values by rows and columns in 52.3 us (ROCm/TransformerEngine 598).
     assert float(kernels.memory_bound(4 * 8192**2, "quantize_fp8")) == pytest.approx(52.3e-6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("selective", "context", "expert"),
+    [("core", 1, 0), ("all-but-projections", 1, 1), ("every-other-product", 0, 0)],
+)
+def test_selective_recomputation_repeats_the_exchanges_of_what_it_repeats(
+    make_setting, selective, context, expert
+):
+    setting = experts(make_setting, selective=selective)
+    plans = Plans.of(Plan(context=2, data=4, expert=8, context_algorithm="ulysses", recompute="selective"))
+    once = layer(setting, plans, experts=True)
+    assert once.recompute.context.total == pytest.approx(context * once.forward.context.total)
+    assert once.recompute.expert.total == pytest.approx(expert * once.forward.expert.total)
+
+
+def test_a_graph_of_the_backward_pass_repeats_the_core_too(make_setting):
+    chosen = {"framework": "megatron-bridge", "global_batch": 64}
+    plans = Plans.of(Plan(data=8, expert=8, recompute="selective"))
+    repeated = [
+        layer(
+            experts(make_setting, "qwen3-30b-a3b", cluster=cluster, **chosen), plans, experts=True
+        ).recompute
+        for cluster in ("dgx-h100", "gb200-nvl72")
+    ]
+    assert repeated[0].work.launches[0] > 0
+    assert repeated[1].work.launches[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "has_experts", "collectives"),
+    [("llama3-8b", False, 4), ("mixtral-8x7b", True, 2), ("deepseek-v3", True, 4), ("falcon-40b", False, 2)],
+)
+def test_collectives_are_launched_once_a_block_that_is_sharded(make_setting, model, has_experts, collectives):
+    """Falcon's attention and MLP share theirs; of Mixtral's experts none is sharded over tensor ranks."""
+    setting = experts(make_setting, model)
+    alone, sharded = (
+        layer(setting, Plans.of(plan), has_experts).forward.work.launches
+        for plan in (Plan(data=8), Plan(tensor=2, data=4, sequence_parallel=True))
+    )
+    assert sharded - alone == collectives

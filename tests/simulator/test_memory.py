@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,16 @@ def test_activations_of_one_layer_follow_korthikanti_et_al(make_setting):
     plan = Plan(tensor=t, micro_batch=b)
     found = of(setting, plan, plan.model_copy(update={"sequence_parallel": True})).parts["activations"][0]
     assert found == pytest.approx([plain, sharded], rel=0.02)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("framework", ["megatron-core", "maxtext", "torchtitan"])
+def test_a_dense_width_that_no_layer_has_takes_no_activations(make_setting, framework, recompute):
+    setting = make_setting("mixtral-8x7b", framework=framework)
+    wide = replace(setting, model=setting.model.model_copy(update={"feed_forward": 10**6}))
+    plan = Plan(data=64, expert=8, recompute=recompute)
+    one, other = (of(each, plan).parts["activations"][0] for each in (setting, wide))
+    assert one == other
 
 
 def test_mixed_precision_adam_takes_eighteen_bytes_a_parameter(make_setting):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.costs.layer import layer
+from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 
@@ -42,9 +43,11 @@ def test_many_plans_at_once_are_each_plan_alone(make_setting):
     assert np.allclose(together, alone, rtol=1e-6)
 
 
-def test_exposed_communication_is_at_most_all_of_it(make_setting):
-    step = predict(make_setting(), Plans.of(VARIED))
-    for kind in ("tensor", "context", "expert"):
+@pytest.mark.parametrize("model", ["gpt-22b-test", "mixtral-8x7b"])
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_exposed_communication_is_at_most_all_of_it(make_setting, framework, model):
+    step = predict(make_setting(model, framework=framework), Plans.of(VARIED))
+    for kind in step.communication:
         assert np.all(step.seconds[kind] <= step.communication[kind] * (1 + 1e-9)), kind
 
 
@@ -226,3 +229,14 @@ def test_newer_attention_meets_the_power_limit_of_hopper(make_setting):
         burst, steady = (float(each.attention(**shape)) for each in (own, own.sustained()))
         assert 1.0 <= steady / burst <= slower
     assert float(kernels.sustained().attention(**shape)) > 1.03 * float(kernels.attention(**shape))
+
+
+def test_context_parallel_ranks_exchange_values_of_their_own_width(make_setting):
+    """DeepSeek-V3's keys are 192 wide, its values 128."""
+    setting = make_setting("deepseek-v3", cluster="dgx-h100")
+    plans = Plans.of(Plan(context=2, data=32))
+    narrow, wide = (
+        layer(replace(setting, model=setting.model.model_copy(update={"mla": mla})), plans, False)
+        for mla in (setting.model.mla, setting.model.mla.model_copy(update={"v_head_dim": 192}))
+    )
+    assert wide.forward.context.total == pytest.approx(narrow.forward.context.total * 384 / 320, rel=0.03)

@@ -76,6 +76,12 @@ CASES = {
         {"tensor": 8, "pipeline": 16, "first_stage_layers": 6, "last_stage_layers": 6},
     ),
     "FSDP": (*LLAMA, {"zero": 3}),
+    "FSDP, gathers on demand": (*LLAMA, {"zero": 3, "overlap_parameters": False}),
+    "FSDP, reductions waited for": (*LLAMA, {"zero": 3, "overlap_gradients": False}),
+    "FSDP, nothing overlaps": (
+        *LLAMA,
+        {"zero": 3, "overlap_parameters": False, "overlap_gradients": False},
+    ),
     "hybrid sharding": (*LLAMA, {"zero": 3, "shard_group": 8}),
     "ZeRO-2": (*LLAMA, {"zero": 2, "recompute": "full"}),
     "DDP": (*LLAMA, {"zero": 0, "tensor": 4, "sequence_parallel": True}),
@@ -217,22 +223,6 @@ def test_schedules_without_closed_form_run_too():
     assert times["zb-2p"] < times["zb-1p"] < times["1f1b"]
 
 
-CHUNKS = {
-    "interleaved": 2,
-    "breadth-first": 2,
-    "hanayo": 2,
-    "chimera": 2,
-    "bitpipe": 4,
-    "dualpipe": 2,
-    "zb-v": 2,
-    "zeropp": 2,
-    "pipeoffload": 2,
-    "pipeoffload-full": 2,
-    "v-half": 2,
-    "vocab-v-half": 2,
-}
-
-
 @pytest.mark.parametrize("name", list(schedules))
 def test_every_schedule_runs_a_real_plan(name):
     """The same work on the same devices: between no bubble at all and GPipe's.
@@ -240,7 +230,8 @@ def test_every_schedule_runs_a_real_plan(name):
     The model is wide enough for copies to the host to keep up (Wan et al. 2025, section 3.1).
     """
     wide = ("gpt-39.1b", "dgx-a100-80gb", 16, 4096, 32)
-    plan = {"tensor": 2, "pipeline": 4, "virtual_pipeline": CHUNKS.get(name, 1), "schedule": name}
+    chunks = next(v for v in (1, 2, 4) if schedules[name].requires(4, 16, v))
+    plan = {"tensor": 2, "pipeline": 4, "virtual_pipeline": chunks, "schedule": name}
     setting, made = scenario(*wide, plan)
     timeline = simulate(setting, made)
     busy = max(timeline.busy(rank) for rank in range(4))

@@ -157,6 +157,30 @@ def test_gradients_are_reduced_once_a_step_or_every_pass():
     assert len(run(replace(once, reduce="pass")).intervals(0, DATA)) == 4
 
 
+def test_a_backward_ends_with_waiting_for_what_it_reduces():
+    """Autograd's last callback does (FSDP, DeepSpeed); the next micro batch's forward hides nothing of it."""
+    buckets = (Attached(0, Segment("reduce", 5.0, DATA)),)
+    program = replace(layers(1, reductions=buckets), micro_batches=2, reduce="pass")
+    # A forward of 1 s, a backward of 2 s and the reduction, twice.
+    assert run(program).seconds == pytest.approx(2 * (1 + 2 + 5))
+
+
+@pytest.mark.parametrize(("overlaps", "exposed"), [(True, 0.5), (False, 4 * 0.5)])
+def test_computation_waits_for_reductions_only_where_they_do_not_overlap(overlaps, exposed):
+    buckets = tuple(Attached(i, Segment("reduce", 0.5, DATA)) for i in range(4))
+    timeline = run(replace(layers(4, reductions=buckets), reduce="pass", overlap_gradients=overlaps))
+    assert timeline.seconds == pytest.approx(4 + 8 + exposed)
+
+
+def test_a_gather_that_kernels_wait_for_goes_before_reductions():
+    program = with_gathers(4, prefetch=0)
+    buckets = tuple(Attached(i, Segment("reduce", 1.5, DATA)) for i in range(4))
+    work = tuple(replace(each, reductions=buckets) for each in program.work)
+    timeline = run(replace(program, work=work, reduce="pass"))
+    # A reduction hides behind the 2 s of the next layer's backward; the last one does not.
+    assert timeline.seconds == pytest.approx(4 + 8 + 8 * 0.4 + 1.5)
+
+
 def test_breadth_first_gathers_a_chunk_once_for_all_its_micro_batches():
     gather = (Attached(0, Segment("gather", 0.1, DATA), held=1.0),)
     program = from_times(schedules["breadth-first"], times(2, 6, 3))
