@@ -10,9 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from hwmodels.loading import Catalogue, Strict
+from hwmodels.errors import InputError
+from hwmodels.loading import Catalogue, Strict, build
+from simulator.plan import Plan
 
 
 class Framework(Strict):
@@ -168,6 +170,15 @@ class Framework(Strict):
         default_factory=dict, description="plan fields the framework sets when a plan does not"
     )
     source: dict[str, str] = Field(description="where each constant comes from")
+
+    @field_validator("defaults")
+    @classmethod
+    def _plan_fields(cls, defaults: dict[str, Any]) -> dict[str, Any]:
+        try:
+            build(Plan, {**defaults, "tensor": 2}, "")  # sequence_parallel alone would be refused
+        except InputError as error:
+            raise ValueError(error.problem) from None
+        return defaults
 
 
 frameworks = Catalogue("framework", Path(__file__).parent, Framework)

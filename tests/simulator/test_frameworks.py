@@ -6,22 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from hwmodels.errors import UnknownNameError
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from simulator.costs.attention import attention
 from simulator.costs.layer import layer
 from simulator.engine import run
 from simulator.engine.build import step_program
-from simulator.frameworks import frameworks
+from simulator.frameworks import Framework, frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import boundary_transfer, predict
 
 
 @pytest.mark.parametrize("name", frameworks.names())
-def test_each_framework_names_its_sources_and_its_defaults_make_a_plan(name):
+def test_each_framework_names_its_sources(name):
     framework = frameworks.get(name)
     assert framework.source, "constants without a source"
-    build(Plan, {**framework.defaults, "tensor": 2}, name)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "message"),
+    [
+        ({"zeros": 1}, "unknown key 'zeros'; did you mean 'zero'"),
+        ({"zero": 7}, "zero: .* less than or equal to 3"),
+    ],
+)
+def test_defaults_that_no_plan_has_are_refused(defaults, message):
+    data = frameworks.get("nemo").model_dump() | {"defaults": defaults}
+    with pytest.raises(InputError, match=f"mine.yaml: defaults: {message}"):
+        build(Framework, data, "mine.yaml")
 
 
 def test_an_unknown_framework_gets_the_nearest_name():

@@ -135,12 +135,7 @@ def test_engine_and_memory_model_agree(name):
     plans = Plans.of(plan)
     step = predict(setting, plans)
     held = memory(setting, plans, step.stages, step.parameters)
-    assert timeline.peak_memory(0) == pytest.approx(
-        held.breakdown_total(0, "first")
-        if hasattr(held, "breakdown_total")
-        else sum(held.breakdown(0, "first").values()),
-        rel=0.01,
-    )
+    assert timeline.peak_memory(0) == pytest.approx(sum(held.breakdown(0, "first").values()), rel=0.01)
     assert timeline.peak_memory(plan.pipeline - 1) == pytest.approx(
         sum(held.breakdown(0, "last").values()), rel=0.05
     )
