@@ -133,7 +133,7 @@ def _choices(entries: Sequence[Entry]) -> list[RenderableType]:
     rows = [[family.question, str(family.n), percent(family.regret), f"{family.tau:.2f}"] for family in found]
     shown = rows[:SHOWN_FAMILIES]
     if len(rows) > len(shown):
-        shown.append([f"and {len(rows) - len(shown)} more"])
+        shown.append([f"and {len(rows) - len(shown)} more", "", "", ""])
     regret = np.array([family.regret for family in found])
     tau = np.average([family.tau for family in found], weights=[family.n for family in found])
     shown.append(

@@ -134,6 +134,13 @@ def test_a_family_is_judged_by_its_first_choice_and_its_order(cases):
     assert (family.n, family.regret, family.tau) == (4, 0.0, 0.0)  # all measured alike: no order to find
 
 
+def test_of_many_questions_the_largest_are_shown_and_the_others_counted(run, cases):
+    rows = [{"global_batch": str(64 * more), "tp": tp} for more in range(1, 15) for tp in ("1", "2", "4")]
+    out = run("validate", "--cases", str(cases(*rows)), "--summary").out
+    assert "and 2 more" in out
+    assert "all 14" in out
+
+
 def test_kendalls_tau():
     assert kendall_tau(_array(1, 2, 3, 4), _array(10, 20, 30, 40)) == 1
     assert kendall_tau(_array(1, 2, 3, 4), _array(4, 3, 2, 1)) == -1
