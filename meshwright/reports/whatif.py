@@ -11,6 +11,7 @@ from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, seconds, signed_percent
 from meshwright.whatif.answer import Outcome
+from simulator.engine.graph import COMPUTE
 from simulator.plan import Plan
 
 NUMBERS = 6
@@ -58,8 +59,17 @@ def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
     """Seconds by which each part of the step grew or shrank, the most moved first; together they are the
     change of the step time."""
     now, before = report["time_breakdown_s"], base["time_breakdown_s"]
+    now, before = _as_coarse_as(now, before), _as_coarse_as(before, now)
     parts = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys([*before, *now])}
     return dict(sorted(parts.items(), key=lambda item: -abs(item[1])))
+
+
+def _as_coarse_as(parts: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """The parts, those that the other step counts as whole passes ("compute") put together."""
+    if COMPUTE not in other or COMPUTE in parts:
+        return parts
+    inside = sum(seconds for name, seconds in parts.items() if name not in other)
+    return {COMPUTE: inside, **{name: seconds for name, seconds in parts.items() if name in other}}
 
 
 def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:

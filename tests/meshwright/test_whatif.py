@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hwmodels.cluster import clusters
+from meshwright.reports.whatif import moved
 from meshwright.scenarios import shipped_scenarios
 from meshwright.whatif.keys import key_paths, set_key
 from meshwright.whatif.question import Question
@@ -64,6 +65,15 @@ def test_the_base_is_the_scenario_and_what_moved_adds_up(answer):
         assert sizes == sorted(sizes, reverse=True)
     assert found["network"]["step_time_change"] > 0
     assert next(iter(found["network"]["moved_s"])) == "pipeline"
+
+
+def test_whole_passes_are_held_against_the_kernels_of_the_other_run():
+    """The engine counts the passes of a large step whole."""
+    kernels = {"time_breakdown_s": {"gemm": 3.0, "attention": 1.0, "tensor": 0.5, "bubble": 0.5}}
+    passes = {"time_breakdown_s": {"compute": 4.0, "pipeline": 0.25, "bubble": 1.0}}
+    assert moved(passes, kernels) == {"compute": -0.5, "bubble": 0.5, "pipeline": 0.25}
+    assert moved(kernels, passes) == {"compute": 0.5, "bubble": -0.5, "pipeline": -0.25}
+    assert moved(kernels, kernels) == dict.fromkeys(kernels["time_breakdown_s"], 0.0)
 
 
 def test_setting_a_key_to_what_it_is_changes_nothing(answer):
