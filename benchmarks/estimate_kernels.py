@@ -3,7 +3,8 @@
     python benchmarks/estimate_kernels.py -o hwmodels/calibrations/estimated.yaml
 
 A device takes over the constants of a like one; its matrix efficiency is set so that the kernel model gives
-the published FLOP/s at the published shape (published_gemm.csv). Everything is marked estimated.
+the published FLOP/s at the published shape (published_gemm.csv), at settled clocks where the figure was taken
+so. A format without a figure keeps the like device's share of the peak. Everything is marked estimated.
 """
 
 from __future__ import annotations
@@ -48,8 +49,15 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations/estimated.yaml"))
     arguments = parser.parse_args()
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
-        entries = [estimate(row) for row in csv.DictReader(file)]
-    text = yaml.safe_dump({"entries": entries}, sort_keys=False, width=110, allow_unicode=True)
+        rows = list(csv.DictReader(file))
+    entries: dict[str, Mapped] = {}
+    for row in rows:
+        entry = estimate(row)
+        if row["calibration"] in entries:
+            entries[row["calibration"]]["gemm"] |= entry["gemm"]
+        else:
+            entries[row["calibration"]] = entry
+    text = yaml.safe_dump({"entries": list(entries.values())}, sort_keys=False, width=110, allow_unicode=True)
     arguments.out.write_text(text, encoding="utf-8")
     return 0
 
@@ -63,9 +71,8 @@ def estimate(row: dict[str, str]) -> Mapped:
         low, high = (middle, high) if reached(row, device, middle) < wanted else (low, middle)
     found = scaled(row, middle)
     given = reached(row, device, middle) / 1e12
-    print(
-        f"{row['calibration']:14} {wanted / 1e12:7.1f} TFLOP/s published, {given:7.1f} given at {middle:.3f}"
-    )
+    published = f"{wanted / 1e12:7.1f} TFLOP/s published"
+    print(f"{row['calibration']:14} {row['dtype']:5} {published}, {given:7.1f} given at {middle:.3f}")
     return found
 
 
@@ -73,14 +80,16 @@ def reached(row: dict[str, str], device: Device, scale: float) -> float:
     """FLOP/s at the published shape."""
     m, n, k = (float(row[side]) for side in "mnk")
     kernels = KernelModel(device, Calibration.model_validate(scaled(row, scale)))
-    dtype = "bf16" if "bf16" in device.peak_flops else "fp16"
+    if row["settled"]:
+        kernels = kernels.sustained()
+    dtype = row["dtype"] if row["dtype"] in device.peak_flops else "fp16"
     return 2.0 * m * n * k / float(kernels.gemm(m, n, k, dtype))
 
 
 def scaled(row: dict[str, str], scale: float) -> Mapped:
     """The like device's calibration with its matrix units so many times as efficient."""
     like = calibrations.get(row["based_on"])
-    gemm = like.gemm["bf16"]
+    gemm = like.gemm[row["dtype"]]
     shares = ATTENTION.get(row["calibration"])
     entry: Mapped = {"source": row["source"], "simple": times(gemm.simple, scale, "compute_efficiency")}
     if gemm.rich:
@@ -90,8 +99,10 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         "based_on": row["based_on"],
         "status": "estimated",
         "source": row["source"],
-        "gemm": {"bf16": entry},
+        "gemm": {row["dtype"]: entry},
     }
+    if row["dtype"] != "bf16":
+        return found
     if row["calibration"] in SAME_SILICON:
         for dtype, fit in like.gemm.items():
             if fit.rich and dtype not in found["gemm"]:
@@ -105,11 +116,10 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     for name, index in (("attention", 0), ("attention_backward", 1)):
         efficiency = getattr(like, name)["bf16"].form.efficiency
         factor = shares[index] / efficiency[128] if shares else scale
-        found[name] = {
-            "bf16": {
-                "form": {"efficiency": {key: digits(value * factor) for key, value in efficiency.items()}}
-            }
-        }
+        form: Mapped = {"efficiency": {key: digits(value * factor) for key, value in efficiency.items()}}
+        if shares and like.attention["bf16"].form.throttling:
+            form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's
+        found[name] = {"bf16": {"form": form}}
     found["host_copy"] = {"bandwidth": float(row["host_link"])}
     return found
 
