@@ -195,7 +195,10 @@ def _permutation(setting: Setting, plans: Plans, moe: MixtureOfExperts, arrivals
 
 
 def _dispatch(setting: Setting, plans: Plans, size: np.ndarray) -> tuple[Transfer, Transfer]:
-    """All-to-all to the experts and back, and the gather inside a sharded expert; nothing hides them."""
+    """All-to-all to the experts and back, and the gather inside a sharded expert, all of it exposed.
+
+    Another micro batch's kernels may hide it; ``layer`` sees to that.
+    """
     cluster, e, et = setting.cluster, plans.expert, plans.expert_tensor
     swap = cluster.collective("all_to_all", size, e, et)
     swap = swap / np.where(_flex(setting, plans) & (e * et > cluster.domain), FLEX_NETWORK, 1.0)
