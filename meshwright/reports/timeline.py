@@ -55,11 +55,11 @@ def run_tables(timeline: Timeline, analytic_step_s: float | None, traffic: Traff
     streams = [
         stream for stream in STREAMS if any(timeline.busy(rank, stream) for rank in range(timeline.ranks))
     ]
+    headings = ["rank", *streams, f"{COMPUTE} idle", "peak memory"]
     rows = [_rank(timeline, rank, streams) for rank in range(timeline.ranks)]
     if len(rows) > SHOWN_RANKS:
         half = SHOWN_RANKS // 2
-        rows = [*rows[:half], ["..."], *rows[-half:]]
-    headings = ["rank", *streams, f"{COMPUTE} idle", "peak memory"]
+        rows = [*rows[:half], ["..."] * len(headings), *rows[-half:]]
     made = table(headings, rows, "Busy seconds of each stream, and memory at its fullest")
     return [facts({name: value for name, value in words.items() if value}, "On the event engine"), made]
 

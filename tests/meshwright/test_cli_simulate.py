@@ -73,6 +73,15 @@ def test_the_engine_says_what_each_rank_did_and_agrees_with_the_analytic_step(ru
         assert rank["peak_memory_bytes"] > 0
 
 
+@pytest.mark.parametrize("pipeline", [16, 32])
+def test_long_pipelines_show_their_first_and_last_ranks(run, scenario, pipeline):
+    path = scenario(("gpus: 16", "gpus: 32"), ("tensor: 2, pipeline: 2", f"tensor: 1, pipeline: {pipeline}"))
+    lines = run("simulate", str(path), "--engine").out.split("Busy seconds")[1].splitlines()
+    ranks = [words[0] for line in lines if (words := line.split()) and words[0].isdigit()]
+    assert ranks == [*map(str, range(8)), *map(str, range(pipeline - 8, pipeline))]
+    assert any(line.split()[:1] == ["..."] for line in lines) == (pipeline > 16)
+
+
 def test_a_schedule_without_a_closed_form_runs_on_the_engine(run, scenario):
     path = str(scenario(("pipeline: 2", "pipeline: 2, schedule: zb-h1")))
     report = json.loads(run("simulate", path, "--json").out)
