@@ -40,7 +40,7 @@ def calibrate(
     fit = fit_points(points, measured, gpu=gpu, share=share, say=note)
     written = report.write_device(fit, measured, out)
     if page is not None:
-        from meshwright.exporters.calibration_page import write_calibration
+        from meshwright.pages.calibration import write_calibration
 
         write_calibration(page, fit, measured.name)
         written.append(page)

@@ -9,8 +9,8 @@ import typer
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
-    from meshwright.prediction import Prediction
-    from meshwright.refine import Refined
+    from planner.prediction import Prediction
+    from planner.refine import Refined
 
 FLAGS = {
     "--model": "model",
@@ -56,10 +56,10 @@ def plan(
     """  # noqa: E501 - one line to copy
     from hwmodels.errors import InfeasibleError
     from meshwright.commands.output import print_json, progress, show_tables, wide
-    from meshwright.prediction import Prediction
     from meshwright.reports import plans as report
     from meshwright.reports.refined import describe_refined, refined_table
     from planner.constraints import Constraints
+    from planner.prediction import Prediction
     from planner.search import search
 
     changes = {
@@ -100,8 +100,8 @@ def plan(
 def _refine(found: Prediction, count: int) -> list[Refined]:
     """The best plans on the event engine, in order."""
     from meshwright.commands.output import progress
-    from meshwright.refine import refine
-    from meshwright.workers import cores
+    from planner.executors.local import cores
+    from planner.refine import refine
 
     plans = list(found.plans)[:count]
     runs: dict[int, Refined] = {}

@@ -40,10 +40,10 @@ def simulate(
     """
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.prediction import simulate_plan
     from meshwright.reports.plans import describe_plan, describe_setting, shortage, whole_plan
     from meshwright.reports.timeline import describe_run, run_tables
     from meshwright.scenarios import scenario_path
+    from planner.prediction import simulate_plan
     from simulator.scenario import read_scenario
     from simulator.traffic import assign_traffic, step_traffic
 
@@ -70,7 +70,7 @@ def simulate(
         _write_traces(done.timeline, trace, into_folder)
         note(f"trace written: {trace}")
     if done.timeline is not None and html is not None:
-        from meshwright.exporters.step_page import write_step
+        from meshwright.pages.step import write_step
 
         write_step(html, asked.title, done.prediction, done.timeline, done.analytic_step_s)
         note(f"page written: {html}")

@@ -35,7 +35,7 @@ def whatif(
     from meshwright.scenarios import scenario_path
     from meshwright.whatif.answer import Inquiry
     from meshwright.whatif.question import Question
-    from meshwright.workers import cores
+    from planner.executors.local import cores
 
     inquiry = Inquiry(Question.read(scenario_path(scenario)), engine, cores())
     if inquiry.open_form and not engine:
@@ -50,7 +50,7 @@ def whatif(
     else:
         show_tables(*answer_table(title, outcomes))
     if html is not None:
-        from meshwright.exporters.variations_page import write_variations
+        from meshwright.pages.variations import write_variations
 
         write_variations(html, title, outcomes)
         note(f"page written: {html}")

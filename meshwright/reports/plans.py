@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from meshwright.prediction import Prediction
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, gibibytes, percent, seconds
 from planner.metrics import COMMUNICATION, Metrics
+from planner.prediction import Prediction
 from planner.search import SearchResult
 from simulator.costs.setting import Setting
 from simulator.plan import Plan

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.exporters.parts import grouped
-from meshwright.prediction import Prediction
-from meshwright.refine import Refined
+from meshwright.pages.parts import grouped
 from meshwright.reports.plans import ONCE
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
 from planner.metrics import COMMUNICATION
+from planner.prediction import Prediction
+from planner.refine import Refined
 from simulator.engine.graph import COMPUTE
 
 SHOWN_PARTS = 2

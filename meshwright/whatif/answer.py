@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
-from meshwright.prediction import Prediction, simulate_plan
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.whatif.question import Question, Run
-from meshwright.workers import WORTH_SHARING_S, in_parallel
 from planner.constraints import Constraints
+from planner.executors.local import WORTH_SHARING_S, in_parallel
+from planner.prediction import Prediction, simulate_plan
 from planner.search import search
 from simulator.costs.setting import Setting
 from simulator.plan import Plan

@@ -67,7 +67,7 @@ def test_an_interrupt_ends_cleanly(run, monkeypatch, scenario):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("meshwright.prediction.Prediction.of", interrupted)
+    monkeypatch.setattr("planner.prediction.Prediction.of", interrupted)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
 
@@ -76,6 +76,6 @@ def test_a_full_disk_or_a_forbidden_file_is_a_message(run, monkeypatch, scenario
     def full(*_):
         raise OSError(28, "No space left on device", "trace.json")
 
-    monkeypatch.setattr("meshwright.prediction.Prediction.of", full)
+    monkeypatch.setattr("planner.prediction.Prediction.of", full)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out, ran.err) == (2, "", "error: trace.json: No space left on device\n")

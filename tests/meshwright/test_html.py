@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.exporters.gantt import MOST_BLOCKS, compute_blocks, gantt
-from meshwright.exporters.parts import GROUPS, grouped
-from meshwright.exporters.step_page import MOMENTS, fullest
+from meshwright.pages.gantt import MOST_BLOCKS, compute_blocks, gantt
+from meshwright.pages.parts import GROUPS, grouped
+from meshwright.pages.step import MOMENTS, fullest
 from simulator.engine import run as run_step
 from simulator.engine.from_times import from_times
 from simulator.schedules import PipelineTimes, schedules

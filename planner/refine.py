@@ -10,8 +10,8 @@ from typing import Any
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
-from meshwright.prediction import Prediction, simulate_plan
-from meshwright.workers import WORTH_SHARING_S, in_parallel
+from planner.executors.local import WORTH_SHARING_S, in_parallel
+from planner.prediction import Prediction, simulate_plan
 from simulator.costs.setting import Setting
 from simulator.frameworks import Framework
 from simulator.models import Model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.exporters.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.calibration import HEADINGS, error_rows
 from profiles.fitting import Fit
 from profiles.fitting.entry import Unseen

@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from meshwright.exporters.page import Figure, Section, axis, label, layout, write_page
-from meshwright.exporters.parts import GROUPS, colour, grouped
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, seconds
 from meshwright.reports.whatif import NUMBERS, failures, figures
 from meshwright.whatif.answer import Outcome

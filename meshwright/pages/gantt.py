@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.exporters.page import Figure, axis, layout
-from meshwright.exporters.parts import colour
+from meshwright.pages.page import Figure, axis, layout
+from meshwright.pages.parts import colour
 from simulator.engine.account import PASSES
 from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
 from simulator.engine.timeline import Timeline

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.exporters.gantt import gantt, shown_ranks
-from meshwright.exporters.page import Figure, Section, axis, label, layout, write_page
-from meshwright.exporters.parts import GROUPS, colour, grouped
-from meshwright.prediction import Prediction
+from meshwright.pages.gantt import gantt, shown_ranks
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.parts import GROUPS, colour, grouped
 from meshwright.reports.plans import sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
+from planner.prediction import Prediction
 from simulator.engine.account import account
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan

@@ -1,1 +1,0 @@
-"""Files for other readers than the terminal, one kind a module."""

@@ -1,0 +1,1 @@
+"""Where many independent predictions run: processes of this machine."""
