@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from hwmodels.collectives.calibration import fabric_calibrations
+from hwmodels.collectives.cost import Cost
 from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
 from hwmodels.errors import InputError
@@ -166,8 +167,7 @@ class Cluster(Strict):
 
     def level_of(self, size: ArrayLike, stride: ArrayLike = 1) -> NDArray[np.int64]:
         """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
-        group, shape = self._wiring.place(size, stride)
-        return np.where(group.domains > 1, len(self.levels), group.level).reshape(shape)
+        return self._wiring.outermost(size, stride)
 
     def collective(
         self,
@@ -193,6 +193,21 @@ class Cluster(Strict):
             UnknownNameError: no such operation.
         """
         return self._wiring.seconds(operation, bytes_, size, stride, concurrent, in_switch)
+
+    def collective_cost(
+        self,
+        operation: str,
+        bytes_: ArrayLike,
+        size: ArrayLike,
+        stride: ArrayLike = 1,
+        concurrent: bool = True,
+        in_switch: bool = True,
+    ) -> Cost:
+        """Return the time of a collective, the links that it fills and the bytes on each level.
+
+        Arguments and errors are those of `collective`, which is faster where only seconds are asked for.
+        """
+        return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch)
 
     @cached_property
     def _wiring(self) -> Wiring:

@@ -10,9 +10,14 @@ from numpy.typing import ArrayLike
 from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES, fabric_calibrations
 from hwmodels.collectives.call import Call, Floats, Lanes, Switch
-from hwmodels.collectives.group import Group, place
+from hwmodels.collectives.cost import Cost
+from hwmodels.collectives.group import Group, Ints, place
+from hwmodels.collectives.traffic import traffic
 from hwmodels.errors import UnknownNameError
 from hwmodels.levels import Level, Network
+
+LARGE = 2.0**50
+"""Bytes of a message whose latency counts for nothing."""
 
 
 class Wiring:
@@ -32,6 +37,11 @@ class Wiring:
         sizes, strides = np.broadcast_arrays(np.asarray(size, np.int64), np.asarray(stride, np.int64))
         widths = tuple(level.devices for level in self.levels)
         return place(sizes.ravel(), strides.ravel(), widths, self.devices), sizes.shape
+
+    def outermost(self, size: ArrayLike, stride: ArrayLike) -> Ints:
+        """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
+        group, shape = self.place(size, stride)
+        return np.where(group.domains > 1, len(self.levels), group.level).reshape(shape)
 
     def seconds(
         self,
@@ -57,6 +67,25 @@ class Wiring:
             some = self._call(operation, buffer[chosen], group.take(chosen), far, concurrent, in_switch)
             times[chosen] = seconds(some)
         return times.reshape(shape)
+
+    def cost(
+        self,
+        operation: str,
+        bytes_: ArrayLike,
+        size: ArrayLike,
+        stride: ArrayLike,
+        concurrent: bool,
+        in_switch: bool,
+    ) -> Cost:
+        """Return time, busy links and bytes of collectives; see ``Cluster.collective_cost``."""
+        buffer, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
+        taken = self.seconds(operation, buffer, sizes, strides, concurrent, in_switch)
+        rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
+        outermost = self.outermost(sizes, strides)
+        levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
+        busy = np.where(levels == outermost, rate * buffer, 0.0)
+        widths = [level.devices for level in self.levels]
+        return Cost(taken, busy, traffic(operation, buffer, sizes, strides, widths))
 
     def _call(
         self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool
