@@ -12,12 +12,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from simulator.engine import Clock, Contention, Replicas, StepProgram, collector_paused
-from simulator.engine.build import step_program
-from simulator.engine.expand import expand
-from simulator.engine.from_times import from_times
+from simulator.engine import Clock, Contention, collector_paused
 from simulator.scenario import make_scenario
 from simulator.schedules import PipelineTimes, get_schedule
+from simulator.training.step_graph import Replicas, StepProgram
+from simulator.training.step_graph.build import step_program
+from simulator.training.step_graph.expand import expand
+from simulator.training.step_graph.from_times import from_times
 
 
 def pipeline(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> StepProgram:

@@ -18,9 +18,9 @@ from meshwright.whatif.keys import set_key
 from meshwright.whatif.question import Question, Run
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
-from simulator.engine.build import simulate
 from simulator.memory import memory
 from simulator.plan import Plan, Plans
+from simulator.training.step_graph.build import simulate
 
 BATCH = ("plan.micro_batch", "workload.global_batch")
 LENGTH = ("workload.seq_len",)

@@ -17,7 +17,8 @@ from simulator.schedules import get_schedule
 from simulator.training import Step, predict
 
 if TYPE_CHECKING:
-    from simulator.engine import StepProgram, Timeline
+    from simulator.engine import Timeline
+    from simulator.training.step_graph import StepProgram
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Prediction:
     @classmethod
     def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
         """What the event engine's run of a plan says; its breakdown is that of the busiest rank."""
-        from simulator.engine.account import BUBBLE, account, busiest, communicated
+        from simulator.training.step_graph.account import BUBBLE, account, busiest, communicated
 
         plans = Plans.of(plan)
         stages = Stages.of(setting, plans)
@@ -98,8 +99,8 @@ def simulate_plan(setting: Setting, plan: Plan, engine: bool = False, detail: in
         prediction = Prediction.of(setting, plan)
         return Simulation(prediction, float(prediction.step.time[0]), None)
 
-    from simulator.engine import run
-    from simulator.engine.build import step_program
+    from simulator.training.step_graph import run
+    from simulator.training.step_graph.build import step_program
 
     program = step_program(setting, plan)
     if segments(program) <= detail:

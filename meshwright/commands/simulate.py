@@ -45,7 +45,7 @@ def simulate(
     from meshwright.scenarios import scenario_path
     from planner.prediction import simulate_plan
     from simulator.scenario import read_scenario
-    from simulator.traffic import assign_traffic, step_traffic
+    from simulator.training.traffic import assign_traffic, step_traffic
 
     into_folder = trace is not None and _is_folder(trace)
     path = scenario_path(scenario)

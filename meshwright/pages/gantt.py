@@ -11,9 +11,9 @@ import numpy as np
 
 from meshwright.pages.page import Figure, axis, layout
 from meshwright.pages.parts import colour
-from simulator.engine.account import PASSES
 from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
 from simulator.engine.timeline import Timeline
+from simulator.training.step_graph.account import PASSES
 
 MOST_BLOCKS = 12_000
 """Blocks that a browser draws without delay; of longer steps only both ends are drawn."""

@@ -14,10 +14,10 @@ from meshwright.pages.parts import GROUPS, colour, grouped
 from meshwright.reports.plans import sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
 from planner.prediction import Prediction
-from simulator.engine.account import account
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan
-from simulator.traffic import link_bandwidth, step_traffic
+from simulator.training.step_graph.account import account
+from simulator.training.traffic import link_bandwidth, step_traffic
 
 MOMENTS = 1500
 """Moments of the memory chart; between two of them the fullest counts."""

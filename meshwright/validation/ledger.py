@@ -149,8 +149,8 @@ def _predicted(cases: Sequence[Case]) -> list[Entry]:
 
 def _simulated(case: Case) -> Entry:
     """The entry of one case from the event engine."""
-    from simulator.engine import run
-    from simulator.engine.build import step_program
+    from simulator.training.step_graph import run
+    from simulator.training.step_graph.build import step_program
 
     timeline = run(step_program(case.setting, case.plan))
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))

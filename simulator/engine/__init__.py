@@ -1,4 +1,4 @@
-"""The event engine: a training step, task by task."""
+"""The event core: a clock, lanes of tasks, flows on links, and what came of a run. It knows no workload."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from simulator.engine.clock import Clock, Contention
-from simulator.engine.expand import expand
-from simulator.engine.step import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram
+from simulator.engine.graph import TaskGraph
 from simulator.engine.timeline import Timeline
 
-__all__ = [
-    "Attached",
-    "ChunkWork",
-    "Contention",
-    "OutputWork",
-    "Replicas",
-    "Segment",
-    "StepProgram",
-    "Timeline",
-    "collector_paused",
-    "run",
-]
+__all__ = ["Clock", "Contention", "TaskGraph", "Timeline", "collector_paused"]
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let Python's garbage collector rest: a step makes a million tuples, none of them in a circle."""
+    """Disable GC: a step allocates about 1M tuples and creates no reference cycles."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -35,15 +23,3 @@ def collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def run(program: StepProgram) -> Timeline:
-    """Run one step.
-
-    Raises:
-        InputError: the schedule cannot run with these numbers, or its order deadlocks.
-    """
-    with collector_paused():
-        graph = expand(program)
-        starts, ends = Clock(graph, program.contention).run()
-    return Timeline(graph, starts, ends, program.static)

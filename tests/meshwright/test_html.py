@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from meshwright.pages.gantt import MOST_BLOCKS, compute_blocks, gantt
 from meshwright.pages.parts import GROUPS, grouped
 from meshwright.pages.step import MOMENTS, fullest
-from simulator.engine import run as run_step
-from simulator.engine.from_times import from_times
 from simulator.schedules import PipelineTimes, schedules
+from simulator.training.step_graph import run as run_step
+from simulator.training.step_graph.from_times import from_times
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)><b>bold</b>"

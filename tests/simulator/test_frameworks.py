@@ -10,11 +10,11 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from simulator.costs.attention import attention
 from simulator.costs.layer import layer
-from simulator.engine import run
-from simulator.engine.build import step_program
 from simulator.frameworks import Framework, frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import boundary_transfer, predict
+from simulator.training.step_graph import run
+from simulator.training.step_graph.build import step_program
 
 
 @pytest.mark.parametrize("name", frameworks.names())

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from hwmodels.cluster import Cluster
 from simulator.costs.setting import Setting
-from simulator.engine.step import Segment
+from simulator.training.step_graph.step import Segment
 
 NETWORK = "network"
 

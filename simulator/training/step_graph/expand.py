@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from simulator.engine.graph import NO_LANE, TaskGraph
-from simulator.engine.rank import Expansion, Key, Rank
-from simulator.engine.step import StepProgram, add_segment, predecessors
 from simulator.schedules.base import BACKWARD, FORWARD, OUTPUT_FORWARD, OUTPUT_WEIGHT
+from simulator.training.step_graph.rank import Expansion, Key, Rank
+from simulator.training.step_graph.step import StepProgram, add_segment, predecessors
 
 
 def expand(program: StepProgram) -> TaskGraph:

@@ -17,10 +17,10 @@ from hwmodels.cluster import Cluster
 from hwmodels.collectives.traffic import traffic
 from simulator.costs.setting import Setting
 from simulator.engine.graph import DATA
-from simulator.engine.loads import NETWORK
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan, Plans
 from simulator.training import predict
+from simulator.training.step_graph.loads import NETWORK
 
 ANY_SCHEDULE = "1f1b"
 """What is sent does not depend on the order of passes; this one has a closed form."""

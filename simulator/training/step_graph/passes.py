@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from simulator.costs.layer import Pass as LayerPass
 from simulator.costs.stages import Stages
 from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, TENSOR
-from simulator.engine.loads import Load
-from simulator.engine.step import Pass, Segment
+from simulator.training.step_graph.loads import Load
+from simulator.training.step_graph.step import Pass, Segment
 
 
 class Passes:

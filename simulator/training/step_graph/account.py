@@ -16,8 +16,8 @@ from simulator.engine.graph import (
     TENSOR,
     TO_HOST,
 )
-from simulator.engine.rank import NAMES
 from simulator.engine.timeline import Timeline
+from simulator.training.step_graph.rank import NAMES
 
 BUBBLE = "bubble"
 GRADIENTS, PARAMETERS = "gradients", "parameters"

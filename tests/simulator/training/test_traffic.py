@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from simulator.engine import run
-from simulator.engine.build import step_program
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
-from simulator.traffic import assign_traffic, link_bandwidth, step_traffic
 from simulator.training import predict
+from simulator.training.step_graph import run
+from simulator.training.step_graph.build import step_program
+from simulator.training.traffic import assign_traffic, link_bandwidth, step_traffic
 
 
 def scenario(plan, gpus=64, batch=128, framework="megatron-core", model="llama2-7b"):

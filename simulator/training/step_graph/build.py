@@ -14,20 +14,20 @@ from simulator.costs.layer import Layer, layers
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
-from simulator.engine import run
 from simulator.engine.clock import Contention
 from simulator.engine.graph import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR
-from simulator.engine.loads import Load, Loads
-from simulator.engine.output import output_work
-from simulator.engine.passes import Passes, first_of, last_of, layers_by_position, one
-from simulator.engine.rank import NAMES
-from simulator.engine.step import Attached, ChunkWork, OutputWork, Pass, Segment, StepProgram
 from simulator.engine.timeline import Timeline
 from simulator.memory import memory
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
+from simulator.training.step_graph import run
+from simulator.training.step_graph.loads import Load, Loads
+from simulator.training.step_graph.output import output_work
+from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position, one
+from simulator.training.step_graph.rank import NAMES
+from simulator.training.step_graph.step import Attached, ChunkWork, OutputWork, Pass, Segment, StepProgram
 
 
 def step_program(setting: Setting, plan: Plan) -> StepProgram:

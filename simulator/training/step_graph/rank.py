@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from simulator.engine.clock import Clock
-from simulator.engine.data_stream import DataStream
 from simulator.engine.graph import (
     COMPUTE,
     FROM_HOST,
@@ -18,7 +17,6 @@ from simulator.engine.graph import (
     Flow,
     TaskGraph,
 )
-from simulator.engine.step import Pass, Segment, StepProgram, add_segment, predecessors
 from simulator.schedules import Task, WorkTimes
 from simulator.schedules.base import (
     BACKWARD,
@@ -29,6 +27,8 @@ from simulator.schedules.base import (
     RELOAD,
     WEIGHT,
 )
+from simulator.training.step_graph.data_stream import DataStream
+from simulator.training.step_graph.step import Pass, Segment, StepProgram, add_segment, predecessors
 
 NAMES = {
     FORWARD: "forward",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.engine.graph import DATA, TaskGraph
-from simulator.engine.step import Attached, ChunkWork, Segment, StepProgram, add_segment
 from simulator.schedules import Task
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
+from simulator.training.step_graph.step import Attached, ChunkWork, Segment, StepProgram, add_segment
 
 
 class DataStream:

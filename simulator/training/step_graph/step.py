@@ -1,7 +1,7 @@
-"""A training step as the engine takes it: what every rank has to do, free of models and clusters.
+"""A training step as the engine takes it: the work of every rank, free of models and clusters.
 
-Whoever knows costs fills this in (``simulator.engine.build``); ``simulator.engine.expand`` turns it
-into tasks. One pipeline stands for all tensor-, context- and data-parallel ranks that do the same.
+``step_graph.build`` fills it in from costs; ``step_graph.expand`` turns it into tasks. One pipeline stands
+for all tensor-, context- and data-parallel ranks that do the same.
 """
 
 from __future__ import annotations

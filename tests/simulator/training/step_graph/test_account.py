@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from simulator.engine import run
-from simulator.engine.account import BUBBLE, account, busiest
-from simulator.engine.build import step_program
 from simulator.engine.clock import Clock
 from simulator.engine.graph import COMPUTE, DATA, PIPELINE, TENSOR, TaskGraph
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.training import predict
+from simulator.training.step_graph import run
+from simulator.training.step_graph.account import BUBBLE, account, busiest
+from simulator.training.step_graph.build import step_program
 
 
 def timeline(*tasks):

@@ -11,12 +11,12 @@ from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer
 from simulator.engine.graph import OUTPUT
-from simulator.engine.loads import Loads
-from simulator.engine.passes import Passes, one
-from simulator.engine.rank import NAMES
-from simulator.engine.step import OutputWork
 from simulator.plan import Plan, Plans
 from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
+from simulator.training.step_graph.loads import Loads
+from simulator.training.step_graph.passes import Passes, one
+from simulator.training.step_graph.rank import NAMES
+from simulator.training.step_graph.step import OutputWork
 
 
 def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads: Loads) -> OutputWork:

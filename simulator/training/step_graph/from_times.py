@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.engine.step import ChunkWork, Segment, StepProgram
 from simulator.schedules import PipelineTimes, Schedule
 from simulator.schedules.base import position_times
+from simulator.training.step_graph.step import ChunkWork, Segment, StepProgram
 
 
 def from_times(

@@ -6,21 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simulator.engine import (
-    Attached,
-    ChunkWork,
-    Contention,
-    OutputWork,
-    Replicas,
-    Segment,
-    StepProgram,
-    run,
-)
-from simulator.engine.expand import expand
-from simulator.engine.from_times import from_times
+from simulator.engine import Contention
 from simulator.engine.graph import COMPUTE, DATA, PIPELINE, TENSOR
 from simulator.schedules import PipelineTimes, WorkTimes, schedules
 from simulator.schedules.walk import walk
+from simulator.training.step_graph import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram, run
+from simulator.training.step_graph.expand import expand
+from simulator.training.step_graph.from_times import from_times
 
 CHUNKS = {
     "interleaved": 3,

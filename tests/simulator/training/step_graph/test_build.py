@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.engine import Replicas, run
-from simulator.engine.account import account
-from simulator.engine.build import simulate, step_program
 from simulator.engine.graph import COMPUTE, DATA, TENSOR
 from simulator.memory import memory
 from simulator.plan import Plans
@@ -16,6 +13,9 @@ from simulator.scenario import make_scenario
 from simulator.schedules import get_schedule, schedules
 from simulator.schedules.dualpipe import DualPipe
 from simulator.training import predict
+from simulator.training.step_graph import Replicas, run
+from simulator.training.step_graph.account import account
+from simulator.training.step_graph.build import simulate, step_program
 
 GPT3 = ("gpt3-175b", "dgx-a100-80gb", 512, 2048, 384)
 LLAMA = ("llama3-8b", "dgx-h100", 64, 8192, 128)

@@ -1,0 +1,12 @@
+"""Training: the closed form of a step, and its task graph for the event engine."""
+
+from simulator.training.analytic import (
+    KINDS,
+    Step,
+    boundary_transfer,
+    micro_batches,
+    predict,
+    tied_embedding,
+)
+
+__all__ = ["KINDS", "Step", "boundary_transfer", "micro_batches", "predict", "tied_embedding"]
