@@ -1,0 +1,86 @@
+"""How a model is served: pools of replicas, their degrees, number formats, engine and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hwmodels.loading import Strict
+
+Role = Literal["mixed", "prefill", "decode"]
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
+ActivationFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
+KvFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
+
+
+def _name_or_mapping(value: object) -> object:
+    if isinstance(value, str | Mapping) and value:
+        return value
+    raise ValueError("a catalogue name, a path or a mapping is needed")
+
+
+class Pool(Strict):
+    """Replicas of one kind.
+
+    A replica occupies ``tensor x data x pipeline`` devices. ``data`` counts data-parallel attention ranks
+    inside a replica: they hold different requests, share the experts, and step together. SGLang's
+    ``--tp 8 --dp 8 --enable-dp-attention`` is ``tensor: 1, data: 8``.
+    """
+
+    name: str = Field("", description="of the pool in reports; default: its role")
+    role: Role = Field("mixed", description="phases that the pool's replicas run")
+    replicas: int = Field(1, ge=1, description="replicas at the start")
+    tensor: int = Field(1, ge=1, description="tensor-parallel ranks of attention and dense MLPs")
+    data: int = Field(1, ge=1, description="data-parallel attention ranks of one replica")
+    pipeline: int = Field(1, ge=1, description="pipeline stages")
+    expert: int = Field(1, ge=1, description="expert-parallel ranks")
+    expert_tensor: int = Field(
+        0, ge=0, description="tensor-parallel ranks inside one expert; 0: what is left"
+    )
+    weights: WeightFormat = Field("bf16", description="number format of the weights")
+    activations: ActivationFormat | None = Field(
+        None, description="number format of the matrix products' inputs; default: as the engine pairs them"
+    )
+    kv: KvFormat | None = Field(None, description="number format of the KV cache; default: 16 bits")
+    engine: Annotated[Any, AfterValidator(_name_or_mapping)] = Field(
+        "vllm-0.19", description="engine preset: catalogue name, path or mapping"
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="options of the engine set to other values (`token_budget: 512`)"
+    )
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.tensor * self.data * self.pipeline
+
+    @property
+    def experts_cut(self) -> int:
+        """Tensor-parallel ranks inside one expert."""
+        return self.expert_tensor or max(self.tensor * self.data // self.expert, 1)
+
+    @model_validator(mode="after")
+    def _ranks_fit(self) -> Pool:
+        ranks = self.tensor * self.data
+        if self.expert * self.experts_cut != ranks and self.expert > 1:
+            raise ValueError(
+                f"expert x expert_tensor ({self.expert} x {self.experts_cut}) must be tensor x data ({ranks})"
+            )
+        return self
+
+
+class Deployment(Pool):
+    """Pools of replicas and the policies between them.
+
+    The deployment's own pool fields are the defaults of its pools; without ``pools`` it is one pool.
+    """
+
+    pools: list[dict[str, Any]] = Field(
+        default_factory=list, description="pools, each with the fields that differ from the deployment's"
+    )
+    router: str = Field("round-robin", description="policy that picks the replica of a request")
+    router_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the router")
+    scaler: str = Field("fixed", description="policy that adds and removes replicas")
+    scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")

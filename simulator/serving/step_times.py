@@ -1,0 +1,89 @@
+"""What the event engine asks of a cost model: seconds of one step of one replica, cheaply.
+
+The event engine calls these functions once for each change of a batch, so they take and return plain
+numbers. A table made in arrays when a run starts stands behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+Chunk = tuple[int, int]
+"""Prompt tokens that a step computes of one sequence, and tokens of its KV that were there before."""
+
+
+class Batch(NamedTuple):
+    """What one rank runs in one step."""
+
+    prefills: Sequence[Chunk]
+    decodes: int
+    kv_tokens: int
+    """Sum over the decoding sequences of their KV tokens, the new one included."""
+
+
+class Stretch(NamedTuple):
+    """Consecutive decode steps of one batch: step i (from 0) takes ``first_s + i * growth_s``."""
+
+    first_s: float
+    growth_s: float
+    steps: int
+    """Steps for which the line holds: up to the next knot of the table."""
+
+
+class StepTimes(Protocol):
+    """Step times of one kind of replica.
+
+    Seconds of a step count from the launch of its first kernel to its sampled tokens on the host, all
+    pipeline stages added up, host time included where the engine does not hide it.
+    """
+
+    stages: int
+    """Pipeline stages: a stage is busy for a step's seconds over ``stages``."""
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Seconds of one step.
+
+        Args:
+            prefills: prompt chunks of the step.
+            decodes: sequences that decode.
+            kv_tokens: sum of their KV tokens.
+            queries: tokens of each decoding sequence; more than one verifies drafts.
+        """
+        ...
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """Seconds of decode steps from here on, where each adds ``queries`` KV tokens a sequence."""
+        ...
+
+    def lockstep(self, ranks: Sequence[Batch]) -> float:
+        """Seconds of one step of data-parallel attention ranks that share their experts.
+
+        Args:
+            ranks: the batch of each rank; an idle rank has an empty one and still steps.
+        """
+        ...
+
+    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+        """Power of all the replica's devices and its share of their hosts during such a step."""
+        ...
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """Seconds of one step by part (linear, attention, experts, tensor, ..., host); sums to ``step``."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReplicaCosts:
+    """Everything that the event engine needs to know of one kind of replica."""
+
+    steps: StepTimes
+    kv_blocks: int
+    """KV blocks of one data-parallel rank."""
+    kv_token_bytes: float
+    """KV bytes of a token over all layers and ranks of the replica."""
+    weight_bytes: float
+    """Weights on one device."""
+    idle_watts: float
+    """Power of the whole replica between steps, its share of hosts included."""
