@@ -1,0 +1,129 @@
+"""Engine presets: one file a version, found by name or by family and version."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import Catalogue
+from simulator.serving.engines.engine import (
+    FOLDER,
+    Engine,
+    Figure,
+    FormatClass,
+    LayerClass,
+    LayerTimes,
+)
+
+__all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "layer_times", "nearest"]
+
+engines = Catalogue("engine", FOLDER, Engine)
+
+FAMILIES = {
+    "trtllm": "tensorrt-llm",
+    "trt": "tensorrt-llm",
+    "tensorrtllm": "tensorrt-llm",
+    "deepspeedmii": "fastgen",
+    "deepspeedfastgen": "fastgen",
+    "mii": "fastgen",
+    "fastertransformer": "static",
+}
+"""Other spellings of a family, letters and digits only."""
+
+
+class Preset(NamedTuple):
+    """An engine preset, and whether it stands for another version than asked for."""
+
+    engine: Engine
+    assumed: bool
+
+
+def family(name: str) -> str:
+    """Return the family that an engine's name means.
+
+    Raises:
+        UnknownNameError: no shipped engine of that family.
+    """
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    known = {re.sub(r"[^a-z0-9]", "", one.engine): one.engine for one in engines}
+    found = FAMILIES.get(plain) or known.get(plain)
+    if found is None:
+        raise UnknownNameError("engine", name, sorted(set(known.values())))
+    return found
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """Return the release number of a version text; a nightly build is newer than every release."""
+    if re.search("nightly|main|dev-", version):
+        return (10**6,)
+    found = re.search(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found.group().split(".")) if found else (0,)
+
+
+def nearest(name: str, version: str = "") -> Preset:
+    """Return the preset of a family whose version is nearest to the one asked for, the newer of two.
+
+    Without a version, the newest. ``assumed`` is false only for the release that a preset is named
+    after (vllm-0.15 for 0.15.2, sglang-0.5.9 for 0.5.9.post1).
+
+    Raises:
+        UnknownNameError: no shipped engine of that family.
+    """
+    wanted = family(name)
+    known = sorted((one for one in engines if one.engine == wanted), key=lambda one: _number(one.version))
+    if not version:
+        return Preset(known[-1], True)
+    asked = _number(version)
+    found = min(reversed(known), key=lambda one: abs(_scalar(_number(one.version)) - _scalar(asked)))
+    line = _number(found.name)
+    return Preset(found, asked[: len(line)] != line)
+
+
+def layer_times(
+    engine: Engine, layers: LayerClass, number_format: FormatClass, generation: str = ""
+) -> tuple[LayerTimes, bool]:
+    """Return the times of a class of layers, and whether they stand for another class, format or version.
+
+    The nearest: the engine's own entry; another version's of the family (nearest first); another class,
+    format or device generation of the engine, in this order of preference.
+    """
+
+    def distance(entry: LayerTimes) -> float:
+        steps = 4.0 * (entry.generation != generation)
+        steps += 2.0 * _class_distance(entry.layers, layers)
+        return steps + _FORMAT_DISTANCE[frozenset((entry.format, number_format))]
+
+    own = sorted(engine.times, key=distance)
+    if distance(own[0]) == 0:
+        return own[0], False
+    here = _number(engine.version)
+    kin = [one for one in engines if one.engine == engine.engine and one.name != engine.name]
+    candidates = [(distance(own[0]), 0.0, own[0])]
+    for one in kin:
+        there = _number(one.version)
+        gap = abs(_scalar(there) - _scalar(here))
+        best = min(one.times, key=distance)
+        candidates.append((distance(best), gap, best))
+    return min(candidates, key=lambda item: item[:2])[2], True
+
+
+_CLASSES: tuple[LayerClass, ...] = ("dense", "experts", "latent-experts", "linear-experts")
+_FORMAT_DISTANCE = {
+    frozenset(("16-bit",)): 0.0,
+    frozenset(("fp8",)): 0.0,
+    frozenset(("fp4",)): 0.0,
+    frozenset(("16-bit", "fp8")): 0.6,
+    frozenset(("fp8", "fp4")): 0.5,
+    frozenset(("16-bit", "fp4")): 1.0,
+}
+
+
+def _class_distance(one: LayerClass, other: LayerClass) -> float:
+    if one == other:
+        return 0.0
+    return 2.0 if "dense" in (one, other) else 1.0
+
+
+def _scalar(version: tuple[int, ...]) -> float:
+    return sum(part / 1000.0**place for place, part in enumerate(version[:3]))

@@ -1,0 +1,175 @@
+"""One serving engine at one version, as data: defaults of its scheduler, memory and graphs, and host times.
+
+Kernel times belong to devices. An engine adds launches, gaps and host work around them; those are the
+``times`` of a version, by class of layers and number format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict, read_mapping
+from hwmodels.quantities import NotNegative, Positive
+
+FOLDER = Path(__file__).parent
+
+Kind = Literal["measured", "read", "derived", "assumed"]
+"""measured: by its source; read: in the engine's code or documents; derived: fitted on published runs by
+`benchmarks/fit_engines.py`; assumed: neither."""
+LayerClass = Literal["dense", "experts", "latent-experts", "linear-experts"]
+FormatClass = Literal["16-bit", "fp8", "fp4"]
+ValueT = TypeVar("ValueT", int, float, str, bool)
+
+
+class Figure(Strict, Generic[ValueT]):
+    """A number or a name with its origin."""
+
+    value: ValueT
+    kind: Kind
+    source: str
+    rows: Annotated[int, Field(ge=0)] | None = None
+    """Published rows that a derived figure rests on."""
+    left_out_error: NotNegative | None = None
+    """Median relative error of TPOT on rows that the fit did not see."""
+
+
+class LayerTimes(Strict):
+    """Time around the kernels of one class of layers at one number format."""
+
+    layers: LayerClass
+    format: FormatClass
+    generation: str = ""
+    """Of the devices, e.g. "cdna3"; empty for NVIDIA devices."""
+    layer_s: NotNegative
+    """Launches and gaps of one layer, s."""
+    all_reduce_s: NotNegative = 0.0
+    """Wait for the slowest rank at one all-reduce, beyond the collective itself, s."""
+    sequence_s: NotNegative
+    """Sampling and host work of one sequence in a step, s."""
+    prefill_factor: Positive = 1.0
+    """Elapsed over priced time of prefill kernels."""
+    kind: Kind
+    source: str
+    rows: Annotated[int, Field(ge=0)] | None = None
+    left_out_error: NotNegative | None = None
+
+
+class SmallDevice(Strict):
+    """Limits on devices with less memory than ``below_bytes``."""
+
+    below_bytes: Positive
+    max_batched_tokens: Figure[int]
+    max_sequences: Figure[int]
+
+
+class Engine(Strict):
+    """One serving engine at one version."""
+
+    name: str
+    """The catalogue name, e.g. "vllm-0.15"."""
+    engine: str
+    """The family, e.g. "vllm"."""
+    version: str
+    based_on: str | None = None
+    """The engine file that supplies every key left out here; its figures are then assumed."""
+
+    scheduler: Figure[str]
+    """Name in the registry of schedulers."""
+    schedules_ahead: Figure[bool]
+    """Whether step k + 1 is scheduled while step k runs (asynchronous or overlap scheduling)."""
+    chunked_prefill: Figure[bool]
+    """Whether a prompt longer than the token budget is cut."""
+    preemption: Figure[str]
+    """recompute, swap, or none (admission reserves memory for the whole request)."""
+    prefix_caching: Figure[bool]
+    block_tokens: Figure[int]
+    """Tokens of one KV block."""
+    memory_share: Figure[float]
+    """Share of the memory in ``memory_share_of`` that the engine may fill."""
+    memory_share_of: Literal["total", "free"]
+    """total: weights, activations and KV share a part of the device; free: KV takes a part of the rest."""
+    max_batched_tokens: Figure[int]
+    """Token budget of a step."""
+    max_sequences: Figure[int]
+    """Sequences of a step."""
+    small_device: SmallDevice | None = None
+    graph_sizes: Figure[str]
+    """Captured token counts, as ``first:last:step`` ranges and single sizes; empty: always eager."""
+    graphs_mixed: Figure[bool]
+    """Whether steps with prefill tokens run in (piecewise) graphs too."""
+    stream_interval: Figure[int]
+    """Tokens of a request between two streamed chunks."""
+
+    step_s: Figure[float]
+    """Host time of a step that no kernel hides, s."""
+    first_token_s: Figure[float]
+    """Fixed part of TTFT outside of steps: HTTP, tokenizer, queue hand-over, s."""
+    first_token_per_token_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
+    """Host time of one prompt token (tokenizer), s."""
+    custom_all_reduce_bytes: Figure[int]
+    """Largest message of the engine's own all-reduce kernel; NCCL above."""
+    context_bytes: Figure[float]
+    """Driver context, libraries and communication buffers outside the engine's accounting, B."""
+    graph_bytes: Figure[float]
+    """Memory of captured graphs, B."""
+    times: Annotated[tuple[LayerTimes, ...], Field(strict=False, min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherit(cls, data: Any) -> Any:
+        base = data.get("based_on") if isinstance(data, Mapping) else None
+        if not isinstance(base, str):
+            return data
+        path = FOLDER / f"{base}.yaml"
+        if not path.is_file():
+            raise ValueError(f"based_on: no shipped engine is called {base!r}")
+        inherited = cls.model_validate(read_mapping(path)).model_dump(exclude={"name", "version", "based_on"})
+        return {**{key: _assumed(value, base) for key, value in inherited.items()}, **data}
+
+    @model_validator(mode="after")
+    def _check(self) -> Engine:
+        self.graphs()
+        return self
+
+    def graphs(self) -> NDArray[np.int64]:
+        """Return the captured sizes, ascending; empty where every step is eager."""
+        sizes: set[int] = set()
+        for part in self.graph_sizes.value.split():
+            if not re.fullmatch(r"\d+(:\d+:[1-9]\d*)?", part):
+                raise ValueError(f"graph_sizes: {part!r} is neither a size nor first:last:step")
+            numbers = [int(number) for number in part.split(":")]
+            first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[0], 1)
+            sizes.update(range(first, last + 1, step))
+        return np.array(sorted(sizes), dtype=np.int64)
+
+    def token_budget(self, memory_bytes: float) -> int:
+        """Return the default token budget of a step on a device with that memory."""
+        small = self.small_device
+        limit = small.max_batched_tokens if small and memory_bytes < small.below_bytes else None
+        return (limit or self.max_batched_tokens).value
+
+    def sequence_limit(self, memory_bytes: float) -> int:
+        """Return the default number of sequences of a step on a device with that memory."""
+        small = self.small_device
+        limit = small.max_sequences if small and memory_bytes < small.below_bytes else None
+        return (limit or self.max_sequences).value
+
+
+def _assumed(value: Any, base: str) -> Any:
+    """Return a copy of inherited figures whose kind is assumed."""
+    if isinstance(value, dict):
+        copy = {key: _assumed(inner, base) for key, inner in value.items() if inner is not None}
+        if "kind" in copy and "source" in copy:
+            copy["kind"] = "assumed"
+            copy["source"] = f"as {base}: {re.sub('^as [^:]*: ', '', copy['source'])}"
+        return copy
+    if isinstance(value, (list, tuple)):
+        return [_assumed(inner, base) for inner in value]
+    return value

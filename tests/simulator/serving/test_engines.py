@@ -1,0 +1,82 @@
+"""Engine presets: every file loads, versions fall back, inherited figures say so."""
+
+import pytest
+
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import build
+from simulator.serving.engines import Engine, engines, layer_times, nearest
+
+
+def test_every_engine_loads_and_names_its_own_version():
+    for engine in engines:
+        assert engine.times
+        assert nearest(engine.engine, engine.version).engine.name == engine.name
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "found", "assumed"),
+    [
+        ("vllm", "0.15.1", "vllm-0.15", False),
+        ("vLLM", "v0.14.1", "vllm-0.15", True),
+        ("vllm", "", "vllm-0.19", True),
+        ("vllm", "nightly-5b8c30d62b754b57", "vllm-0.19", True),
+        ("sglang", "v0.5.9-cu130", "sglang-0.5.9", False),
+        ("sglang", "v0.5.12-rocm700-mi35x", "sglang-0.5.12", False),
+        ("sglang", "0.5.8.post1", "sglang-0.5.9", True),
+        ("trtllm", "1.0.0rc3", "tensorrt-llm-1.0", False),
+        ("TensorRT-LLM", "1.2.0rc6.post3", "tensorrt-llm-1.2", False),
+        ("trtllm", "0.9.0.dev2024020600", "tensorrt-llm-0.11", True),
+        ("deepspeed-mii", "", "fastgen", True),
+    ],
+)
+def test_versions_fall_back_to_the_nearest_of_their_family(name, version, found, assumed):
+    preset = nearest(name, version)
+    assert (preset.engine.name, preset.assumed) == (found, assumed)
+
+
+def test_an_unknown_family_names_the_known_ones():
+    with pytest.raises(UnknownNameError, match="vllm"):
+        nearest("vlm")
+
+
+def test_a_version_is_one_mapping_on_top_of_another():
+    engine = build(
+        Engine,
+        {
+            "name": "vllm-0.20",
+            "engine": "vllm",
+            "version": "0.20.0",
+            "based_on": "vllm-0.19",
+            "stream_interval": {"value": 2, "kind": "read", "source": "release notes"},
+        },
+        "mine.yaml",
+    )
+    assert engine.stream_interval.value == 2
+    assert engine.block_tokens.kind == "assumed"
+    assert "vllm-0.19" in engine.block_tokens.source
+
+
+def test_a_wrong_graph_size_is_refused():
+    data = {
+        "name": "x",
+        "engine": "vllm",
+        "version": "1",
+        "based_on": "vllm-0.19",
+        "graph_sizes": {"value": "1-8", "kind": "read", "source": "here"},
+    }
+    with pytest.raises(InputError, match="first:last:step"):
+        build(Engine, data, "mine.yaml")
+
+
+def test_graph_sizes_ascend_and_limits_depend_on_memory():
+    engine = engines.get("vllm-0.15")
+    sizes = engine.graphs()
+    assert sizes[0] == 1 and sizes[-1] == 512 and (sizes[1:] > sizes[:-1]).all()
+    assert engine.token_budget(80e9) == 8192 and engine.token_budget(48e9) == 2048
+
+
+def test_times_of_a_missing_class_come_from_the_nearest_version():
+    found, assumed = layer_times(engines.get("vllm-0.17"), "dense", "16-bit")
+    assert assumed and found.layers == "dense"
+    found, assumed = layer_times(engines.get("vllm-0.11"), "dense", "16-bit")
+    assert not assumed
