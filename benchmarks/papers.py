@@ -14,8 +14,8 @@ from functools import cached_property
 
 from hwmodels.errors import InputError
 from meshwright.scenarios import shipped_scenarios
-from meshwright.whatif.keys import set_key
-from meshwright.whatif.question import Question, Run
+from meshwright.variations.keys import set_key
+from meshwright.variations.question import Question, Run
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
 from simulator.memory import memory

@@ -1,3 +1,52 @@
-"""Meshwright: predict, search and explain training and serving plans on GPU clusters."""
+"""Meshwright: predict, search and explain training and serving plans on GPU clusters.
+
+After ``import meshwright as mw``: ``mw.plan``, ``mw.simulate``, ``mw.whatif``, ``mw.catalogue``; docs/api.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.api import (
+        Comparison,
+        InfeasibleError,
+        InputError,
+        MeshwrightError,
+        PlanReport,
+        PlanSearch,
+        StepSimulation,
+        catalogue,
+        plan,
+        simulate,
+        whatif,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Comparison",
+    "InfeasibleError",
+    "InputError",
+    "MeshwrightError",
+    "PlanReport",
+    "PlanSearch",
+    "StepSimulation",
+    "catalogue",
+    "plan",
+    "simulate",
+    "whatif",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the API on first use, so that the command line starts without it."""
+    if name in __all__:
+        from meshwright import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

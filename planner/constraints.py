@@ -53,7 +53,7 @@ class Constraints:
         Raises:
             InputError: as ``of``; also no equals sign, or a field given twice.
         """
-        return cls.of(_pairs(fix, "--fix"), _pairs(limit, "--limit"), "")
+        return cls.of(pairs(fix, "--fix"), pairs(limit, "--limit"), "")
 
     def describe(self) -> str:
         """The constraints in words, empty where there are none."""
@@ -86,16 +86,21 @@ def _at(where: str, option: str, name: str) -> str:
     return f"{where}: {option}.{name}" if where else f"--{option} {name}"
 
 
-def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Read plan fields as typed (``tensor=8``) after an option.
+
+    Raises:
+        InputError: no equals sign, or a field given twice.
+    """
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name or not value:
             raise InputError(f"must be field=value, for instance tensor=8; found {text!r}", option)
-        if name in pairs:
+        if name in found:
             raise InputError(f"{name} is given twice", option)
-        pairs[name] = value
-    return pairs
+        found[name] = value
+    return found
 
 
 def _check_name(name: str, where: str) -> None:

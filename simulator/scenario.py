@@ -33,8 +33,10 @@ CATALOGUES: Mapping[str, Catalogue[Any]] = MappingProxyType(
 
 
 def _name_or_mapping(value: object) -> object:
-    if isinstance(value, str | Mapping) and value:
+    if isinstance(value, BaseModel) or (isinstance(value, str | Mapping) and value):
         return value
+    if isinstance(value, Path):
+        return str(value)
     raise ValueError("a catalogue name, a path or a mapping is needed")
 
 
@@ -210,13 +212,18 @@ def _implied(setting: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find(
-    catalogue: Catalogue[ModelT], reference: str | Mapping[str, Any], folder: Path, where: str
+    catalogue: Catalogue[ModelT], reference: str | Mapping[str, Any] | ModelT, folder: Path, where: str
 ) -> ModelT:
-    """What a reference of a scenario means, with paths relative to the folder.
+    """Resolve a reference of a scenario, with paths relative to the folder; an object stands for itself.
 
     Raises:
         InputError: an unknown name, an unreadable file or a wrong definition.
     """
+    if isinstance(reference, BaseModel):
+        if isinstance(reference, catalogue.model):
+            return reference
+        found, needed = type(reference).__name__, catalogue.model.__name__
+        raise InputError(f"a {needed} is needed, found a {found}", where)
     if isinstance(reference, Mapping):
         return build(catalogue.model, reference, where, folder)
     known = reference in catalogue.names()

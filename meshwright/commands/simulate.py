@@ -38,43 +38,35 @@ def simulate(
 
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
-    from hwmodels.errors import InfeasibleError, InputError
+    from hwmodels.errors import InfeasibleError
+    from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.reports.plans import describe_plan, describe_setting, shortage, whole_plan
-    from meshwright.reports.timeline import describe_run, run_tables
-    from meshwright.scenarios import scenario_path
-    from planner.prediction import simulate_plan
-    from simulator.scenario import read_scenario
-    from simulator.training.traffic import assign_traffic, step_traffic
+    from meshwright.reports.plans import shortage, whole_plan
+    from meshwright.reports.timeline import run_tables
+    from simulator.training.traffic import assign_traffic
 
     into_folder = trace is not None and _is_folder(trace)
-    path = scenario_path(scenario)
-    asked = read_scenario(path)
-    if asked.plan is None:
-        raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", str(path))
     drawn = trace is not None or html is not None
     with progress("the step") as advance:
-        done = simulate_plan(asked.setting, asked.plan, engine or drawn, DRAWN if drawn else SHOWN)
+        done = api.simulate(scenario, engine=engine or drawn, detail=DRAWN if drawn else SHOWN)
         advance(1.0)
-    report, tables = describe_plan(done.prediction, 0), whole_plan(done.prediction, asked.title)
-    if done.timeline is not None:
-        traffic = step_traffic(asked.setting, asked.plan)
-        report["engine"] = describe_run(done.timeline, done.analytic_step_s, traffic)
-        tables += run_tables(done.timeline, done.analytic_step_s, traffic)
+    prediction, timeline = done.simulation.prediction, done.simulation.timeline
+    analytic, title = done.simulation.analytic_step_s, done.scenario.title
     if json:
-        print_json({"title": asked.title, **describe_setting(asked.setting), **report})
+        print_json(done.to_dict())
     else:
-        show_tables(*tables)
-    if done.timeline is not None and trace is not None:
-        assign_traffic(done.timeline, asked.setting, asked.plan)
-        _write_traces(done.timeline, trace, into_folder)
+        engine_tables = run_tables(timeline, analytic, done.traffic) if timeline is not None else []
+        show_tables(*whole_plan(prediction, title), *engine_tables)
+    if timeline is not None and trace is not None:
+        assign_traffic(timeline, done.scenario.setting, done.plan)
+        _write_traces(timeline, trace, into_folder)
         note(f"trace written: {trace}")
-    if done.timeline is not None and html is not None:
+    if timeline is not None and html is not None:
         from meshwright.pages.step import write_step
 
-        write_step(html, asked.title, done.prediction, done.timeline, done.analytic_step_s)
+        write_step(html, title, prediction, timeline, analytic)
         note(f"page written: {html}")
-    if short := shortage(done.prediction):
+    if short := shortage(prediction):
         raise InfeasibleError(short)
 
 

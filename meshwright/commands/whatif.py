@@ -10,7 +10,7 @@ import typer
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
-    from meshwright.whatif.answer import Inquiry, Outcome, Work
+    from meshwright.variations.answer import Inquiry, Outcome, Work
 
 INTERRUPTED = 130
 
@@ -33,8 +33,8 @@ def whatif(
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.whatif import answer_table, describe_answer
     from meshwright.scenarios import scenario_path
-    from meshwright.whatif.answer import Inquiry
-    from meshwright.whatif.question import Question
+    from meshwright.variations.answer import Inquiry
+    from meshwright.variations.question import Question
     from planner.executors.local import cores
 
     inquiry = Inquiry(Question.read(scenario_path(scenario)), engine, cores())
@@ -68,7 +68,7 @@ def _ask(work: Work, yes: bool) -> None:
     from hwmodels.errors import InputError
     from meshwright.commands.output import note
     from meshwright.reports.whatif import estimate_words
-    from meshwright.whatif.answer import LONG_S
+    from meshwright.variations.answer import LONG_S
 
     expected = estimate_words(work.same_plan, work.replanned, work.seconds)
     if work.seconds > LONG_S and not yes:

@@ -11,8 +11,8 @@ from meshwright.pages.page import Figure, Section, axis, label, layout, write_pa
 from meshwright.pages.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, seconds
 from meshwright.reports.whatif import NUMBERS, failures, figures
-from meshwright.whatif.answer import Outcome
-from meshwright.whatif.question import shown
+from meshwright.variations.answer import Outcome
+from meshwright.variations.question import shown
 from simulator.plan import Plan
 
 MOST_BARS = 60

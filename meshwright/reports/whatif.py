@@ -10,7 +10,7 @@ from rich.table import Table
 from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, seconds, signed_percent
-from meshwright.whatif.answer import Outcome
+from meshwright.variations.answer import Outcome
 from simulator.engine.graph import COMPUTE
 from simulator.plan import Plan
 

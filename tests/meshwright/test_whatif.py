@@ -7,8 +7,8 @@ import pytest
 from hwmodels.cluster import clusters
 from meshwright.reports.whatif import moved
 from meshwright.scenarios import shipped_scenarios
-from meshwright.whatif.keys import key_paths, set_key
-from meshwright.whatif.question import Question
+from meshwright.variations.keys import key_paths, set_key
+from meshwright.variations.question import Question
 
 BASE = """\
 title: what if
@@ -211,7 +211,7 @@ def test_the_table_shows_each_variation_and_markup_stays_text(run, ask):
 def test_the_same_question_gives_the_same_bytes_on_several_cores(run, ask, monkeypatch):
     path = ask("  batch: {sweep: {workload.global_batch: [32, 64, 128], plan.tensor: [1, 2]}}\n")
     alone = run("whatif", path, "--json").out
-    monkeypatch.setattr("meshwright.whatif.answer.WORTH_SHARING_S", 0.0)
+    monkeypatch.setattr("meshwright.variations.answer.WORTH_SHARING_S", 0.0)
     assert run("whatif", path, "--json").out == alone
 
 
@@ -267,7 +267,7 @@ def test_a_long_sweep_is_refused_until_the_user_says_yes(refused, ask):
 
 
 def test_an_interrupt_keeps_what_is_finished(run, ask, monkeypatch):
-    from meshwright.whatif import answer
+    from meshwright.variations import answer
 
     asked = []
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build, read_mapping
-from meshwright.whatif.keys import Data, set_key
+from meshwright.variations.keys import Data, set_key
 from planner.constraints import Constraints
 from simulator.plan import Plan
 from simulator.scenario import Scenario, Variation, look_up, make_scenario
@@ -97,13 +97,25 @@ class Question:
                 not there.
             UnknownNameError: a key path that the scenario does not have (the nearest is offered).
         """
-        data = read_mapping(path)
-        folder = path.parent.resolve()
-        written, _ = look_up(data, str(path), folder)
+        return cls.of(read_mapping(path), str(path), path.parent.resolve())
+
+    @classmethod
+    def of(cls, data: Data, where: str, folder: Path) -> Question:
+        """Check every key and value of a scenario's mapping and of its variations.
+
+        Args:
+            data: the mapping, variations included.
+            where: the mapping's name in errors.
+            folder: the folder that paths in it are relative to.
+
+        Raises:
+            InputError: as ``read``.
+        """
+        written, _ = look_up(data, where, folder)
         if not written.variations:
-            raise InputError("key 'variations' is missing; it names what to change", str(path))
+            raise InputError("key 'variations' is missing; it names what to change", where)
         rest = {key: value for key, value in data.items() if key != "variations"}
-        question = cls(written.title, rest, written.variations, str(path), folder)
+        question = cls(written.title, rest, written.variations, where, folder)
         for name in question.variations:
             question._check(name)
         return question

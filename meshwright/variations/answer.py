@@ -9,7 +9,7 @@ from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
-from meshwright.whatif.question import Question, Run
+from meshwright.variations.question import Question, Run
 from planner.constraints import Constraints
 from planner.executors.local import WORTH_SHARING_S, in_parallel
 from planner.prediction import Prediction, simulate_plan

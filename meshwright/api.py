@@ -1,0 +1,402 @@
+"""The Python API: ``import meshwright as mw``; arguments are named as the command line's flags.
+
+A model, a cluster or a framework is a catalogue name, a path, a mapping or an object of ``mw.catalogue``.
+Results are frozen dataclasses; ``to_dict`` gives what ``--json`` prints, ``columns`` gives lists for a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.device import devices
+from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from hwmodels.loading import Catalogue
+from meshwright.questions import ask, scenario_data
+from meshwright.reports.plans import describe_plan, describe_search, describe_setting
+from meshwright.reports.refined import describe_refined
+from meshwright.reports.timeline import describe_run
+from meshwright.reports.whatif import describe_answer
+from meshwright.scenarios import shipped_scenarios
+from meshwright.variations.answer import Inquiry, Outcome
+from meshwright.variations.question import Question
+from planner.constraints import Constraints
+from planner.executors.local import cores
+from planner.prediction import Prediction, Simulation, simulate_plan
+from planner.refine import Refined, refine
+from planner.search import SearchResult, search
+from simulator.frameworks import Framework, frameworks
+from simulator.models import Model, models
+from simulator.plan import Plan
+from simulator.scenario import Scenario
+from simulator.schedules import schedules
+from simulator.training.traffic import step_traffic
+
+Reference = str | Path | Mapping[str, Any]
+ModelReference = Reference | Model
+ClusterReference = Reference | Cluster
+FrameworkReference = Reference | Framework
+Columns = dict[str, list[Any]]
+
+__all__ = [
+    "Catalogues",
+    "Comparison",
+    "InfeasibleError",
+    "InputError",
+    "MeshwrightError",
+    "PlanReport",
+    "PlanSearch",
+    "StepSimulation",
+    "catalogue",
+    "plan",
+    "simulate",
+    "whatif",
+]
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """One plan and its predicted step.
+
+    Attributes:
+        plan: degrees, schedule, sharding, ...
+        step_time_s: seconds of an optimizer step.
+        step_time_uncertainty: half-width of the band as a share of the step; None where the engine timed it.
+        tokens_per_s_per_gpu: throughput of a device.
+        mfu, hfu: model and hardware FLOP/s over the dense peak.
+        usd_per_million_tokens, kwh_per_million_tokens: money at list price, energy with hosts.
+        peak_memory_bytes, capacity_bytes: of the fullest device; ``fits`` compares them.
+        time_breakdown_s: seconds of the step by part; the parts add up to ``step_time_s``.
+        details: everything, under the keys of docs/json.md.
+    """
+
+    plan: Plan
+    step_time_s: float
+    step_time_uncertainty: float | None
+    tokens_per_s_per_gpu: float
+    mfu: float
+    hfu: float
+    usd_per_million_tokens: float
+    kwh_per_million_tokens: float
+    peak_memory_bytes: float
+    capacity_bytes: float
+    fits: bool
+    time_breakdown_s: Mapping[str, float]
+    details: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> PlanReport:
+        """From the mapping that ``--json`` prints for a plan."""
+        memory = report["memory"]
+        same = (
+            "step_time_s",
+            "step_time_uncertainty",
+            "tokens_per_s_per_gpu",
+            "mfu",
+            "hfu",
+            "usd_per_million_tokens",
+            "kwh_per_million_tokens",
+            "time_breakdown_s",
+        )
+        return cls(
+            plan=Plan(**report["plan"]),
+            peak_memory_bytes=memory["peak_bytes"],
+            capacity_bytes=memory["capacity_bytes"],
+            fits=memory["fits"],
+            details=report,
+            **{name: report[name] for name in same},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints for this plan."""
+        return dict(self.details)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanSearch:
+    """The best plans of a search, the best first, and the count of candidates that each rule removed."""
+
+    result: SearchResult
+    refined: Sequence[Refined] = ()
+
+    @cached_property
+    def found(self) -> Prediction:
+        """The plans with step, memory and metrics as arrays, one row a plan."""
+        return Prediction.of_search(self.result)
+
+    @cached_property
+    def plans(self) -> tuple[PlanReport, ...]:
+        """The plans in order."""
+        return tuple(PlanReport.of(report) for report in self.to_dict()["plans"])
+
+    @property
+    def best(self) -> PlanReport:
+        """The first plan.
+
+        Raises:
+            InfeasibleError: no plan fits; the message names the fullest part and the shortfall.
+        """
+        self.check()
+        return self.plans[0]
+
+    def check(self) -> None:
+        """Refuse a search without a plan.
+
+        Raises:
+            InfeasibleError: no plan fits.
+        """
+        if not len(self.result.plans):
+            shortfall = self.result.shortfall
+            raise InfeasibleError(shortfall.message() if shortfall else "no plan fits")
+
+    def columns(self) -> Columns:
+        """One list a field, one entry a plan: what a data frame takes."""
+        return _columns([report.details for report in self.plans])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright plan --json`` prints."""
+        found = self.found
+        again = [describe_refined(found, list(self.refined), index) for index in range(len(found.plans))]
+        return describe_search(self.result, found, again)
+
+
+@dataclass(frozen=True, eq=False)
+class StepSimulation:
+    """One plan's step: figures, and the event engine's timeline where it ran."""
+
+    scenario: Scenario
+    plan: Plan
+    simulation: Simulation
+
+    @cached_property
+    def report(self) -> PlanReport:
+        """The plan and its predicted step."""
+        return PlanReport.of(describe_plan(self.simulation.prediction, 0))
+
+    @cached_property
+    def traffic(self) -> Any:
+        """Bytes that a device of the slowest stage sends, by level of links and kind."""
+        return step_traffic(self.scenario.setting, self.plan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright simulate --json`` prints."""
+        made = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
+        made |= self.report.to_dict()
+        timeline = self.simulation.timeline
+        if timeline is not None:
+            made["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A base scenario and its variations, each timed or with the reason why it cannot be."""
+
+    title: str
+    outcomes: Sequence[Outcome]
+    engine: bool = False
+    interrupted: bool = False
+
+    def columns(self) -> Columns:
+        """One list a figure, one entry a run; the base first."""
+        reports = self.to_dict()
+        rows = [{"label": "base", **reports["base"]}, *reports["variations"]]
+        return _columns([row for row in rows if "problem" not in row], ["label", "step_time_change"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright whatif --json`` prints."""
+        return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
+
+
+class Catalogues:
+    """What Meshwright knows by name; each has ``names()`` and ``get(name)``."""
+
+    models: Catalogue[Any] = models
+    clusters: Catalogue[Any] = clusters
+    devices: Catalogue[Any] = devices
+    frameworks: Catalogue[Any] = frameworks
+
+    @property
+    def schedules(self) -> list[str]:
+        """Names of the pipeline schedules."""
+        return sorted(schedules)
+
+    @property
+    def scenarios(self) -> dict[str, Path]:
+        """The shipped scenario files by name."""
+        return shipped_scenarios()
+
+
+catalogue = Catalogues()
+
+
+def plan(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    precision: str | None = None,
+    framework: FrameworkReference | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    objective: str | None = None,
+    top: int | None = None,
+    refine: int = 0,
+    progress: Callable[[float], None] | None = None,
+    refining: Callable[[float], None] | None = None,
+) -> PlanSearch:
+    """Search all plans for training a model on a cluster, and rank those that fit.
+
+    Args:
+        scenario: file, shipped name or mapping; the other arguments replace its keys.
+        model, cluster, framework: catalogue name, path, mapping or object.
+        gpus: devices of the job.
+        seq_len: tokens in a sequence.
+        global_batch: sequences in an optimizer step.
+        precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
+        fix, limit: plan fields held at a value, and their highest values.
+        objective: time, cost or energy.
+        top: plans to return.
+        refine: time that many of the best plans with the event engine too, on all cores.
+        progress, refining: called with the finished share of the search and of the refinement.
+
+    Raises:
+        InputError: a wrong or unknown argument, with its key path.
+    """
+    arguments = {
+        "model": model,
+        "cluster": cluster,
+        "gpus": gpus,
+        "seq_len": seq_len,
+        "global_batch": global_batch,
+        "precision": precision,
+        "framework": framework,
+        "objective": objective,
+        "top": top,
+    }
+    asked, where = ask(scenario, arguments)
+    constraints = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
+    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    devices_used = asked.setting.cluster.devices
+    wanted = max(asked.search.top, refine)
+    result = search(asked.setting, devices_used, constraints, asked.search.objective, wanted, progress)
+    return PlanSearch(result, _refined(result, refine, refining) if refine else ())
+
+
+def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:
+    """The best plans on the event engine, in order."""
+    plans = list(result.plans)[:count]
+    runs: dict[int, Refined] = {}
+    for number, run in refine(result.setting, plans, cores()):
+        runs[number] = run
+        if refining:
+            refining(len(runs) / len(plans))
+    return [runs[number] for number in sorted(runs)]
+
+
+def simulate(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    precision: str | None = None,
+    framework: FrameworkReference | None = None,
+    plan: Mapping[str, Any] | Plan | None = None,
+    engine: bool = False,
+    detail: int = 100_000,
+) -> StepSimulation:
+    """Predict a training step of a given plan: time and memory, part by part.
+
+    Args:
+        scenario: file, shipped name or mapping; the other arguments replace its keys.
+        model, cluster, gpus, seq_len, global_batch, precision, framework: as for ``plan``.
+        plan: fields of the plan; the framework fills the rest.
+        engine: run the step as discrete events too; schedules without a closed form always do.
+        detail: kernels and collectives up to which the engine runs each as a task of its own.
+
+    Raises:
+        InputError: a wrong or unknown argument, or a scenario without a plan.
+    """
+    arguments = {
+        "model": model,
+        "cluster": cluster,
+        "gpus": gpus,
+        "seq_len": seq_len,
+        "global_batch": global_batch,
+        "precision": precision,
+        "framework": framework,
+        "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
+    }
+    asked, where = ask(scenario, arguments)
+    if asked.plan is None:
+        named = f" {scenario}" if isinstance(scenario, str | Path) else ""
+        raise InputError(f"key 'plan' is missing; `meshwright plan{named}` looks for one", where)
+    return StepSimulation(asked, asked.plan, simulate_plan(asked.setting, asked.plan, engine, detail))
+
+
+def whatif(
+    scenario: Reference | None = None,
+    *,
+    variations: Mapping[str, Any] | None = None,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    precision: str | None = None,
+    framework: FrameworkReference | None = None,
+    plan: Mapping[str, Any] | Plan | None = None,
+    engine: bool = False,
+    workers: int = 1,
+) -> Comparison:
+    """Time a scenario and its variations: the change of each, and the part of the step that moved.
+
+    Args:
+        scenario: file, shipped name or mapping; the other arguments replace its keys.
+        variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
+        model, cluster, gpus, seq_len, global_batch, precision, framework, plan: as for ``simulate``.
+        engine: time every run with the event engine.
+        workers: processes for variations that take long.
+
+    Raises:
+        InputError: a wrong or unknown argument, or a key path that the scenario does not have.
+    """
+    arguments = {
+        "model": model,
+        "cluster": cluster,
+        "gpus": gpus,
+        "seq_len": seq_len,
+        "global_batch": global_batch,
+        "precision": precision,
+        "framework": framework,
+        "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
+        "variations": variations,
+    }
+    inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, workers)
+    outcomes, work = inquiry.base()
+    found = dict(inquiry.variations(work))
+    outcomes += [found[number] for number in sorted(found)]
+    return Comparison(inquiry.question.title, outcomes, inquiry.engine)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> Columns:
+    """Scalars of some reports as columns; fields of the plan are named ``plan.tensor`` and so on."""
+    flat = []
+    for row in rows:
+        scalars = {key: value for key, value in row.items() if isinstance(value, int | float | str | None)}
+        scalars |= {f"plan.{key}": value for key, value in row.get("plan", {}).items()}
+        memory = row.get("memory", {})
+        scalars |= {key: memory[key] for key in ("peak_bytes", "capacity_bytes", "fits") if key in memory}
+        flat.append(scalars)
+    names = dict.fromkeys([*first, *(name for row in flat for name in row)])
+    return {name: [row.get(name) for row in flat] for name in names}

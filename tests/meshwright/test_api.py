@@ -1,0 +1,88 @@
+"""The Python API answers as the command line does, and its documented examples run."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import meshwright as mw
+
+QUESTION = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "gpus": 16,
+    "seq_len": 4096,
+    "global_batch": 64,
+}
+EXAMPLES = re.findall(r"```python\n(.*?)```", Path("docs/api.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_the_page_run(example, capsys):
+    exec(compile(example, "docs/api.md", "exec"), {})
+
+
+def test_plan_gives_what_the_command_prints(run):
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in QUESTION.items()]
+    printed = json.loads(run("plan", *flags, "--json").out)
+    assert mw.plan(**QUESTION).to_dict() == printed
+
+
+def test_simulate_gives_what_the_command_prints(run):
+    printed = json.loads(run("simulate", "llama3-8b-64-h100", "--json").out)
+    assert mw.simulate("llama3-8b-64-h100").to_dict() == printed
+
+
+def test_an_object_and_its_name_mean_the_same():
+    named = mw.plan(**QUESTION, top=2).to_dict()
+    objects = {
+        "model": mw.catalogue.models.get("llama3.1-8b"),
+        "cluster": mw.catalogue.clusters.get("dgx-h100"),
+    }
+    assert mw.plan(**(QUESTION | objects), top=2).to_dict() == named
+
+
+def test_an_object_of_another_kind_is_refused():
+    with pytest.raises(mw.InputError, match="a Model is needed, found a Cluster"):
+        mw.plan(**(QUESTION | {"model": mw.catalogue.clusters.get("dgx-h100")}))
+
+
+def test_arguments_replace_keys_of_a_scenario():
+    found = mw.plan("llama3-8b-64-h100", seq_len=4096, fix={"tensor": 1}, top=2)
+    assert found.to_dict()["question"]["seq_len"] == 4096
+    assert {report.plan.tensor for report in found.plans} == {1}
+
+
+def test_columns_have_one_entry_a_plan():
+    found = mw.plan(**QUESTION, top=3)
+    columns = found.columns()
+    assert {len(values) for values in columns.values()} == {len(found.plans)}
+    assert columns["step_time_s"] == [report.step_time_s for report in found.plans]
+
+
+def test_variations_without_a_file():
+    plan = {"tensor": 2, "micro_batch": 1, "zero": 1}
+    swept = {"nics": {"sweep": {"cluster.network.nic_gbps": [100, 400]}}}
+    columns = mw.whatif(**QUESTION, plan=plan, variations=swept).columns()
+    assert columns["label"] == ["base", "nics: nic_gbps 100", "nics: nic_gbps 400"]
+    assert columns["step_time_s"][1] > columns["step_time_s"][2]
+
+
+def test_no_plan_fits_is_an_answer_with_a_reason():
+    found = mw.plan(model="gpt3-175b", cluster="dgx-h100", gpus=8, seq_len=2048, global_batch=64)
+    assert found.plans == ()
+    with pytest.raises(mw.InfeasibleError):
+        _ = found.best
+
+
+def test_a_missing_argument_is_named():
+    with pytest.raises(mw.InputError, match="--gpus missing"):
+        mw.plan(model="llama3.1-8b", cluster="dgx-h100", seq_len=4096, global_batch=64)
+
+
+def test_importing_the_package_imports_no_numpy():
+    code = "import meshwright, sys; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
