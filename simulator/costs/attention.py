@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs import elementwise as passes
 from simulator.costs.linear import Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
+from simulator.ops import elementwise as passes
 from simulator.plan import ALL_GATHER, RING, ULYSSES, Plans
 
 FLASH_2 = "flash-attention-2"

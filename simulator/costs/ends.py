@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs import elementwise as passes
 from simulator.costs.layer import Pass
 from simulator.costs.linear import Linears
 from simulator.costs.setting import Setting
 from simulator.costs.tensor import gather_sequence, reduce_partial
 from simulator.costs.work import Transfer, Work
+from simulator.ops import elementwise as passes
 from simulator.plan import Plans
 
 END_FIELDS = ("tensor", "context", "micro_batch", "sequence_parallel")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.costs import elementwise as passes
 from simulator.costs.attention import Attention, attention
 from simulator.costs.mlp import Mlp, dense_mlp, expert_mlp
 from simulator.costs.overlap import contention, hide
 from simulator.costs.setting import Setting
 from simulator.costs.tensor import tensor_traffic
 from simulator.costs.work import Transfer, Work
+from simulator.ops import elementwise as passes
 from simulator.plan import FULL, SELECTIVE, Plans
 
 LAYER_FIELDS = (

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.costs import elementwise as passes
 from simulator.costs.setting import Setting
 from simulator.costs.work import Work
+from simulator.ops import elementwise as passes
 
 COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}
 """Time of a product whose operands and result all come from and go to memory, as in a training step, over one

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs import elementwise as passes
 from simulator.costs.linear import LOW_PRECISION, Linears
 from simulator.costs.setting import Setting
 from simulator.costs.work import Transfer, Work
 from simulator.models.parts import MixtureOfExperts
+from simulator.ops import elementwise as passes
 from simulator.plan import Plans
 
 ROUTING_LAUNCHES = 40, 24

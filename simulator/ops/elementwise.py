@@ -63,6 +63,13 @@ JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
 """Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
+APPEND = Passes(2.0, 0.0, 1, 0)
+"""Write new keys and values into the cache: read and write."""
+
+RESIDUAL_NORM = Passes(4.0, 7.0, 1, 2)
+"""Residual sum and norm in one kernel, as serving engines run them: read both branches, write
+sum and norm."""
+
 DROPOUT = 2.5
 """Passes of dropout alone, either way: read, write and the mask."""
 

@@ -1,0 +1,39 @@
+"""A layer as a list of ops for a batch of shapes: the one description that every reader of a layer reads."""
+
+from __future__ import annotations
+
+from simulator.ops.batch import Batch, Segment
+from simulator.ops.ends import embedding, head
+from simulator.ops.layer import layer
+from simulator.ops.op import (
+    Attention,
+    Collective,
+    Decode,
+    ExpertLayer,
+    MemoryBound,
+    Op,
+    Product,
+    backward,
+)
+from simulator.ops.rank import SERVING, Formats, Implementation, Rank, Shard
+
+__all__ = [
+    "SERVING",
+    "Attention",
+    "Batch",
+    "Collective",
+    "Decode",
+    "ExpertLayer",
+    "Formats",
+    "Implementation",
+    "MemoryBound",
+    "Op",
+    "Product",
+    "Rank",
+    "Segment",
+    "Shard",
+    "backward",
+    "embedding",
+    "head",
+    "layer",
+]

@@ -1,0 +1,328 @@
+"""Attention with heads: multi-head, grouped and multi-query, in full or over a sliding window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.ops import elementwise as passes
+from simulator.ops.batch import Segment
+from simulator.ops.build import kernel, linear
+from simulator.ops.latent import absorbed_decode, latent_append, latent_norms, latent_projections
+from simulator.ops.op import Attention, Collective, Decode, MemoryBound, Op, Product, Size
+from simulator.ops.rank import Array, Rank
+from simulator.plan import ALL_GATHER, RING, ULYSSES
+
+STATISTICS_BYTES = 4.0
+"""What fused attention keeps of each query and head: the log of the sum of exponentials."""
+
+
+def attention(rank: Rank, kind: str = "full") -> list[Op]:
+    """One attention block of a layer: projections, what lies between them, and context-parallel traffic.
+
+    Args:
+        rank: what the op list is made from.
+        kind: full or sliding.
+    """
+    return [
+        *(latent_projections(rank) if rank.model.mla else _projections(rank)),
+        *_before_core(rank),
+        *_core(rank, kind),
+        *_exchange(rank),
+        *_output(rank),
+    ]
+
+
+def _projections(rank: Rank) -> list[Op]:
+    model = rank.model
+    width = (rank.heads + 2 * rank.kv_heads) * model.head_dim
+    kept = rank.tokens * model.hidden / rank.spread
+    return linear(
+        rank,
+        "query_key_value",
+        "column",
+        width,
+        model.hidden,
+        part="projections",
+        bias=model.qkv_bias,
+        keeps=kept,
+    )
+
+
+def _output(rank: Rank) -> list[Op]:
+    model = rank.model
+    width = rank.heads * model.v_head_dim
+    return linear(rank, "attention_output", "row", model.hidden, width, part="projections")
+
+
+def _before_core(rank: Rank) -> Iterator[Op]:
+    """Rotary embedding, norms of heads, and the cache's append."""
+    model, fusion, tokens = rank.model, rank.how.elementwise, rank.tokens
+    if model.position == "rope":
+        rotated = tokens * (rank.heads + rank.kv_heads) * model.head_dim
+        yield kernel(rank, "rope", "rope", passes.ROTARY[fusion], rotated, part="core")
+    if model.qk_norm:
+        for name, heads in (("query_norm", rank.heads), ("key_norm", rank.kv_heads)):
+            elements = tokens * heads * model.head_dim
+            yield kernel(
+                rank, name, "norm", passes.NORM, elements, part="core", parameters=float(model.head_dim)
+            )
+    if model.mla:
+        yield from latent_norms(rank)
+    appended = sum((s.tokens for s in rank.batch.segments if s.phase == "decode"), np.zeros(()))
+    if rank.how.appends and model.mla:
+        yield latent_append(rank)
+    elif rank.how.appends and np.any(appended > 0):
+        elements = appended * 2 * rank.kv_heads * model.head_dim
+        yield kernel(rank, "append", "copy", passes.APPEND, elements, part="core")
+
+
+def _core(rank: Rank, kind: str) -> Iterator[Op]:
+    """softmax(QK^T)V of the heads of one rank, for each segment, and the copies around it."""
+    model, fusion, tokens = rank.model, rank.how.elementwise, rank.tokens
+    fused = rank.how.attention != "unfused"
+    for number, segment in enumerate(rank.batch.segments):
+        name = f"attention.{number}" if number else "attention"
+        if segment.phase == "decode" and model.mla and rank.how.absorbs:
+            keys = np.asarray(segment.context, dtype=np.float64)
+            yield from absorbed_decode(rank, segment.tokens, keys, name)
+        elif segment.phase == "decode":
+            yield _decode(rank, segment, name, kind)
+        elif fused:
+            yield from _flash(rank, segment, name, kind)
+        else:
+            yield from _unfused(rank, segment, name)
+    if fused:
+        yield from _merge_blocks(rank)
+        if rank.how.splits_projection and model.position == "rope":
+            yield _split_projection(rank)
+    copies = passes.JOIN_HEADS[fusion] if fused else passes.SPLIT_HEADS[fusion]
+    copied = tokens * (rank.heads + 2 * rank.kv_heads) * model.head_dim
+    if copies.forward or copies.backward:
+        yield kernel(rank, "heads", "copy", copies, copied, part="core")
+
+
+def seen_keys(rank: Rank, segment: Segment, kind: str) -> tuple[Array, Array]:
+    """Keys that the last query of a segment attends to, and the share of the scores that a window leaves."""
+    keys = np.asarray(segment.context, dtype=np.float64)
+    queries = np.asarray(segment.queries, dtype=np.float64)
+    window = rank.model.sliding_window
+    if kind != "sliding" or window is None:
+        return keys, np.ones(())
+    keys = np.minimum(keys, window + queries - 1)
+
+    def area(length: Array) -> Array:
+        inside = np.minimum(length, window)
+        return inside * (inside + 1) / 2 + (length - inside) * window
+
+    full = queries * (keys - (queries - 1) / 2) if segment.causal else queries * keys
+    share = (area(keys) - area(keys - queries)) / full
+    return keys, np.where(keys > window, share, 1.0)
+
+
+def _decode(rank: Rank, segment: Segment, name: str, kind: str) -> Op:
+    keys, model = np.asarray(segment.context, dtype=np.float64), rank.model
+    if kind == "sliding" and model.sliding_window is not None:
+        keys = np.minimum(keys, model.sliding_window)
+    return Decode(
+        name=name,
+        part="core",
+        sequences=segment.tokens,
+        keys=keys,
+        heads=rank.heads,
+        kv_heads=rank.kv_heads,
+        head_dim=model.head_dim,
+        v_head_dim=model.v_head_dim,
+        dtype=rank.formats.core,
+        kv_dtype=rank.formats.kv,
+    )
+
+
+def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
+    """Fused attention over the blocks of the sequence that one context-parallel rank sees.
+
+    Ring and all-gather attention balance the causal triangle by giving every rank two slices from opposite
+    ends (Megatron Core, Llama 3): one causal block of s/c and c-1 full ones of half its width. Ulysses
+    shards heads instead of the sequence.
+    """
+    model, c, how = rank.model, rank.context, rank.how
+    ulysses = np.asarray(rank.shard.context_algorithm) == ULYSSES
+    keys, share = seen_keys(rank, segment, kind)
+    parts = np.where(ulysses, 1.0, c)
+    queries, keys = np.asarray(segment.queries, dtype=np.float64) / parts, keys / parts
+    whole = Attention(
+        name=name,
+        part="core",
+        repeats=share,
+        sequences=segment.sequences,  # type: ignore[arg-type]
+        queries=queries,
+        keys=keys,
+        heads=np.where(ulysses, np.maximum(rank.heads / c, 1), rank.heads),
+        kv_heads=np.where(ulysses, np.maximum(rank.kv_heads / c, 1), rank.kv_heads),
+        head_dim=model.head_dim,
+        v_head_dim=model.v_head_dim,
+        causal=segment.causal,
+        dtype=rank.formats.core,
+        kv_dtype=rank.formats.kv,
+        appends=how.appends and model.mla is None,
+        version=how.attention,
+        kept=_kept_heads(rank, segment) + STATISTICS_BYTES * segment.tokens / c * rank.heads,
+    )
+    yield whole
+    if np.any((c > 1) & ~ulysses):
+        yield _other_blocks(whole, np.where(ulysses, 0.0, c - 1))
+
+
+def _other_blocks(own: Attention, others: Array) -> Attention:
+    """The blocks of keys that come from other ranks, with the one kernel's launches counted for all."""
+    return Attention(
+        name=f"{own.name}.others",
+        part="core",
+        repeats=others * own.repeats,
+        launches=0.0,
+        sequences=own.sequences,
+        queries=own.queries,
+        keys=own.keys / 2 if own.causal else own.keys,
+        heads=own.heads,
+        kv_heads=own.kv_heads,
+        head_dim=own.head_dim,
+        v_head_dim=own.v_head_dim,
+        causal=False,
+        dtype=own.dtype,
+        kv_dtype=own.kv_dtype,
+        version=own.version,
+    )
+
+
+def _kept_heads(rank: Rank, segment: Segment) -> Array:
+    """Bytes of queries, keys and values that the backward pass needs."""
+    width = (rank.heads + 2 * rank.kv_heads) * rank.model.head_dim
+    return rank.width * segment.tokens / rank.context * width
+
+
+def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
+    """Attention as matrix products and a softmax over the whole matrix of scores, masked or not."""
+    d = rank.model.head_dim
+    rows = np.asarray(segment.queries, dtype=np.float64) / rank.context
+    keys = np.asarray(segment.context, dtype=np.float64)
+    batch = segment.sequences * rank.heads
+    row_bytes = math.gcd(int(d * rank.width), 16)
+    for suffix, n, k in (("scores", keys, d), ("values", d, keys)):
+        yield Product(
+            name=f"{name}.{suffix}",
+            kind="attention",
+            part="core",
+            m=rows,
+            n=n,
+            k=k,
+            groups=batch,
+            dtype=rank.formats.core,
+            weights=False,
+            row_bytes=row_bytes,
+            kept=_kept_heads(rank, segment) if suffix == "scores" else 0.0,
+        )
+    matrix = batch * rows * keys
+    mask = 1 if rank.how.dropout else 0
+    yield kernel(
+        rank,
+        f"{name}.softmax",
+        "softmax",
+        passes.SOFTMAX[rank.how.elementwise, rank.how.dropout],
+        matrix,
+        part="core",
+        kept=matrix * (rank.width + (rank.width + 1) * mask),
+    )
+
+
+def _split_projection(rank: Rank) -> Op:
+    """Copies that take query, key and value out of one projection's output, and their gradients back.
+
+    Rotating writes query and key to new places, so that values no longer lie beside them: attention copies
+    them. Queries of grouped heads are not contiguous and are copied before. Backward joins the gradients.
+    """
+    model = rank.model
+    grouped = model.heads > model.kv_heads
+    elements = rank.tokens * model.head_dim
+    copied = elements * (rank.kv_heads + (rank.heads if grouped else 0))
+    joined = elements * (rank.heads + 2 * rank.kv_heads)
+    return MemoryBound(
+        name="split_projection",
+        kind="copy",
+        part="core",
+        bytes=2 * rank.width * copied,
+        launches=2 if grouped else 1,
+        backward_bytes=2 * rank.width * joined,
+        backward_launches=1,
+    )
+
+
+def _merge_blocks(rank: Rank) -> Iterator[Op]:
+    """Memory traffic of ring attention beside the blocks' kernels.
+
+    Forward, keys and values are packed for the neighbour (2 passes), the output is cleared (1) and every
+    block's output scaled and added to it (3). Backward, the gradients of queries are copied (2) or added
+    (3), those of keys and values packed and added to the ones that travel (5). A causal mask leaves half of
+    the blocks from other ranks half of the queries. Read in Transformer Engine 1.x, attention.py:
+    AttnFuncWithCPAndKVP2P.
+    """
+    c = rank.context
+    ring = (np.asarray(rank.shard.context_algorithm) == RING) & (c > 1)
+    if not np.any(ring):
+        return
+    size = rank.tokens * rank.model.head_dim * rank.width
+    query, pair = size * rank.heads, size * 2 * rank.kv_heads
+    causal = all(segment.causal for segment in rank.batch.segments)
+    others = (c - 1) * (0.75 if causal else 1.0)
+    yield MemoryBound(
+        name="merge_blocks",
+        kind="copy",
+        part="core",
+        repeats=1.0 * ring,
+        bytes=(1 + 3 * (1 + others)) * query + 2 * pair,
+        launches=ring * (2 + 2 * c),
+        backward_bytes=(2 + 3 * others) * query + (2 + 5 * c) * pair,
+        backward_launches=ring * 3 * c,
+    )
+
+
+def _exchange(rank: Rank) -> Iterator[Op]:
+    """Context-parallel traffic of one layer.
+
+    Ring: keys and values travel c-1 times to the neighbour, and their gradients with them in the backward
+    pass. All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section
+    3.3.2). Ulysses: all-to-all of queries, keys, values and the output.
+    """
+    c, model = rank.context, rank.model
+    if not np.any(c > 1):
+        return
+    # A key and a value, or a query and its output, of one head.
+    pair = rank.tokens * (model.head_dim + model.v_head_dim) * rank.width
+    kv = pair * rank.kv_heads
+    algorithm = np.asarray(rank.shard.context_algorithm)
+
+    def send(name: str, chosen: int, operation: str, size: Size, again: str = "", times: Size = 1.0) -> Op:
+        def one(of: str, gradient: str = "", twice: int = 1) -> Collective:
+            return Collective(
+                name=f"context.{name}" + (f".{of}" if gradient else ""),
+                kind="context",
+                part="core",
+                operation=of,
+                bytes=size,
+                size=np.where(algorithm == chosen, c, 1.0),
+                stride=rank.tensor,
+                repeats=times * twice,
+                gradient=gradient,  # type: ignore[arg-type]
+            )
+
+        back = (one(operation, "input", 2),) if chosen == RING else (one(operation, "input"),)
+        extra = (one(again, "input"),) if again else ()
+        forward = one(operation)
+        return replace(forward, only_backward=back + extra)
+
+    yield send("ring", RING, "send_receive", kv, times=c - 1)
+    yield send("gather", ALL_GATHER, "all_gather", kv * c, again="reduce_scatter")
+    yield send("swap_queries", ULYSSES, "all_to_all", pair * rank.heads)
+    yield send("swap_keys", ULYSSES, "all_to_all", kv)

@@ -1,0 +1,83 @@
+"""What one pass through the model computes: shapes of tokens and of the context that they attend to.
+
+A batch knows neither requests nor workloads. Training is one segment of whole sequences; a serving step is
+prefill chunks over their context and decodes over their cached tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.floating]
+Phase = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Sequences of one shape. Arrays broadcast to shape (cases,).
+
+    Args:
+        sequences: how many.
+        queries: new tokens of each.
+        context: tokens that the last query attends to, the new ones among them.
+        phase: decode runs the kernel that reads one new token's context from the cache.
+        causal: whether a query attends only to tokens up to its own.
+    """
+
+    sequences: ArrayLike
+    queries: ArrayLike
+    context: ArrayLike
+    phase: Phase = "prefill"
+    causal: bool = True
+
+    @property
+    def tokens(self) -> Array:
+        """New tokens of all sequences, shape (cases,)."""
+        return np.multiply(self.sequences, self.queries, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Segments that run together.
+
+    Args:
+        segments: all of them; a ragged batch has one a length.
+        sampled: sequences whose last token passes the output layer, shape (cases,); None: every token does,
+            as in training.
+    """
+
+    segments: tuple[Segment, ...]
+    sampled: ArrayLike | None = None
+
+    @classmethod
+    def training(cls, micro_batch: ArrayLike, seq_len: ArrayLike, causal: bool = True) -> Batch:
+        """Whole sequences of a micro batch."""
+        return cls((Segment(micro_batch, seq_len, seq_len, "prefill", causal),))
+
+    @classmethod
+    def decode(cls, sequences: ArrayLike, context: ArrayLike) -> Batch:
+        """One new token of each sequence over ``context`` tokens, its own among them."""
+        return cls((Segment(sequences, 1, context, "decode"),), sequences)
+
+    @classmethod
+    def prefill(cls, sequences: ArrayLike, queries: ArrayLike, context: ArrayLike | None = None) -> Batch:
+        """Prompts, or chunks of them whose last token has ``context`` tokens up to its own."""
+        return cls((Segment(sequences, queries, queries if context is None else context),), sequences)
+
+    def __add__(self, other: Batch) -> Batch:
+        """Both in one pass, e.g. a prefill chunk beside decodes."""
+        return Batch(self.segments + other.segments, np.add(self.logit_rows, other.logit_rows))
+
+    @property
+    def tokens(self) -> Array:
+        """New tokens of all segments, shape (cases,)."""
+        return sum((segment.tokens for segment in self.segments), np.zeros(()))
+
+    @property
+    def logit_rows(self) -> Array:
+        """Tokens that pass the output layer, shape (cases,)."""
+        return self.tokens if self.sampled is None else np.asarray(self.sampled, dtype=np.float64)

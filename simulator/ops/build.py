@@ -1,0 +1,183 @@
+"""Makers of ops that every kind of layer uses: linear layers, memory-bound kernels, collectives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.ops import elementwise as passes
+from simulator.ops.op import Collective, MemoryBound, Op, Product, Role, Size
+from simulator.ops.rank import Rank
+
+LOW_PRECISION = ("fp8", "mxfp8", "nvfp4", "fp8_block", "int8")
+"""Number formats that operands are cast to before each product."""
+
+
+def linear(
+    rank: Rank,
+    name: str,
+    role: Role,
+    outputs: Size,
+    inputs: Size,
+    *,
+    part: str,
+    tokens: Size | None = None,
+    dtype: str = "",
+    bias: bool | None = None,
+    keeps: Size | None = None,
+    groups: Size = 1.0,
+    launches: Size = 1.0,
+) -> list[Op]:
+    """A linear layer with weights of shape (outputs, inputs) on one rank, and the casts of its operands.
+
+    Args:
+        rank: what the op list is made from.
+        name: of the layer.
+        role: what of it is sharded.
+        outputs: columns of its weight.
+        inputs: rows of its weight.
+        part: of the layer that it belongs to.
+        tokens: that pass it; the rank's, where not given.
+        dtype: of its operands; that of linear layers, where not given.
+        bias: whether it has one; as the model's linear layers, where not given.
+        keeps: elements of its input that the backward pass needs from it; all of them, where not given.
+        groups: experts of the rank, each with its own ``tokens``.
+        launches: kernels of one product.
+    """
+    how, formats = rank.how, rank.formats
+    dtype = dtype or formats.linear
+    tokens = rank.tokens if tokens is None else tokens
+    bias = rank.model.bias if bias is None else bias
+    elements = groups * outputs * inputs
+    after: list[Op] = []
+    grouped = role == "expert"
+    if how.accumulated_bytes:
+        after.append(
+            MemoryBound(
+                name=f"{name}.accumulate",
+                kind="grouped_gemm" if grouped else "gemm",
+                variant="elementwise",
+                part=part,
+                bytes=how.accumulated_bytes * elements,
+                gradient="weight",
+            )
+        )
+    if bias and how.elementwise == "eager":
+        count = passes.BIAS_GRADIENT
+        moved = count.backward * formats.width * tokens * outputs * groups
+        after.append(
+            MemoryBound(
+                name=f"{name}.bias_gradient",
+                kind="elementwise",
+                part=part,
+                bytes=moved,
+                launches=count.backward_launches,
+                gradient="weight",
+            )
+        )
+    held = tokens * inputs * groups if keeps is None else keeps
+    product = Product(
+        name=name,
+        kind="grouped_gemm" if grouped else "gemm",
+        part=part,
+        m=tokens,
+        n=outputs,
+        k=inputs,
+        groups=groups,
+        dtype=dtype,
+        role=role,
+        launches=launches,
+        parameters=elements + (groups * outputs if bias else 0.0),
+        kept=held * (formats.kept_width if dtype == formats.linear else formats.width),
+        only_backward=tuple(after),
+    )
+    if dtype not in LOW_PRECISION or not how.cast_passes:
+        return [product]
+    size = formats.width * how.cast_passes * groups
+    weights = outputs * inputs if how.casts_weights else 0.0
+    cast = MemoryBound(
+        name=f"{name}.cast",
+        kind="elementwise",
+        variant="quantize_fp8",
+        part=part,
+        bytes=size * (inputs * tokens + weights),
+        backward_bytes=size * (outputs * tokens + weights),
+    )
+    return [cast, product]
+
+
+def kernel(
+    rank: Rank,
+    name: str,
+    kind: str,
+    count: passes.Passes,
+    elements: Size,
+    *,
+    part: str,
+    variant: str = "",
+    repeats: Size = 1.0,
+    kept: Size = 0.0,
+    parameters: Size = 0.0,
+) -> MemoryBound:
+    """A memory-bound kernel that passes over so many elements."""
+    size = np.multiply(elements, rank.width)
+    return MemoryBound(
+        name=name,
+        kind=kind,
+        part=part,
+        variant=variant,
+        bytes=count.forward * size,
+        backward_bytes=count.backward * size,
+        launches=repeats * np.float64(count.forward_launches),
+        backward_launches=repeats * np.float64(count.backward_launches),
+        repeats=repeats,
+        kept=kept,
+        parameters=parameters,
+    )
+
+
+def enter_tensor(rank: Rank, name: str, part: str, kind: str = "tensor") -> list[Op]:
+    """Bring the input of sharded linear layers together, where the sequence is sharded.
+
+    Backward reduces the gradient of the input, and gathers once more for the gradient of the weights
+    (Korthikanti et al. 2022, section 4.2.2).
+    """
+    sharded, whole = _groups(rank)
+    size = rank.tokens * rank.model.hidden
+    gather = _collective(name, part, kind, "all_gather", size * rank.formats.operand_width, sharded)
+    again = replace(gather, name=f"{name}.again", gradient="weight")
+    scatter = _collective(name, part, kind, "reduce_scatter", size * rank.width, sharded, "input")
+    reduce = _collective(name, part, kind, "all_reduce", size * rank.width, whole, "input")
+    return [replace(gather, only_backward=(scatter, reduce, again))]
+
+
+def leave_tensor(rank: Rank, name: str, part: str, kind: str = "tensor") -> list[Op]:
+    """Add up the partial outputs of sharded linear layers, into the sequence's shards if any."""
+    sharded, whole = _groups(rank)
+    size = rank.tokens * rank.model.hidden
+    gather = _collective(name, part, kind, "all_gather", size * rank.formats.operand_width, sharded, "input")
+    scatter = _collective(name, part, kind, "reduce_scatter", size * rank.width, sharded)
+    reduce = _collective(name, part, kind, "all_reduce", size * rank.width, whole)
+    return [replace(scatter, only_backward=(gather,)), reduce]
+
+
+def _groups(rank: Rank) -> tuple[Size, Size]:
+    """Ranks that reduce into shards of the sequence, and ranks that reduce it whole."""
+    sequence = np.asarray(rank.shard.sequence_parallel, dtype=bool)
+    return np.where(sequence, rank.tensor, 1.0), np.where(sequence, 1.0, rank.tensor)
+
+
+def _collective(
+    name: str, part: str, kind: str, operation: str, size: Size, ranks: Size, gradient: str = ""
+) -> Collective:
+    return Collective(
+        name=f"{name}.{operation}",
+        kind=kind,
+        part=part,
+        operation=operation,
+        bytes=size,
+        size=ranks,
+        launches=np.where(np.asarray(ranks) > 1, 1.0, 0.0),
+        gradient=gradient,  # type: ignore[arg-type]
+    )

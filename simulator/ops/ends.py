@@ -1,0 +1,136 @@
+"""Both ends of the model: the input embedding; the final norm, the output layer and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.models import Model
+from simulator.ops import elementwise as passes
+from simulator.ops.build import enter_tensor, kernel, leave_tensor, linear
+from simulator.ops.op import Collective, MemoryBound, Op
+from simulator.ops.rank import Array, Rank
+
+
+def padded_vocabulary(model: Model, tensor: ArrayLike) -> Array:
+    """Rows of the embedding, padded to a multiple of 128 on each tensor-parallel rank (Megatron-LM)."""
+    unit = 128 * np.asarray(tensor)
+    return np.ceil(model.vocabulary / unit) * unit
+
+
+def embedding(rank: Rank) -> list[Op]:
+    """Look a row up for each token; backward adds rows into a dense gradient.
+
+    Torch clears a gradient of the table's size for every micro batch (embedding_dense_backward), and where
+    gradients accumulate in a buffer of their own, the whole of it is added to that (Megatron Core,
+    distributed_data_parallel.py: main_grad.add_).
+    """
+    model, size = rank.model, rank.tokens * rank.model.hidden * rank.width
+    sources = 2 if model.position == "learned" else 1
+    table = padded_vocabulary(model, rank.tensor) / rank.tensor * model.hidden
+    added = rank.how.accumulated_table_bytes
+    cleared = MemoryBound(
+        name="embedding.clear",
+        kind="embedding",
+        variant="elementwise",
+        part="end",
+        bytes=table * (rank.width + added),
+        launches=2 if added else 1,
+        gradient="input",
+    )
+    lookup = MemoryBound(
+        name="embedding",
+        kind="embedding",
+        part="end",
+        bytes=(sources + 1) * size,
+        launches=1 + sources,
+        backward_bytes=3 * size,
+        backward_launches=2,
+        parameters=table + (model.max_sequence * model.hidden if model.position == "learned" else 0.0),
+        only_backward=(cleared,),
+    )
+    dropout = passes.Passes(passes.DROPOUT, passes.DROPOUT)
+    dropped = kernel(rank, "dropout", "elementwise", dropout, rank.tokens * model.hidden, part="end")
+    return [
+        lookup,
+        *([dropped] if rank.how.dropout else []),
+        *leave_tensor(rank, "embedding_output", "end"),
+    ]
+
+
+def head(rank: Rank) -> list[Op]:
+    """Final norm, output layer and, where there is one, the loss over the vocabulary shard of one rank.
+
+    Only tokens whose logits a batch asks for pass the output layer.
+    """
+    model = rank.model
+    tokens = rank.batch.logit_rows / rank.context
+    rows = padded_vocabulary(model, rank.tensor) / rank.tensor
+    norm = kernel(
+        rank,
+        "final_norm",
+        "norm",
+        passes.NORM,
+        rank.tokens * model.hidden,
+        part="end",
+        variant=passes.VARIANTS[model.norm],
+        parameters=float(model.norm_width),
+    )
+    logits = linear(
+        rank,
+        "output_layer",
+        "column",
+        rows,
+        model.hidden,
+        part="end",
+        tokens=tokens,
+        dtype=rank.formats.core,
+        bias=False,
+    )
+    end = _loss(rank, tokens, rows) if rank.how.loss else _gather_logits(rank, tokens, rows)
+    return [norm, *enter_tensor(rank, "output_layer_input", "end"), *logits, *end]
+
+
+def further_prediction(rank: Rank) -> list[Op]:
+    """The projection of hidden state and next embedding to one width (multi-token prediction; DeepSeek-V3,
+    section 2.2)."""
+    hidden = rank.model.hidden
+    return linear(
+        rank, "prediction_projection", "column", hidden / rank.tensor, 2 * hidden, part="end", bias=False
+    )
+
+
+def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
+    """Cross entropy; the maximum, the sum of exponentials and the target's logit are each reduced."""
+    casts = rank.how.loss == "torch" and rank.width == 2
+    counts = [passes.CROSS_ENTROPY[rank.how.loss], *([passes.CAST_LOGITS] if casts else [])]
+    for number, count in enumerate(counts):
+        op = kernel(rank, f"loss.{number}", "cross_entropy", count, tokens * rows, part="end")
+        # Passes over logits are counted in 2 bytes, whatever the width of activations.
+        two = 2.0 / rank.width
+        yield replace(op, bytes=op.bytes * two, backward_bytes=op.backward_bytes * two)
+    yield Collective(
+        name="loss.statistics",
+        kind="tensor",
+        part="end",
+        operation="all_reduce",
+        bytes=4 * tokens,
+        size=rank.tensor,
+        repeats=3.0,
+    )
+
+
+def _gather_logits(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
+    """Bring the vocabulary's shards of the logits together for sampling."""
+    yield Collective(
+        name="logits.gather",
+        kind="tensor",
+        part="end",
+        operation="all_gather",
+        bytes=tokens * rows * rank.tensor * rank.width,
+        size=rank.tensor,
+        launches=np.where(rank.tensor > 1, 1.0, 0.0),
+    )

@@ -1,0 +1,227 @@
+"""The mixture of experts of a layer: router, dispatch, products of experts, combine, shared experts.
+
+Tokens are spread evenly over experts and ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.models import MixtureOfExperts
+from simulator.ops import elementwise as passes
+from simulator.ops.build import LOW_PRECISION, kernel, linear
+from simulator.ops.mlp import activation, mlp_products
+from simulator.ops.op import Collective, ExpertLayer, MemoryBound, Op, Size
+from simulator.ops.rank import Array, Rank
+
+ROUTING_LAUNCHES = 40, 24
+"""Kernels of router, dispatch preparation, permutation and its inverse, forward and backward: 31 of router
+and preparation with Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72
+without) and 9 of two permutations, two sorts and the exchange of probabilities (token_dispatcher.py);
+backward those of them that have gradients, counted in the source."""
+
+DISPATCH_LAUNCHES = 9
+"""Those of them that stay outside a graph of the router: permutations, sorts and exchanges."""
+
+FLEX_NETWORK = 45.0 / (0.74 * 50.0)
+"""Speed of DeepEP between nodes over an NCCL all-to-all: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
+NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to-all reaches 0.74 of it."""
+
+
+def expert_mlp(rank: Rank) -> list[Op]:
+    """A mixture of experts with its dispatch.
+
+    A device of the tensor-parallel group dispatches its own share of the tokens; experts sharded over
+    ``expert_tensor`` ranks gather theirs first. Where tokens are replicated, each rank computes its own
+    experts for all of them and the outputs are added up.
+    """
+    model, moe = rank.model, _moe(rank)
+    replicated = rank.how.dispatcher == "replicated"
+    own = rank.tokens if replicated else rank.tokens / rank.tensor
+    return [
+        *_shared(rank, moe),
+        *linear(
+            rank,
+            "router",
+            "down",
+            moe.experts,
+            model.hidden,
+            part="mlp",
+            tokens=own,
+            dtype=rank.formats.core,
+            keeps=rank.tokens * model.hidden / rank.spread if not moe.shared_experts else 0.0,
+        ),
+        *_routed(rank, moe, own),
+        *([] if replicated else _dispatch(rank, moe, own)),
+    ]
+
+
+def shards_tokens(rank: Rank) -> bool:
+    """Whether tensor-parallel ranks share the tokens of an expert layer, whose MLP then has no reduction."""
+    return not (_moe(rank).shared_experts or rank.how.dispatcher == "replicated")
+
+
+def _moe(rank: Rank) -> MixtureOfExperts:
+    if rank.model.moe is None:
+        raise ValueError(f"{rank.model.name} has no expert layers")
+    return rank.model.moe
+
+
+def _shared(rank: Rank, moe: MixtureOfExperts) -> list[Op]:
+    if not moe.shared_experts:
+        return []
+    return mlp_products(rank, "shared_", moe.shared_experts * moe.shared_feed_forward / rank.tensor)
+
+
+def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+    """Routed experts of one rank and the kernels around them."""
+    how, model = rank.how, rank.model
+    if how.experts == "fused-layer" and model.gated:
+        yield _fused_layer(rank, moe, own)
+        return
+    replicated = how.dispatcher == "replicated"
+    routed = own * moe.top_k / rank.expert if replicated else own * moe.top_k * rank.expert_tensor
+    local = moe.experts / rank.expert
+    launches = local if how.experts == "per-expert" else 1.0
+    width, gates = moe.feed_forward / rank.expert_tensor, 2 if model.gated else 1
+    for name, outputs, inputs in (
+        ("expert_up", gates * width, model.hidden),
+        ("expert_down", model.hidden, width),
+    ):
+        yield from linear(
+            rank,
+            name,
+            "expert",
+            outputs,
+            inputs,
+            part="mlp",
+            tokens=routed / local,
+            groups=local,
+            launches=launches,
+        )
+    yield activation(rank, "expert_activation", routed * width)
+    if model.bias:
+        yield _biases(rank, routed, local)
+    if not replicated:
+        yield _routing(rank, moe, own)
+
+
+def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
+    """The call that serving engines make and calibrations measure, routing kernels included."""
+    replicated = rank.how.dispatcher == "replicated"
+    model = rank.model
+    parameters = 3.0 * moe.experts * model.hidden * moe.feed_forward / (rank.expert * rank.expert_tensor)
+    return ExpertLayer(
+        name="experts",
+        part="mlp",
+        tokens=own if replicated else own * rank.expert * rank.expert_tensor,
+        hidden=model.hidden,
+        feed_forward=moe.feed_forward,
+        top_k=moe.top_k,
+        experts=moe.experts,
+        tensor=rank.expert_tensor,
+        expert_parallel=rank.expert,
+        dtype=rank.formats.linear,
+        parameters=parameters,
+    )
+
+
+def _biases(rank: Rank, routed: Array, local: Array) -> Op:
+    """Biases of the down projections of a rank's experts."""
+    op = kernel(
+        rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, routed * rank.model.hidden, part="mlp"
+    )
+    return replace(op, launches=op.launches * local, backward_launches=op.backward_launches * local)
+
+
+def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
+    """Kernels of the router and of bringing copies of tokens into their experts' order and back."""
+    size = own * rank.model.hidden * rank.width
+    moved = _permutation(rank, moe, arrivals(rank, moe)) * size
+    return MemoryBound(
+        name="routing",
+        kind="copy",
+        part="mlp",
+        bytes=moved,
+        launches=ROUTING_LAUNCHES[0],
+        backward_bytes=moved,
+        backward_launches=ROUTING_LAUNCHES[1],
+    )
+
+
+def arrivals(rank: Rank, moe: MixtureOfExperts) -> Array:
+    """Copies of a token that travel to its experts, shape (cases,).
+
+    An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
+    or to each other node, that holds any of them and copy it there (DeepEP README; Megatron Core,
+    deepseek-v3-gb200-optimization.md: no redundant communication). Groups are chosen evenly, and experts
+    in them.
+    """
+    domain, expert = rank.how.domain, rank.expert
+    places = np.where(expert > domain, np.maximum(expert / domain, 1.0), expert)
+    return np.where(_flex(rank), _visited(places, moe), float(moe.top_k))
+
+
+def _visited(places: Array, moe: MixtureOfExperts) -> Array:
+    """Mean number of ranks or nodes, each with an equal share of the experts, that hold any of a token's."""
+    anywhere = _different(places, moe.top_k)
+    if moe.groups == 1:
+        return anywhere
+    # A place holds several groups, or several places hold one.
+    inside = moe.chosen_groups * _different(places / moe.groups, moe.top_k / moe.chosen_groups)
+    grouped = np.where(places < moe.groups, _different(places, moe.chosen_groups), inside)
+    return np.minimum(anywhere, grouped)
+
+
+def _different(places: Array, draws: float) -> Array:
+    """Mean number of different places among random draws."""
+    return places * (1.0 - (1.0 - 1.0 / np.maximum(places, 1.0)) ** draws)
+
+
+def _flex(rank: Rank) -> Array:
+    """Whether DeepEP or HybridEP dispatches, shape (cases,)."""
+    spans = rank.expert * rank.expert_tensor > rank.how.node
+    if rank.how.dispatcher == "flex-between-nodes":
+        return spans
+    return np.full(np.shape(spans), rank.how.dispatcher == "flex")
+
+
+def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
+    """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
+
+    Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
+    where a rank has several experts, and both again on the way back (Megatron Core, token_dispatcher.py).
+    DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
+    into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
+    """
+    sorts = 4.0 * moe.top_k * (moe.experts > rank.expert)
+    blocks = 4.0 * moe.top_k if rank.formats.linear in LOW_PRECISION else 0.0
+    return np.where(_flex(rank), 2.0 * (arrived + moe.top_k), 2.0 * (1 + moe.top_k) + sorts + blocks)
+
+
+def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+    """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same."""
+    e, et = rank.expert, rank.expert_tensor
+    size = arrivals(rank, moe) * own * rank.model.hidden * rank.width
+    faster = np.where(_flex(rank) & (e * et > rank.how.domain), FLEX_NETWORK, 1.0)
+
+    def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
+        forward = Collective(
+            name=f"expert.{name}",
+            kind="expert",
+            part="mlp",
+            operation=operation,
+            bytes=moved,
+            size=ranks,
+            stride=stride,
+            speedup=faster if operation == "all_to_all" else 1.0,
+            repeats=repeats,
+        )
+        return replace(forward, only_backward=(replace(forward, gradient="input"),))
+
+    yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
+    yield send("gather", "all_gather", size * et, et, 1.0)
+    yield send("scatter", "reduce_scatter", size * et, et, 1.0)

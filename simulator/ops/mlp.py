@@ -1,0 +1,43 @@
+"""The dense MLP of a layer: up projection, activation, down projection."""
+
+from __future__ import annotations
+
+from simulator.ops import elementwise as passes
+from simulator.ops.build import kernel, linear
+from simulator.ops.op import Op, Size
+from simulator.ops.rank import Rank
+
+
+def dense_mlp(rank: Rank) -> list[Op]:
+    """One dense MLP."""
+    return mlp_products(rank, "", rank.model.feed_forward / rank.tensor)
+
+
+def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True) -> list[Op]:
+    """Both products of an MLP of that inner width on one rank, and the activation between them."""
+    hidden = rank.model.hidden
+    gates = 2 if rank.model.gated else 1
+    kept = rank.tokens * hidden / rank.spread if keeps_input else 0.0
+    return [
+        *linear(rank, f"{prefix}up", "column", gates * width, hidden, part="mlp", keeps=kept),
+        activation(rank, f"{prefix}activation", rank.tokens * width),
+        *linear(rank, f"{prefix}down", "row", hidden, width, part="mlp"),
+    ]
+
+
+def activation(rank: Rank, name: str, elements: Size) -> Op:
+    """The activation, with the product of both halves where it is gated; ``elements`` of its output."""
+    model, fusion = rank.model, rank.how.elementwise
+    table = passes.GATED if model.gated else passes.PLAIN
+    # Written as two kernels, the activated half is kept beside both halves.
+    inputs = (2 if model.gated else 1) + (1 if model.gated and fusion == "eager" else 0)
+    return kernel(
+        rank,
+        name,
+        "activation",
+        table[fusion],
+        elements,
+        part="mlp",
+        variant=passes.VARIANTS.get(model.activation, ""),
+        kept=inputs * rank.width * elements,
+    )

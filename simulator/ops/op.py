@@ -1,0 +1,279 @@
+"""The ops that a layer is a list of: kernel class and shape, work, parameters, bytes kept and bytes sent.
+
+Forward ops are given; ``backward`` derives the backward pass from each of them. An op has no seconds:
+``simulator.pricing`` gives it those. Sizes broadcast to shape (cases,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.kernels.model import BACKWARD_FLOPS
+
+Size = float | NDArray[np.floating]
+Role = Literal["column", "row", "down", "expert"]
+Gradient = Literal["", "input", "weight"]
+
+FLASH_BACKWARD_LAUNCHES = 3
+"""Kernels of fused attention's backward pass: the row sums, the gradients, their cast."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """One kernel, or several of one kind, or a collective.
+
+    Args:
+        name: what it is in the model, e.g. ``query_key_value``; unique in a list of one layer.
+        kind: class that its seconds are summed under: gemm, grouped_gemm, attention, norm, copy, tensor, ...
+        part: the part of a layer that it belongs to: projections, core, mlp, around (norms and residuals),
+            or end.
+        launches: kernels that the host launches.
+        repeats: times that the kernel runs with this shape.
+        parameters: weights of one rank.
+        kept: bytes that the backward pass needs of it.
+        gradient: which part of the backward pass it belongs to: of inputs, of weights; empty: forward.
+        only_backward: kernels that run in the backward pass beside those that follow from it.
+    """
+
+    name: str
+    kind: str
+    part: str = ""
+    launches: Size = 1.0
+    repeats: Size = 1.0
+    parameters: Size = 0.0
+    kept: Size = 0.0
+    gradient: Gradient = ""
+    only_backward: tuple[Op, ...] = ()
+
+    @property
+    def flops(self) -> Size:
+        """Floating-point operations of matrix products and attention."""
+        return 0.0
+
+    def backward(self) -> tuple[Op, ...]:
+        """The ops of its backward pass."""
+        return self.only_backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Op):
+    """``groups`` products of an m x k by a k x n matrix, side by side.
+
+    Args:
+        m: tokens of each.
+        n: outputs.
+        k: inputs.
+        groups: independent products; experts of a rank, or heads.
+        dtype: number format of the operands.
+        layout: forward, dgrad or wgrad.
+        role: what of a weight is sharded over tensor-parallel ranks: its outputs (column), its inputs (row),
+            neither (down); or it is an expert's.
+        weights: whether the right operand is a weight; the backward pass of two activations is two products.
+        row_bytes: greatest power of 2 (up to 16) that the rows of operands are aligned to.
+    """
+
+    kind: str = "gemm"
+    m: Size
+    n: Size
+    k: Size
+    groups: Size = 1.0
+    dtype: str = "bf16"
+    layout: Literal["forward", "dgrad", "wgrad"] = "forward"
+    role: Role = "column"
+    weights: bool = True
+    row_bytes: int = 16
+
+    @property
+    def flops(self) -> Size:
+        """One multiply and one add for each m, n and k."""
+        return 2.0 * self.repeats * self.groups * self.m * self.n * self.k
+
+    def backward(self) -> tuple[Op, ...]:
+        """The products for the input's and the weight's gradient."""
+        if not self.weights:
+            both = replace(self, repeats=2 * self.repeats, launches=2 * self.launches, gradient="input")
+            return (_spent(both), *self.only_backward)
+        dgrad = replace(self, n=self.k, k=self.n, layout="dgrad", gradient="input")
+        wgrad = replace(self, m=self.n, n=self.k, k=self.m, layout="wgrad", gradient="weight")
+        return _spent(dgrad), _spent(wgrad), *self.only_backward
+
+    def sliced(self, slices: Size) -> Product:
+        """The same product with its tokens cut into slices, each of which reads the weights."""
+        return replace(self, m=self.m / slices, groups=self.groups * slices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Op):
+    """Fused softmax(QK^T)V over whole sequences or chunks of them.
+
+    Args:
+        sequences: how many.
+        queries: new tokens of each.
+        keys: tokens that the last query attends to.
+        heads: query heads of one rank.
+        kv_heads: key-value heads of one rank.
+        head_dim: of queries and keys.
+        v_head_dim: of values.
+        causal: whether a query attends only to tokens up to its own.
+        dtype: of the arithmetic.
+        kv_dtype: of the cache, where it differs.
+        appends: whether new keys and values are written into a cache.
+        version: flash, or the older flash-2 or flash-1.
+        direction: forward or backward.
+    """
+
+    kind: str = "attention"
+    sequences: Size
+    queries: Size
+    keys: Size
+    heads: Size
+    kv_heads: Size
+    head_dim: int
+    v_head_dim: int
+    causal: bool = True
+    dtype: str = "bf16"
+    kv_dtype: str | None = None
+    appends: bool = False
+    version: str = "flash"
+    direction: Literal["forward", "backward"] = "forward"
+
+    @property
+    def flops(self) -> Size:
+        """Of the scores that are not masked."""
+        seen = self.keys - (np.subtract(self.queries, 1.0) / 2 if self.causal else 0.0)
+        both = 2.0 * self.heads * (self.head_dim + self.v_head_dim) * self.sequences * self.queries * seen
+        return both * self.repeats * (BACKWARD_FLOPS if self.direction == "backward" else 1.0)
+
+    def backward(self) -> tuple[Op, ...]:
+        """One backward kernel, which computes the scores again."""
+        launches = FLASH_BACKWARD_LAUNCHES * self.launches
+        back = replace(self, direction="backward", launches=launches, gradient="input")
+        return _spent(back), *self.only_backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode(Op):
+    """Attention of one new token a sequence over cached keys and values; it has no backward pass.
+
+    Args:
+        sequences: how many.
+        keys: cached tokens of each.
+        heads: query heads of one rank.
+        kv_heads: key-value heads of one rank.
+        head_dim: of queries and keys.
+        v_head_dim: of values.
+        dtype: of the arithmetic.
+        kv_dtype: of the cache, where it differs.
+        latent: whether keys and values are one latent vector, read once (absorbed MLA).
+    """
+
+    kind: str = "decode"
+    sequences: Size
+    keys: Size
+    heads: Size
+    kv_heads: Size
+    head_dim: int
+    v_head_dim: int
+    dtype: str = "bf16"
+    kv_dtype: str | None = None
+    latent: bool = False
+
+    @property
+    def flops(self) -> Size:
+        """Of both products with the cache."""
+        return (
+            2.0 * self.repeats * self.sequences * self.heads * (self.head_dim + self.v_head_dim) * self.keys
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertLayer(Op):
+    """Routed experts in one fused call: permutation, both grouped products, activation and sum.
+
+    Args:
+        tokens: token positions over all ranks of the expert group.
+        hidden: model width.
+        feed_forward: width of one expert.
+        top_k: experts of a token.
+        experts: experts of the layer.
+        tensor: ranks over which each expert's width is sharded.
+        expert_parallel: ranks over which the experts are spread.
+        dtype: of the products.
+        skewed: whether tokens prefer some experts.
+    """
+
+    kind: str = "grouped_gemm"
+    tokens: Size
+    hidden: int
+    feed_forward: int
+    top_k: int
+    experts: int
+    tensor: Size = 1.0
+    expert_parallel: Size = 1.0
+    dtype: str = "bf16"
+    skewed: bool = False
+
+    @property
+    def flops(self) -> Size:
+        """Three products of a gated expert for each copy of a token."""
+        copies = self.tokens * self.top_k / self.expert_parallel
+        return 6.0 * self.repeats * copies * self.hidden * self.feed_forward / self.tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBound(Op):
+    """A kernel that reads and writes ``bytes``; none at all takes no time.
+
+    Args:
+        bytes: read and written.
+        variant: the operation, where calibrations know it apart from others of its kind.
+        backward_bytes: read and written by its backward kernels.
+        backward_launches: of those.
+    """
+
+    bytes: Size
+    variant: str = ""
+    backward_bytes: Size = 0.0
+    backward_launches: Size = 1.0
+
+    def backward(self) -> tuple[Op, ...]:
+        """One memory-bound kernel, where its gradient has any."""
+        if not np.any(np.asarray(self.backward_bytes) > 0):
+            return self.only_backward
+        back = replace(self, bytes=self.backward_bytes, launches=self.backward_launches, gradient="input")
+        return _spent(back), *self.only_backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective(Op):
+    """Communication inside a layer.
+
+    Args:
+        operation: of ``Cluster.collective``.
+        bytes: the full buffer of each rank.
+        size: ranks of the group; 1 communicates nothing.
+        stride: devices between neighbours of the group.
+        speedup: of the library that runs it over the cluster's own.
+    """
+
+    launches: Size = 0.0
+    operation: str
+    bytes: Size
+    size: Size
+    stride: Size = 1.0
+    speedup: Size = 1.0
+
+
+def backward(ops: Iterable[Op]) -> list[Op]:
+    """The backward pass of a list of forward ops, in forward order."""
+    return [back for op in ops for back in op.backward()]
+
+
+def _spent(op: Op) -> Op:
+    """A backward op, which has no parameters of its own and keeps nothing."""
+    return replace(op, parameters=0.0, kept=0.0, only_backward=())

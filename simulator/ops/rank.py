@@ -1,0 +1,164 @@
+"""From what op lists are made: one rank's view of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.models import Model
+from simulator.ops.batch import Batch
+
+Array = NDArray[np.floating]
+
+Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes", "replicated"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """How a layer is cut over ranks; arrays broadcast to shape (cases,).
+
+    Args:
+        tensor: tensor-parallel ranks.
+        context: ranks that each hold a part of every sequence.
+        expert: ranks over which experts are spread.
+        expert_tensor: ranks over which the width of one expert is cut.
+        sequence_parallel: whether norms are sharded over the tensor-parallel ranks.
+        context_algorithm: index into ``simulator.plan.Choice["context_algorithm"]``.
+    """
+
+    tensor: ArrayLike = 1
+    context: ArrayLike = 1
+    expert: ArrayLike = 1
+    expert_tensor: ArrayLike = 1
+    sequence_parallel: ArrayLike = False
+    context_algorithm: ArrayLike = 0
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Number formats.
+
+    Args:
+        linear: operands of linear layers.
+        core: attention, router and output layer.
+        kv: the KV cache, where it differs from ``core``.
+        width: bytes of an activation element.
+        operand_width: bytes of an element that linear layers read, as it is gathered before them.
+        kept_width: bytes of an element of their inputs that the backward pass keeps.
+    """
+
+    linear: str = "bf16"
+    core: str = "bf16"
+    kv: str | None = None
+    width: float = 2.0
+    operand_width: float = 2.0
+    kept_width: float = 2.0
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Which kernels a framework or a serving engine runs for an operation.
+
+    Args:
+        attention: fused (flash, or an older version) or unfused.
+        elementwise: fused kernels between products, or one kernel an operation.
+        composite_norm: RMSNorm is a chain of kernels over 32-bit values.
+        joins_residual: the residual sum is part of the norm that follows.
+        splits_projection: query, key and value are copied apart after rotation.
+        dropout: whether dropout kernels run.
+        appends: whether new keys and values go into a cache.
+        absorbs: latent attention decodes in the latent space (MLA with absorbed projections).
+        cast_passes: reads and writes of 2 bytes to quantise an element of a product's operand in a kernel of
+            its own; 0 where the product's call does it.
+        casts_weights: whether weights are quantised in every pass.
+        accumulated_bytes: bytes moved for each weight to add its gradient in a kernel of its own; 0: the
+            product does.
+        accumulated_table_bytes: the same for the embedding's gradient, which no product makes.
+        experts: products of experts as one kernel, one kernel each, or a fused layer.
+        dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
+        domain: devices of the innermost links, as dispatchers see them.
+        node: devices of a node.
+        loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
+    """
+
+    attention: Literal["flash", "flash-2", "flash-1", "unfused"] = "flash"
+    elementwise: Literal["fused", "eager"] = "fused"
+    composite_norm: bool = False
+    joins_residual: bool = False
+    splits_projection: bool = False
+    dropout: bool = False
+    appends: bool = False
+    absorbs: bool = True
+    cast_passes: float = 0.0
+    casts_weights: bool = False
+    accumulated_bytes: float = 0.0
+    accumulated_table_bytes: float = 0.0
+    experts: Literal["one", "per-expert", "fused-layer"] = "one"
+    dispatcher: Dispatcher = "all-to-all"
+    domain: int = 8
+    node: int = 8
+    loss: str = ""
+
+
+SERVING = Implementation(joins_residual=True, appends=True, experts="fused-layer", dispatcher="replicated")
+"""Kernels that today's serving engines share."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A batch of a model as one rank of a shard computes it."""
+
+    model: Model
+    batch: Batch
+    shard: Shard = Shard()
+    formats: Formats = Formats()
+    how: Implementation = Implementation()
+
+    @cached_property
+    def tensor(self) -> Array:
+        """Tensor-parallel ranks, shape (cases,)."""
+        return np.asarray(self.shard.tensor, dtype=np.float64)
+
+    @cached_property
+    def context(self) -> Array:
+        """Context-parallel ranks, shape (cases,)."""
+        return np.asarray(self.shard.context, dtype=np.float64)
+
+    @cached_property
+    def expert(self) -> Array:
+        """Expert-parallel ranks, shape (cases,)."""
+        return np.asarray(self.shard.expert, dtype=np.float64)
+
+    @cached_property
+    def expert_tensor(self) -> Array:
+        """Tensor-parallel ranks of one expert, shape (cases,)."""
+        return np.asarray(self.shard.expert_tensor, dtype=np.float64)
+
+    @cached_property
+    def spread(self) -> Array:
+        """Ranks over which the tokens of norms are sharded, shape (cases,)."""
+        return np.where(self.shard.sequence_parallel, self.tensor, 1.0)
+
+    @cached_property
+    def tokens(self) -> Array:
+        """Tokens that pass the linear layers of one rank, shape (cases,)."""
+        return self.batch.tokens / self.context
+
+    @cached_property
+    def heads(self) -> Array:
+        """Query heads of one rank, shape (cases,)."""
+        return self.model.heads / self.tensor
+
+    @cached_property
+    def kv_heads(self) -> Array:
+        """Key-value heads of one rank, shape (cases,); copied where there are fewer than ranks."""
+        return np.maximum(self.model.kv_heads / self.tensor, 1.0)
+
+    @property
+    def width(self) -> float:
+        """Bytes of an activation element."""
+        return self.formats.width

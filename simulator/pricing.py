@@ -1,0 +1,258 @@
+"""From ops to seconds: one array call for each kernel class.
+
+>>> from hwmodels.cluster import clusters
+>>> from simulator.models import models
+>>> from simulator.ops import SERVING, Batch, Rank, Shard, layer
+>>> cluster = clusters.get("dgx-h100").resized(8)
+>>> batch = Batch.prefill(1, 512, 2048) + Batch.decode(64, 1500)
+>>> ops = layer(Rank(models.get("llama3-8b"), batch, Shard(tensor=2), how=SERVING))
+>>> prices = Prices(cluster.device.kernels.using("vllm"), cluster, quantises=True)
+>>> seconds = price(ops, prices)
+>>> for op, time in list(zip(ops, seconds))[1:4]:
+...     print(f"{op.name:<16} {1e6 * float(time):5.1f} us")
+query_key_value   20.8 us
+rope               3.3 us
+append             1.7 us
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.cluster import Cluster
+from hwmodels.kernels import KernelModel
+from simulator.ops.op import Attention, Collective, Decode, ExpertLayer, MemoryBound, Op, Product
+
+Array = NDArray[np.floating]
+
+OLDER_KERNELS = {
+    ("flash-1", "ampere"): (0.65, 0.55),
+    ("flash-1", "hopper"): (0.37, 0.33),
+    ("flash-2", "hopper"): (0.57, 0.57),
+    ("flash-2", "blackwell"): (0.45, 0.45),
+}
+"""Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
+of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
+half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
+reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
+6); on Blackwell it runs without the new tensor-core instructions."""
+
+FLASH_2 = "flash-attention-2"
+"""What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
+slows the newer ones down, so their own measurements count where a calibration has them."""
+
+UNALIGNED_SHARE = 0.63
+"""Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
+on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
+83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What ops run on, and what the reader of their seconds knows of it.
+
+    Args:
+        kernels: kernel times of the device: sustained or not, corrected or not, and of which library.
+        cluster: whose links carry collectives; None where there are none.
+        cold: time of a product whose operands come from memory over one that finds them in the cache.
+        quantises: whether products cast their activations in the same call, as serving libraries do.
+        experts_as_dense: whether products of experts fill tiles as dense ones do, as at a training step's
+            sizes; else they are priced by the grouped form.
+    """
+
+    kernels: KernelModel
+    cluster: Cluster | None = None
+    cold: float = 1.0
+    quantises: bool = False
+    experts_as_dense: bool = False
+
+
+def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
+    """Seconds of each op, in the order of ``ops``; each of shape (cases,), or () where its sizes are scalars.
+
+    Raises:
+        InputError: a number format that the device lacks.
+    """
+    seconds: list[Array] = [np.zeros(())] * len(ops)
+    calls: dict[tuple[Any, ...], list[int]] = {}
+    for index, op in enumerate(ops):
+        key = _key(op, prices)
+        if key is not None:
+            calls.setdefault(key, []).append(index)
+    for key, indices in calls.items():
+        kind, sizes = CALLS[key[0]]
+        rows = [sizes(ops[index]) for index in indices]
+        shape = np.broadcast_shapes(*(np.shape(size) for row in rows for size in row))
+        stacked = [
+            np.stack([np.broadcast_to(np.asarray(row[column], dtype=np.float64), shape) for row in rows])
+            for column in range(len(rows[0]))
+        ]
+        found = kind([ops[index] for index in indices], prices, *stacked)
+        for index, row in zip(indices, found, strict=True):
+            seconds[index] = np.multiply(row, ops[index].repeats)
+    return seconds
+
+
+def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
+    """Ops with one key are priced in one call; None: an op that takes no time."""
+    if isinstance(op, Product):
+        return _product_form(op, prices), op.dtype, op.weights, op.row_bytes
+    if isinstance(op, Attention):
+        return "attention", op.dtype, op.kv_dtype, op.causal, op.direction, op.appends, op.version
+    if isinstance(op, Decode):
+        return "decode", op.dtype, op.kv_dtype, op.latent
+    if isinstance(op, ExpertLayer):
+        return "experts", op.dtype, op.skewed
+    if isinstance(op, Collective):
+        return ("collective", op.operation) if np.any(np.asarray(op.size) > 1) else None
+    if isinstance(op, MemoryBound):
+        return ("memory", op.variant or op.kind) if np.any(np.asarray(op.bytes) > 0) else None
+    raise TypeError(f"an op of unknown class: {type(op).__name__}")
+
+
+def _product_form(op: Product, prices: Prices) -> str:
+    if op.role == "expert" and not prices.experts_as_dense:
+        return "grouped"
+    return "served" if prices.quantises and np.all(np.asarray(op.groups) == 1) else "products"
+
+
+# One function a kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
+
+
+def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array) -> Array:
+    kernels, first = prices.kernels, ops[0]
+    seconds = np.empty(m.shape)
+    for layout in dict.fromkeys(op.layout for op in ops):
+        rows = [index for index, op in enumerate(ops) if op.layout == layout]
+        sizes = groups[rows], m[rows], n[rows], k[rows]
+        seconds[rows] = kernels.batched_gemm(*sizes, first.dtype, layout)
+    if first.weights:
+        return prices.cold * seconds
+    return _unaligned(first, prices, seconds, 2 * groups * m * n * k)
+
+
+def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Array:
+    """Seconds of batched products of heads, from those that they take where rows start on 16 bytes."""
+    if op.row_bytes == 16:
+        return aligned
+    device = prices.kernels.device
+    if (
+        prices.cluster is not None
+        and prices.cluster.device.vendor == "nvidia"
+        and op.dtype in ("bf16", "fp16")
+    ):
+        return np.maximum(aligned, flops / (UNALIGNED_SHARE * device.peak("fp32")))
+    # Others keep their matrix units, but load in pieces of 8, 4 or 2 bytes.
+    return aligned * 16 / op.row_bytes
+
+
+def _served_products(
+    ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array
+) -> Array:
+    return prices.cold * prices.kernels.gemm(m, n, k, ops[0].dtype, quantises=True)
+
+
+def _grouped_products(
+    ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array
+) -> Array:
+    return prices.cold * prices.kernels.grouped_gemm(m * groups, n, k, groups, ops[0].dtype)
+
+
+def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
+    first, kernels = ops[0], prices.kernels
+    sequences, queries, keys, heads, kv_heads, head_dim, v_head_dim = sizes
+    older, generation = first.version, kernels.device.generation
+    if older in ("flash-1", "flash-2") and FLASH_2 in kernels.calibration.libraries:
+        kernels = kernels.using(FLASH_2)
+        # Both versions run the A100's instructions: their ratio is the A100's.
+        generation = "ampere"
+    seconds = kernels.attention(
+        sequences,
+        queries,
+        keys,
+        heads,
+        kv_heads,
+        head_dim,
+        causal=first.causal,
+        dtype=first.dtype,
+        direction=first.direction,
+        v_head_dim=v_head_dim,
+        appends=first.appends,
+        kv_dtype=first.kv_dtype,
+    )
+    narrow, wide = OLDER_KERNELS.get((older, generation), (1.0, 1.0))
+    return seconds / np.where(head_dim <= 64, narrow, wide)
+
+
+def _decode(ops: list[Decode], prices: Prices, *sizes: Array) -> Array:
+    first, kernels = ops[0], prices.kernels
+    sequences, keys, heads, kv_heads, head_dim, _ = sizes
+    if first.latent:
+        # One latent vector serves as key and value: half of the bytes that a key and a value would be.
+        head_dim = head_dim / 2
+    return kernels.attention_decode(
+        sequences, keys, heads, kv_heads, head_dim, first.dtype, kv_dtype=first.kv_dtype
+    )
+
+
+def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
+    return prices.kernels.expert_layer(*sizes, dtype=ops[0].dtype, skewed=ops[0].skewed)
+
+
+def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array) -> Array:
+    return prices.kernels.memory_bound(moved, ops[0].variant or ops[0].kind)
+
+
+def _collective(
+    ops: list[Collective], prices: Prices, moved: Array, size: Array, stride: Array, speedup: Array
+) -> Array:
+    if prices.cluster is None:
+        raise ValueError("collectives are priced on a cluster")
+    return prices.cluster.collective(ops[0].operation, moved, size, stride) / speedup
+
+
+def _product_sizes(op: Product) -> tuple[Any, ...]:
+    return op.groups, op.m, op.n, op.k
+
+
+CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] = {
+    "products": (_products, _product_sizes),
+    "served": (_served_products, _product_sizes),
+    "grouped": (_grouped_products, _product_sizes),
+    "attention": (
+        _attention,
+        lambda op: (
+            op.sequences,
+            op.queries,
+            op.keys,
+            op.heads,
+            op.kv_heads,
+            op.head_dim,
+            op.v_head_dim,
+        ),
+    ),
+    "decode": (
+        _decode,
+        lambda op: (op.sequences, op.keys, op.heads, op.kv_heads, op.head_dim, op.v_head_dim),
+    ),
+    "experts": (
+        _experts,
+        lambda op: (
+            op.tokens,
+            op.hidden,
+            op.feed_forward,
+            op.top_k,
+            op.experts,
+            op.tensor,
+            op.expert_parallel,
+        ),
+    ),
+    "memory": (_memory_bound, lambda op: (op.bytes,)),
+    "collective": (_collective, lambda op: (op.bytes, op.size, op.stride, op.speedup)),
+}
+"""How each kernel class is priced: the function, and the sizes of an op that it takes."""

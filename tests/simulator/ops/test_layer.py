@@ -1,0 +1,128 @@
+"""A layer's list of ops against the model's own counts and the limits of its shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.models import models
+from simulator.ops import SERVING, Batch, Implementation, Rank, Shard, backward, embedding, head, layer
+
+EVERY_MODEL = models.names()
+
+
+def total(ops, what):
+    return sum(float(np.sum(getattr(op, what))) for op in ops)
+
+
+def layers(model, rank):
+    """Each kind of layer with its count."""
+    kinds = [(model.attention_kind(i), model.is_moe_layer(i)) for i in range(model.layers)]
+    for kind in dict.fromkeys(kinds):
+        yield kinds.count(kind), layer(rank, *kind)
+
+
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_parameters_of_the_lists_are_the_models(name):
+    model = models.get(name)
+    rank = Rank(model, Batch.training(1, 128))
+    found = sum(count * total(ops, "parameters") for count, ops in layers(model, rank))
+    found += model.norm_width
+    assert found == model.parameters() - model.embedding_parameters - model.output_parameters
+
+
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_flops_of_the_lists_are_the_models(name):
+    model = models.get(name)
+    causal = "sliding" in model.attention_pattern
+    rank = Rank(model, Batch.training(2, 4096, causal=causal))
+    found = sum(count * total(ops, "flops") for count, ops in layers(model, rank))
+    expected = model.flops_per_token(4096, causal) - 2 * model.hidden * model.vocabulary
+    # The model counts half of its own key for a token's last one.
+    assert found / 8192 == pytest.approx(float(expected), rel=1e-3 if causal else 1e-12)
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama3-8b", "deepseek-v3", "mixtral-8x7b", "gpt-oss-120b"])
+def test_a_backward_pass_has_two_products_for_each_of_the_forward_pass(name):
+    model = models.get(name)
+    for experts in {False, model.moe is not None}:
+        forward = layer(Rank(model, Batch.training(2, 2048)), experts=experts)
+        core = total([op for op in forward if op.kind == "attention"], "flops")
+        products = total(forward, "flops") - core
+        assert total(backward(forward), "flops") == pytest.approx(2 * products + 2.5 * core)
+
+
+@pytest.mark.parametrize("name", ["llama3-70b", "gpt-oss-120b", "deepseek-v3"])
+def test_shards_add_up_to_the_layer(name):
+    """What tensor-parallel ranks compute is the whole, but for what each of them computes alike."""
+    model = models.get(name)
+    whole, part = (layer(Rank(model, Batch.training(1, 4096), Shard(tensor=t))) for t in (1, 4))
+    replicated = {"key_value_down", "query_down"}
+    for one, shard in zip(whole, part, strict=True):
+        factor = 1 if one.name in replicated else 4
+        assert factor * np.asarray(shard.flops) == pytest.approx(np.asarray(one.flops)), one.name
+
+
+def test_a_chunk_over_its_context_and_the_chunks_before_it_are_the_prompt():
+    model = models.get("llama3-8b")
+    whole = layer(Rank(model, Batch.prefill(1, 4096)))
+    chunks = [layer(Rank(model, Batch.prefill(1, 1024, end))) for end in (1024, 2048, 3072, 4096)]
+    assert sum(total(ops, "flops") for ops in chunks) == pytest.approx(total(whole, "flops"))
+
+
+def test_decoding_one_token_computes_what_a_prompts_last_token_does():
+    model = models.get("qwen3-32b")
+    batch = Batch.prefill(1, 1, 4096), Batch.decode(1, 4096)
+    prompt, decoded = (total(layer(Rank(model, b, how=SERVING)), "flops") for b in batch)
+    assert decoded == pytest.approx(prompt)
+
+
+def test_absorbed_decode_computes_in_the_latent_space():
+    """Queries and outputs pass the expansion, each cached token costs one latent vector a head."""
+    model = models.get("deepseek-v3")
+    mla = model.mla
+    ops = {op.name: op for op in layer(Rank(model, Batch.decode(4, 1000), how=SERVING))}
+    assert "key_value_up" not in ops
+    per_key = 2 * model.heads * (2 * mla.kv_lora_rank + mla.qk_rope_head_dim)
+    assert float(ops["attention"].flops) == 4 * 1000 * per_key
+    absorbed = sum(float(ops[f"attention.absorb_{end}"].flops) for end in ("query", "output"))
+    assert absorbed == 4 * 2 * model.heads * mla.kv_lora_rank * (mla.qk_nope_head_dim + mla.v_head_dim)
+
+
+def test_a_sliding_window_leaves_no_more_keys_than_it_has():
+    model = models.get("gpt-oss-120b")
+    for batch in (Batch.decode(1, 8192), Batch.prefill(1, 1024, 8192)):
+        rank = Rank(model, batch, how=SERVING)
+        kinds = [layer(rank, kind) for kind in ("full", "sliding")]
+        seen = [next(op for op in ops if op.name == "attention") for ops in kinds]
+        queries = float(batch.tokens)
+        per_key = 4 * model.heads * model.head_dim * queries
+        assert float(seen[1].flops) == pytest.approx(per_key * model.sliding_window)
+        assert float(seen[0].flops) > float(seen[1].flops)
+
+
+def test_only_sampled_tokens_pass_the_output_layer():
+    model = models.get("llama3-8b")
+    batch = Batch.prefill(2, 1000) + Batch.decode(30, 500)
+    ops = {op.name: op for op in head(Rank(model, batch, how=SERVING))}
+    assert float(ops["output_layer"].m) == 32
+    assert float(np.asarray(ops["output_layer"].n)) >= model.vocabulary
+
+
+def test_what_tensor_parallel_ranks_reduce_is_what_they_gather():
+    """Forward and backward of sequence parallelism mirror each other; without it each side reduces once."""
+    model = models.get("llama3-8b")
+    for sequence, count in ((True, {"all_gather": 6, "reduce_scatter": 4}), (False, {"all_reduce": 4})):
+        forward = layer(Rank(model, Batch.training(1, 4096), Shard(tensor=8, sequence_parallel=sequence)))
+        ops = [op for op in (*forward, *backward(forward)) if op.kind == "tensor"]
+        ran = [op.operation for op in ops if np.any(np.asarray(op.size) > 1)]
+        assert {name: ran.count(name) for name in set(ran)} == count
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama3-8b"])
+def test_ends_hold_the_padded_table(name):
+    model = models.get(name)
+    rank = Rank(model, Batch.training(1, 2048), Shard(tensor=8), how=Implementation(loss="fused"))
+    table = total(embedding(rank), "parameters")
+    positions = model.max_sequence * model.hidden if model.position == "learned" else 0
+    assert 0 <= 8 * (table - positions) - model.hidden * model.vocabulary < 8 * 128 * model.hidden
