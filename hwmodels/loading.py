@@ -1,22 +1,33 @@
-"""Strict loading of YAML and JSON into pydantic models, and catalogues of named definitions.
+"""Strict loading of parsed files into pydantic models, and catalogues of named definitions.
 
-Every file that Meshwright reads comes through here, so every bad file gives the same kind of
-message: file, key path, what was found, what is allowed, the nearest valid name.
+Every bad file gives the same kind of message: file, key path, what was found, what is allowed, the nearest
+valid name.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from hwmodels.errors import InputError, UnknownNameError, suggestion
+from hwmodels.parsing import parse_text, read_mapping, read_text, shown
+
+__all__ = [
+    "SUFFIXES",
+    "Catalogue",
+    "Strict",
+    "Versioned",
+    "build",
+    "looks_like_path",
+    "parse_text",
+    "read_mapping",
+    "read_text",
+]
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -55,128 +66,6 @@ MOST_PROBLEMS = 12
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML with 1.2 floats and booleans, where a duplicate key is an error.
-
-    Plain PyYAML reads ``1e9`` as a string, ``on`` as true and keeps the last of two equal keys.
-    """
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own protocol
-        first: [
-            (tag, pattern)
-            for tag, pattern in rules
-            if not tag.endswith((":float", ":bool", ":int", ":timestamp"))
-        ]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9](?:_?[0-9])*$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^[-+]?(?:(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
-        r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
-    ),
-    list("-+0123456789."),
-)
-
-
-def _construct_int(loader: Any, node: Any) -> int:
-    return int(loader.construct_scalar(node).replace("_", ""), 10)
-
-
-def _construct_mapping(loader: Any, node: Any) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    mapping: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        line = key_node.start_mark.line + 1
-        if not isinstance(key, (str, int, float, bool)):
-            raise InputError(f"line {line}: a key must be a plain name, found {key!r}")
-        if key in mapping:
-            raise InputError(f"line {line}: key {key!r} is given twice")
-        mapping[key] = loader.construct_object(value_node, deep=True)
-    return mapping
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-
-
-def parse_text(text: str, where: str) -> Any:
-    """Parse YAML (a superset of JSON) strictly.
-
-    Raises:
-        InputError: broken syntax or a duplicate key, with file and line.
-    """
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except InputError as error:
-        raise InputError(error.problem, where) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"{line}not valid YAML ({problem})", where) from None
-
-
-def read_text(path: Path) -> str:
-    """Read a text file, or say why it cannot be read.
-
-    Raises:
-        InputError: missing, a folder, not permitted or not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError("no such file", str(path)) from None
-    except IsADirectoryError:
-        raise InputError("is a folder, a file is needed", str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", str(path)) from None
-
-
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Read a YAML or JSON file whose top is a mapping.
-
-    Raises:
-        InputError: unreadable, empty, broken, or its top is something else.
-    """
-    text = read_text(path)
-    if path.suffix == ".json":
-        try:
-            data = json.loads(text, object_pairs_hook=_unique_pairs)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"line {error.lineno}: not valid JSON, perhaps cut off ({error.msg})", str(path)
-            ) from None
-        except InputError as error:
-            raise InputError(error.problem, str(path)) from None
-    else:
-        data = parse_text(text, str(path))
-    if not isinstance(data, dict):
-        found = "an empty file" if data is None else f"a {type(data).__name__}"
-        raise InputError(f"a mapping of keys to values is needed, found {found}", str(path))
-    return data
-
-
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        keys = [k for k, _ in pairs]
-        twice = next(k for k in keys if keys.count(k) > 1)
-        raise InputError(f"key {twice!r} is given twice")
-    return mapping
-
-
 def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None) -> ModelT:
     """Check data against a pydantic model.
 
@@ -190,7 +79,7 @@ def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None
         InputError: all problems at once, one line each.
     """
     if not isinstance(data, Mapping):
-        raise InputError(f"a mapping of keys to values is needed, found {_shown(data)}", where)
+        raise InputError(f"a mapping of keys to values is needed, found {shown(data)}", where)
     try:
         return model.model_validate(data, context=None if folder is None else {"folder": folder})
     except ValidationError as error:
@@ -220,12 +109,7 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
             if "did you mean" in suggestion(problem["input"], allowed)
             else ""
         )
-    return f"{path}: {message}, found {_shown(problem['input'])}{extra}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return f"{path}: {message}, found {shown(problem['input'])}{extra}"
 
 
 def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:

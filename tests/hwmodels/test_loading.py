@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,12 +14,16 @@ from pydantic import Field
 
 from hwmodels.errors import InputError, UnknownNameError, suggestion
 from hwmodels.loading import Catalogue, Strict, build, parse_text, read_mapping
+from hwmodels.parsing import DEEPEST, LARGEST, MOST_BYTES, SMALLEST
 
+sizes = st.floats(allow_nan=False, min_value=-LARGEST, max_value=LARGEST).filter(
+    lambda value: value == 0 or abs(value) >= SMALLEST
+)
 plain = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**18), 10**18)
+    | sizes
     | st.text(st.characters(codec="ascii")),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdefgh", min_size=1), inner, max_size=4)
@@ -42,7 +47,7 @@ def test_json_is_read_as_json_reads_it(value):
     assert parse_text(json.dumps(value), "x") == value
 
 
-@given(st.dictionaries(st.text("abcdefgh", min_size=1), st.integers() | st.floats(allow_nan=False)))
+@given(st.dictionaries(st.text("abcdefgh", min_size=1), st.integers(-(10**18), 10**18) | sizes))
 def test_what_yaml_writes_is_read_back(value):
     assert parse_text(yaml.safe_dump(value), "x") == (value or {})
 
@@ -83,6 +88,85 @@ def test_broken_yaml_names_file_and_line(text, words):
     with pytest.raises(InputError, match=r"plan\.yaml") as caught:
         parse_text(text, "plan.yaml")
     assert words in str(caught.value)
+
+
+BOMB = "a0: &a0 x\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(9))
+MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title: !!int foo", "!!int"),
+        ("title: !!float foo", "!!float"),
+        ("title: !!bool foo", "!!bool"),
+        ("title: !!timestamp foo", "!!timestamp"),
+        ("title: !!timestamp 2026-99-99", "!!timestamp"),
+        ("title: !!timestamp 2026-01-01", "title: a date"),
+        ("title: !!binary aGVsbG8=", "title: a bytes"),
+        ("title: !!set {a, b}", "title: a set"),
+        (f"gpus: {'1' * 5000}", "line 1: a number of 5,000 digits"),
+        (f"{'1' * 100}: x", "line 1: a number of 100 digits"),
+        ("a: {b: [1, 9223372036854775808]}", "a.b.1: a number from 1e-24 to 1e+18"),
+        ("a: -1e30", "a: a number from"),
+        ("a: 1e-300", "a: a number from"),
+        ("a: " + "[" * 20_000, f"deeper than {DEEPEST}"),
+        ("a: " + "[" * 100 + "]" * 100, f"deeper than {DEEPEST}"),
+        ("a: " + "{a: " * 3_000 + "1" + "}" * 3_000, f"deeper than {DEEPEST}"),
+        ("a:\n" + "- " * 20_000 + "1", f"deeper than {DEEPEST}"),
+        ("".join(f"{' ' * n}a:\n" for n in range(300)) + " " * 300 + "1", f"deeper than {DEEPEST}"),
+        (BOMB, "more than 100,000 values"),
+        (MERGES, "given twice"),
+        ("a: &a [*a]", "not valid YAML"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_yaml_out_of_bounds_is_refused(text, words):
+    with pytest.raises(InputError, match=r"plan\.yaml") as caught:
+        parse_text(text, "plan.yaml")
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": ' + "1" * 5000 + "}", "a number of 5,000 digits"),
+        ('{"a": ' * 200_000, f"deeper than {DEEPEST}"),
+        ('{"a": ' + "[" * 100 + "]" * 100 + "}", f"deeper than {DEEPEST}"),
+        ('{"a": 1e300}', "a: a number from"),
+        ('{"a": [' + "1," * 200_000 + "1]}", "more than 100,000 values"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_json_out_of_bounds_is_refused(tmp_path, text, words):
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="config") as caught:
+        read_mapping(path)
+    assert words in str(caught.value)
+
+
+def test_a_message_shows_a_large_value_without_expanding_it():
+    bomb: list = ["x"]
+    for _ in range(30):
+        bomb = [bomb] * 10
+    with pytest.raises(InputError) as caught:
+        build(Outer, {"name": bomb, "inner": {"width": "y" * 10**6}}, "file.yaml")
+    assert len(str(caught.value)) < 400
+
+
+def test_brackets_inside_text_are_no_nesting():
+    assert parse_text("a: '" + "[" * 500 + "'", "x") == {"a": "[" * 500}
+
+
+def test_files_have_a_largest_size(tmp_path):
+    (tmp_path / "large.yaml").write_text("a: 1\n#" + "x" * MOST_BYTES)
+    for path in (tmp_path / "large.yaml", Path("/dev/zero")):
+        with pytest.raises(InputError, match="larger than 4 MiB"):
+            read_mapping(path)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +218,7 @@ def test_files_that_cannot_be_read(tmp_path):
     for path, words in (
         (tmp_path / "none.yaml", "no such file"),
         (tmp_path, "folder"),
+        (Path("a/\0b.yaml"), "null"),
         (tmp_path / "bytes.yaml", "UTF-8"),
     ):
         with pytest.raises(InputError, match=words):

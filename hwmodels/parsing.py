@@ -1,0 +1,312 @@
+"""Strict, bounded parsing of YAML and JSON text: the data of every file that people write.
+
+YAML is read as version 1.2 reads numbers and booleans, a duplicate key is an error, nothing is executed, and
+the result holds JSON types only. Text, depth, values (aliases expanded) and numbers have bounds, so that no
+file exhausts memory or the stack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hwmodels.errors import InputError
+
+MOST_BYTES = 4 * 2**20
+"""Of a file; the largest shipped one has 27 kB."""
+MOST_VALUES = 100_000
+"""In a file, with YAML aliases expanded."""
+DEEPEST = 64
+"""Mappings and lists inside each other."""
+UNSCANNED = 1000
+"""Brackets open at once, in text that may have some inside strings, from which YAML is not scanned."""
+LARGEST = 1e18
+"""Largest magnitude of a number: below the range of 64-bit integers."""
+SMALLEST = 1e-24
+"""Smallest magnitude of a number that is not zero."""
+LONGEST_NUMBER = 64
+"""Characters of a number."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML with 1.2 floats and booleans, where a duplicate key is an error.
+
+    Plain PyYAML reads ``1e9`` as a string, ``on`` as true and keeps the last of two equal keys.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own protocol
+        first: [
+            (tag, pattern)
+            for tag, pattern in rules
+            if not tag.endswith((":float", ":bool", ":int", ":timestamp"))
+        ]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Merge ``<<`` keys; merges of merges may not grow without bound."""
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:
+            raise InputError(f"line {_line(node)}: merged keys have more than {MOST_VALUES:,} values")
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9](?:_?[0-9])*$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"^[-+]?(?:(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
+    ),
+    list("-+0123456789."),
+)
+
+
+def _line(node: Any) -> int:
+    return node.start_mark.line + 1
+
+
+def _construct_int(loader: Any, node: Any) -> int:
+    text = loader.construct_scalar(node).replace("_", "")
+    if len(text) > LONGEST_NUMBER:
+        raise InputError(f"line {_line(node)}: {_too_long(text)}")
+    return int(text, 10)
+
+
+def _construct_mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    mapping: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str | int | float | bool):
+            raise InputError(f"line {_line(key_node)}: a key must be a plain name, found {shown(key)}")
+        if key in mapping:
+            raise InputError(f"line {_line(key_node)}: key {shown(key)} is given twice")
+        mapping[key] = loader.construct_object(value_node, deep=True)
+    return mapping
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+def parse_text(text: str, where: str) -> Any:
+    """Parse YAML (a superset of JSON) strictly.
+
+    Raises:
+        InputError: broken syntax, a duplicate key, a value that its tag does not allow, or out of bounds;
+            with file and line.
+    """
+    try:
+        _check_nesting(text)
+        data = yaml.load(text, Loader=_Loader)
+    except InputError as error:
+        raise InputError(error.problem, where) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"{line}not valid YAML ({problem})", where) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        # PyYAML's constructors raise these for values that do not fit an explicit tag: `!!int foo`.
+        tags = sorted(set(re.findall(r"!!\w+", text)))
+        named = f"a value does not fit its tag, one of {', '.join(tags[:6])}" if tags else str(error)[:60]
+        raise InputError(f"not valid YAML ({named})", where) from None
+    check_plain(data, where)
+    return data
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON strictly.
+
+    Raises:
+        InputError: broken or cut off, a duplicate key, or out of bounds; with file and line.
+    """
+    try:
+        data = json.loads(text, object_pairs_hook=_unique_pairs, parse_int=_json_int)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"line {error.lineno}: not valid JSON, perhaps cut off ({error.msg})", where
+        ) from None
+    except InputError as error:
+        raise InputError(error.problem, where) from None
+    except RecursionError:
+        raise InputError(_too_deep(), where) from None
+    check_plain(data, where)
+    return data
+
+
+def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
+    """Read a text file, or say why it cannot be read.
+
+    Raises:
+        InputError: missing, a folder, not permitted, not UTF-8 or larger than ``most_bytes``.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise InputError(
+                f"is larger than {most_bytes / 2**20:.0f} MiB, which no such file needs", str(path)
+            )
+        # As text mode reads it: all line ends become one.
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except FileNotFoundError:
+        raise InputError("no such file", shown_path(path)) from None
+    except IsADirectoryError:
+        raise InputError("is a folder, a file is needed", shown_path(path)) from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", shown_path(path)) from None
+    except ValueError as error:  # a NUL character in the path
+        raise InputError(f"cannot be read ({error})", shown_path(path)) from None
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML or JSON file whose top is a mapping.
+
+    Raises:
+        InputError: unreadable, empty, broken, out of bounds, or its top is something else.
+    """
+    text = read_text(path)
+    data = parse_json(text, str(path)) if path.suffix == ".json" else parse_text(text, str(path))
+    if not isinstance(data, dict):
+        found = "an empty file" if data is None else f"a {type(data).__name__}"
+        raise InputError(f"a mapping of keys to values is needed, found {found}", str(path))
+    return data
+
+
+def check_plain(data: Any, where: str) -> None:
+    """Refuse data that is too deep, too large or holds other than JSON types and numbers of common sizes.
+
+    Raises:
+        InputError: with the key path.
+    """
+    try:
+        _expanded(data, (), {})
+    except InputError as error:
+        raise InputError(error.problem, where) from None
+
+
+def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int]) -> int:
+    """Values in a structure, with those that several places share counted in each."""
+    if isinstance(value, str) or value is None or isinstance(value, bool):
+        return 1
+    if isinstance(value, int | float):
+        _check_number(value, path)
+        return 1
+    if not isinstance(value, dict | list):
+        raise InputError(f"{_at(path)}a {type(value).__name__} is no value of a file; write plain text")
+    if id(value) in sizes:
+        return sizes[id(value)]
+    if len(path) >= DEEPEST:
+        raise InputError(_too_deep())
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    count = 1 + sum(_expanded(part, (*path, key), sizes) for key, part in items)
+    if count > MOST_VALUES:
+        raise InputError(f"{_at(path)}more than {MOST_VALUES:,} values, aliases expanded")
+    sizes[id(value)] = count
+    return count
+
+
+def _check_number(value: float, path: tuple[Hashable, ...]) -> None:
+    size = abs(value)
+    if not (size == 0 or SMALLEST <= size <= LARGEST) and size == size and size != float("inf"):
+        raise InputError(
+            f"{_at(path)}a number from {SMALLEST:g} to {LARGEST:g} in size is needed, found {shown(value)}"
+        )
+
+
+def _at(path: tuple[Hashable, ...]) -> str:
+    return f"{'.'.join(map(str, path))}: " if path else ""
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse deep nesting before libyaml's composer, which recurses in C, meets it.
+
+    libyaml's scanner itself is quadratic in open brackets, so thousands of them are refused unscanned.
+    """
+    brackets = re.findall(r"[\[{}\]]", text)
+    indented = max(map(len, re.findall(r"^ +", text, re.MULTILINE)), default=0)
+    dashes = max(map(len, re.findall(r"(?:[-?] +)+", text)), default=0)
+    opened = max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
+    if max(opened, dashes) > UNSCANNED:
+        raise InputError(_too_deep())
+    if max(opened, dashes, indented) < DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise InputError(f"line {event.start_mark.line + 1}: {_too_deep()}")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _too_deep() -> str:
+    return f"mappings and lists are nested deeper than {DEEPEST}"
+
+
+def _too_long(text: str) -> str:
+    return f"a number of {len(text):,} digits; at most {LARGEST:g} is allowed"
+
+
+def _json_int(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise InputError(_too_long(text))
+    return int(text)
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [k for k, _ in pairs]
+        seen: set[str] = set()
+        twice = next(k for k in keys if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+        raise InputError(f"key {shown(twice)} is given twice")
+    return mapping
+
+
+LONGEST_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+def shown(value: object) -> str:
+    """A value for a message, cut to one short piece of text; built without expanding it whole."""
+    if isinstance(value, str):
+        text = repr(value[: LONGEST_SHOWN + 1])
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_SHOWN:
+        return f"a whole number of {value.bit_length()} bits"
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        text = _short_repr(value)
+    else:
+        text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def _short_repr(value: object) -> str:
+    from reprlib import Repr
+
+    short = Repr()
+    short.maxlevel, short.maxstring, short.maxother = 3, LONGEST_SHOWN, LONGEST_SHOWN
+    short.maxlist = short.maxdict = short.maxtuple = short.maxset = short.maxfrozenset = LONGEST_SHOWN // 3
+    short.maxlong = LONGEST_SHOWN
+    return short.repr(value)
+
+
+def shown_path(path: Path) -> str:
+    """A path for a message; characters that a terminal would act on are escaped."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
