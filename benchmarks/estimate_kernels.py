@@ -4,7 +4,9 @@
 
 A device takes over the constants of a like one; its matrix efficiency is set so that the kernel model gives
 the published FLOP/s at the published shape (published_gemm.csv), at settled clocks where the figure was taken
-so. A format without a figure keeps the like device's share of the peak. Everything is marked estimated.
+so. Where both devices have a published best rate, `ratio` of the two scales the like device's constants: its
+measured kernels know what one best shape does not. A format without a figure keeps the like device's share of
+the peak. Everything is marked estimated.
 """
 
 from __future__ import annotations
@@ -36,9 +38,8 @@ ATTENTION = {
     "p100": (0.5, 0.35),
 }
 
-# The like device's silicon under another power limit (1,400 for 1,200 W): what bf16 gains is the clock's, and
-# narrower formats gain it too.
-SAME_SILICON = ("gb300",)
+# The like device's silicon at another clock or power limit: what bf16 gains, narrower formats gain too.
+SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x")
 
 
 def main() -> int:
@@ -64,6 +65,9 @@ def main() -> int:
 
 def estimate(row: dict[str, str]) -> Mapped:
     """One calibration that gives the published figure."""
+    if row["ratio"]:
+        print(f"{row['calibration']:14} {row['dtype']:5} {row['based_on']} times {row['ratio']}")
+        return scaled(row, float(row["ratio"]))
     device, wanted = devices.get(row["device"]), float(row["tflops"]) * 1e12
     low, high = 0.1, 4.0
     for _ in range(50):
@@ -89,6 +93,8 @@ def reached(row: dict[str, str], device: Device, scale: float) -> float:
 def scaled(row: dict[str, str], scale: float) -> Mapped:
     """The like device's calibration with its matrix units so many times as efficient."""
     like = calibrations.get(row["based_on"])
+    if row["dtype"] not in like.gemm:
+        return of_its_own_units(row, like, scale)
     gemm = like.gemm[row["dtype"]]
     shares = ATTENTION.get(row["calibration"])
     entry: Mapped = {"source": row["source"], "simple": times(gemm.simple, scale, "compute_efficiency")}
@@ -101,6 +107,8 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         "source": row["source"],
         "gemm": {row["dtype"]: entry},
     }
+    if row["libraries_from"]:
+        found["libraries_from"] = row["libraries_from"]
     if row["dtype"] != "bf16":
         return found
     if row["calibration"] in SAME_SILICON:
@@ -122,6 +130,24 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         found[name] = {"bf16": {"form": form}}
     found["host_copy"] = {"bandwidth": float(row["host_link"])}
     return found
+
+
+def of_its_own_units(row: dict[str, str], like: Calibration, scale: float) -> Mapped:
+    """Products of a format that the like device runs on other units: the simple form alone."""
+    simple = like.gemm["bf16"].simple
+    entry = {
+        "status": "estimated",
+        "source": row["source"],
+        "error": {"shapes": 0, "median": 0.2, "p90": 0.5},
+        "simple": simple.model_dump() | times(simple, scale, "compute_efficiency"),
+    }
+    return {
+        "name": row["calibration"],
+        "based_on": row["based_on"],
+        "status": "estimated",
+        "source": row["source"],
+        "gemm": {row["dtype"]: entry},
+    }
 
 
 def times(form: Any, scale: float, *fields: str) -> Mapped:

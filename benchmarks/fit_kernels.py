@@ -3,7 +3,8 @@
     python benchmarks/fit_kernels.py POINTS -o hwmodels/calibrations [--devices h100-sxm ...]
 
 POINTS is a folder with gemm, attention_prefill, attention_decode, moe and elementwise CSV files of the
-aiconfigurator databases and Vidur's profiles, as the importers write them. 30 % of the shapes are kept out
+aiconfigurator databases and Vidur's profiles, as the importers write them; for the RTX cards, the one that
+`benchmarks/serving_points.py` writes. 30 % of the shapes are kept out
 of a first fit, on which the errors in the files are stated; the constants themselves are of a second fit on
 all points. What no source has measured is marked estimated. Run fit_attention.py next, for the attention of
 training, and estimate_kernels.py for the devices that are like these.
@@ -44,6 +45,10 @@ DEFAULTS = {
     "moe": "trtllm",
     "elementwise": "torch",
 }
+# Cards of which one serving engine's kernels were measured; what those leave open is carried over.
+SERVED = {"rtx-pro-6000": ("rtx-pro-6000", 53e9), "rtx-4090": ("rtx-4090", 25e9)}
+SERVED_LIKE = "l40s"
+SERVED_LIBRARY = "llmservingsim"
 LIKE = {"h200-sxm": "h100-sxm", "gb200": "b200"}
 NO_ERROR = {"shapes": 0, "median": 0.1, "p90": 0.25}
 # Start-up over that of the shortest kernel, share of the bandwidth, gain while all lies in L2.
@@ -68,7 +73,7 @@ def main() -> int:
     )
     parser.add_argument("points", type=Path)
     parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations"))
-    parser.add_argument("--devices", nargs="*", default=list(DEVICES), choices=list(DEVICES))
+    parser.add_argument("--devices", nargs="*", default=list(DEVICES), choices=[*DEVICES, *SERVED])
     parser.add_argument(
         "--tables",
         nargs="*",
@@ -98,15 +103,21 @@ def describe(row: Mapped) -> str:
 
 def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
     """Fit one device's kernels to the points, and add what only tables or estimates know."""
-    device, link = devices.get(DEVICES[gpu][0]), DEVICES[gpu][1]
+    name, link = {**DEVICES, **SERVED}[gpu]
+    device = devices.get(name)
     kept: dict[str, ResidualGrid] = {}
-    if set(tables) == set(TABLES):
+    if gpu in SERVED:
+        carried = {"name": gpu, "based_on": SERVED_LIKE, "status": "estimated", "source": "", "gemm": {}}
+        base = Calibration.model_validate(carried | {"host_copy": {"bandwidth": link}})
+    elif set(tables) == set(TABLES):
         base = Calibration.model_validate(skeleton(gpu, device, link))
     else:
         base = build(Calibration, read_mapping(out / f"{gpu}.yaml"), gpu, out)
         kept = load_grids(Path(base.residuals)) if base.residuals else {}
-    paths = [folder / f"{name}.csv.gz" for name in tables]
+    paths = [path for name in tables if (path := folder / f"{name}.csv.gz").is_file()]
     defaults = DEFAULTS | ({"attention_decode": "trtllm"} if gpu == "gb200" else {})
+    if gpu in SERVED:
+        defaults = dict.fromkeys(TABLES, SERVED_LIBRARY)
     fitted = calibrate(
         paths,
         device,
@@ -119,7 +130,9 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
     )
     fitted.calibration |= {
         "name": gpu,
-        "source": "aiconfigurator kernel databases, Vidur profiles, published tables",
+        "source": "kernels of vLLM in LLMServingSim's profiles; what they leave open as on L40S"
+        if gpu in SERVED
+        else "aiconfigurator kernel databases, Vidur profiles, published tables",
     }
     fitted.grids = kept | fitted.grids
     if gpu == "a100-sxm":

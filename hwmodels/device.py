@@ -19,7 +19,7 @@ from hwmodels.quantities import Bandwidth, Count, NotNegative, Positive
 if TYPE_CHECKING:
     from hwmodels.kernels import KernelModel
 
-DType = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "int8"]
+DType = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "mxfp4", "int8"]
 Generation = Literal[
     "pascal",
     "volta",
@@ -41,6 +41,8 @@ class Device(Versioned):
 
     name: str
     """The catalogue name, e.g. "h100-sxm"."""
+    aliases: list[str] = Field(default_factory=list)
+    """Other names by which published tables and users call it."""
     vendor: Literal["nvidia", "amd", "intel", "other"]
     generation: Generation
     """The architecture; "cpu" is a processor that trains with torch's own CPU kernels."""

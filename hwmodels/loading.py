@@ -135,7 +135,9 @@ class Catalogue(Generic[ModelT]):
     """Named definitions in a folder of YAML files.
 
     A file holds one definition (with its ``name``), or many under ``entries``. A reference is
-    a catalogue name, a path to a file of the same form, or the definition itself as a mapping.
+    a catalogue name, an alias of one (``aliases`` of the definition, where its model has them), a path
+    to a file of the same form, or the definition itself as a mapping. Case does not matter in names,
+    and ``_`` and blanks stand for ``-``.
 
     Args:
         kind: what the definitions are, for messages ("device").
@@ -159,9 +161,23 @@ class Catalogue(Generic[ModelT]):
                 found[entry["name"]] = (entry, where)
         return found
 
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        found = {_plain(name): name for name in self._raw}
+        for name, (entry, where) in self._raw.items():
+            for alias in entry.get("aliases", ()):
+                if found.setdefault(_plain(alias), name) != name:
+                    other = found[_plain(alias)]
+                    raise InputError(f"aliases: {alias!r} also means the {self.kind} {other!r}", where)
+        return found
+
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """All names, sorted; aliases are left out."""
         return sorted(self._raw)
+
+    def resolve(self, name: str) -> str | None:
+        """Return the catalogue name that a name or an alias means, or none."""
+        return name if name in self._raw else self._aliases.get(_plain(name))
 
     def __iter__(self) -> Iterator[ModelT]:
         return (self.get(name) for name in self.names())
@@ -178,14 +194,20 @@ class Catalogue(Generic[ModelT]):
         name = str(reference)
         if name in self._built:
             return self._built[name]
-        if name in self._raw:
-            entry, source = self._raw[name]
-            self._built[name] = build(self.model, entry, source, self.folder)
-            return self._built[name]
+        known = self.resolve(name)
+        if known is not None:
+            if known not in self._built:
+                entry, source = self._raw[known]
+                self._built[known] = build(self.model, entry, source, self.folder)
+            return self._built[known]
         if isinstance(reference, Path) or looks_like_path(name):
             path = Path(name)
             return build(self.model, read_mapping(path), str(path), path.parent)
         raise UnknownNameError(self.kind, name, self.names(), where)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
 def looks_like_path(reference: str) -> bool:

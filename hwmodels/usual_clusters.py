@@ -12,20 +12,32 @@ USUAL = {
     "a100-sxm-40gb": "dgx-a100-40gb",
     "a100-sxm-64gb": "leonardo",
     "a100-sxm-80gb": "dgx-a100-80gb",
+    "a10g": "a10g-8",
+    "a6000": "a6000-8",
     "b200": "dgx-b200",
-    "b300": "dgx-b200",
+    "b300": "dgx-b300",
     "gaudi2": "gaudi2-8",
     "gb200": "gb200-nvl72",
     "gb300": "gb300-nvl72",
+    "gh200": "gh200-node",
     "h100-96gb": "dgx-h100",
+    "h100-pcie": "h100-pcie-8",
     "h100-sxm": "dgx-h100",
+    "h200-nvl": "h200-nvl-8",
     "h200-sxm": "dgx-h200",
+    "l4": "l4-8",
     "l40s": "l40s-8",
     "mi250x-gcd": "frontier",
     "mi300x": "mi300x-8",
     "mi325x": "mi325x-8",
+    "mi350x": "mi350x-8",
     "mi355x": "mi355x-8",
     "p100-16gb": "dgx-1p",
+    "rtx-4090": "rtx-4090-8",
+    "rtx-pro-4500": "rtx-pro-6000-8",
+    "rtx-pro-6000": "rtx-pro-6000-8",
+    "rtx-pro-6000-server": "rtx-pro-6000-8",
+    "t4": "t4-8",
     "v100-16gb": "dgx-1v",
     "v100-32gb": "dgx-2",
 }
@@ -33,12 +45,13 @@ USUAL = {
 
 
 def usual_cluster(device: str) -> Cluster:
-    """Return the vendor's cluster of a device.
+    """Return the vendor's cluster of a device, which an alias may name.
 
     Raises:
         UnknownNameError: no such device, or none that a cluster is known of.
     """
-    if device not in USUAL:
+    name = devices.resolve(device) or device
+    if name not in USUAL:
         raise UnknownNameError("device with a usual cluster", device, USUAL)
-    cluster = clusters.get(USUAL[device])
-    return cluster if cluster.device.name == device else cluster.with_device(devices.get(device).name)
+    cluster = clusters.get(USUAL[name])
+    return cluster if cluster.device.name == name else cluster.with_device(name)

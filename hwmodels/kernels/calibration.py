@@ -103,11 +103,13 @@ class Calibration(Versioned):
     """All fitted constants of one kind of device, by operation and dtype.
 
     With `based_on`, everything that the file does not say comes from that shipped calibration and is
-    marked estimated, with twice its error.
+    marked estimated, with twice its error. Kernels of other libraries are carried over from
+    `libraries_from`, which must be of the same architecture.
     """
 
     name: str
     based_on: str | None = None
+    libraries_from: str | None = None
     status: Status
     source: str
     launch_s: float = Field(gt=0)
@@ -126,19 +128,30 @@ class Calibration(Versioned):
     @model_validator(mode="before")
     @classmethod
     def _inherit(cls, data: Any) -> Any:
-        base = data.get("based_on") if isinstance(data, Mapping) else None
-        if not isinstance(base, str):
+        if not isinstance(data, Mapping):
             return data
-        path = FOLDER / f"{base}.yaml"
-        if not path.is_file():
-            raise ValueError(f"based_on: no shipped calibration is called {base!r}")
-        return _merge(_as_estimate(read_mapping(path), base), data)
+        libraries = _shipped(data, "libraries_from").get("libraries", {})
+        base = _shipped(data, "based_on")
+        return _merge(_merge(base, {"libraries": libraries} if libraries else {}), data)
 
     @field_validator("residuals")
     @classmethod
     def _beside_the_file(cls, value: str | None, info: ValidationInfo) -> str | None:
         folder = (info.context or {}).get("folder", FOLDER)
         return None if value is None else str(Path(folder) / value)
+
+
+def _shipped(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the shipped calibration that a key names, as an estimate; nothing without the key."""
+    name = data.get(key)
+    if not isinstance(name, str):
+        return {}
+    path = FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise ValueError(f"{key}: no shipped calibration is called {name!r}")
+    found = read_mapping(path)
+    libraries = _as_estimate(found.get("libraries", {}), name)
+    return {**_as_estimate(found, name), "libraries": libraries if key == "libraries_from" else {}}
 
 
 def _as_estimate(node: Any, base: str) -> Any:

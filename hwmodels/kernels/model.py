@@ -31,8 +31,12 @@ STANDS_FOR = {
     "fp8": ("bf16",),
     "fp8_block": ("fp8", "bf16"),
     "mxfp8": ("fp8", "bf16"),
-    "nvfp4": ("fp8", "bf16"),
+    "nvfp4": ("mxfp4", "fp8", "bf16"),
+    "mxfp4": ("nvfp4", "fp8", "bf16"),
 }
+# A dtype with a peak so far from that of the dtype that stands for it runs on other units (fp32 beside
+# the matrix units of bf16): tile constants do not carry over, shares of peak and bandwidth do.
+OTHER_UNITS = 3.0
 MEMORY_BOUND_KINDS = (*memory_bound.KINDS, *memory_bound.VARIANTS)
 OPERATIONS = ("gemm", "grouped_gemm", "attention", "attention_backward", "attention_decode")
 # fp32 accumulation into a weight gradient reads and writes four bytes an element (Megatron-LM's fused
@@ -162,12 +166,25 @@ class KernelModel:
         figures = self._chip(dtype)
         output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
         shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
-        fitted = self._entry("gemm", dtype)[1]
-        if form == "rich" and fitted.rich is not None:
-            seconds = gemm.tile_wave_seconds(fitted.rich, figures, shape)
+        found, fitted = self._entry("gemm", dtype)
+        share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
+        if form == "rich" and fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
+            # L2 feeds bytes a second, whatever the matrix units do with them.
+            feed = fitted.rich.feed_bytes_per_flop * share
+            rich = fitted.rich.model_copy(update={"feed_bytes_per_flop": feed})
+            seconds = gemm.tile_wave_seconds(rich, figures, shape)
         else:
             seconds = gemm.roofline_seconds(fitted.simple, figures, shape)
         return (seconds * self._layout(layout)).reshape(outer)
+
+    def _peak_of(self, dtype: str, otherwise: float) -> float:
+        """Return the peak of a dtype that stands for another, or `otherwise` where the device lacks it."""
+        for name in (peak_dtype(dtype), *STANDS_FOR.get(dtype, ())):
+            try:
+                return self.device.peak(name)
+            except InputError:
+                continue
+        return otherwise
 
     def _layout(self, layout: Layout) -> float:
         if layout == "forward":

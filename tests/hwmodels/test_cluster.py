@@ -174,7 +174,7 @@ def test_an_inline_device(tmp_path):
         (["network", "fabric"], "infinband", r"network\.fabric: .*did you mean 'infiniband'"),
         (["network", "oversubscription"], 0.5, r"network\.oversubscription"),
         (["network", "calibration"], "hdr", r"network\.calibration: unknown fabric 'hdr'"),
-        (["device"], "a100", "device: unknown device 'a100'; did you mean"),
+        (["device"], "a100-smx", "device: unknown device 'a100-smx'; did you mean"),
         (["device"], 7, "device"),
         (["devices"], 9, "2 nodes have fewer than 9 devices"),
         (["nodes"], "two", "nodes: Input should be a valid integer"),

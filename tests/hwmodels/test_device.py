@@ -24,6 +24,11 @@ NAMES = [
     "h100-pcie",
     "h100-96gb",
     "h200-sxm",
+    "h200-nvl",
+    "gh200",
+    "rtx-pro-6000",
+    "rtx-pro-6000-server",
+    "rtx-pro-4500",
     "b200",
     "gb200",
     "b300",
@@ -31,6 +36,7 @@ NAMES = [
     "mi250x-gcd",
     "mi300x",
     "mi325x",
+    "mi350x",
     "mi355x",
     "gaudi2",
 ]
@@ -53,6 +59,24 @@ def test_figures_are_plausible(name):
     assert device.idle_watts < device.tdp_watts / 3
     assert device.l2_bytes < device.memory_bytes / 100
     assert {"peak_flops", "memory_bytes", "price_per_hour_usd"} <= set(device.sources)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("h200", "h200-sxm"),
+        ("H200-NVL", "h200-nvl"),
+        ("NVIDIA_B200".removeprefix("NVIDIA_"), "b200"),
+        ("rtx4090", "rtx-4090"),
+        ("RTX PRO 6000", "rtx-pro-6000"),
+        ("a100_sxm_40gb", "a100-sxm-40gb"),
+        ("a100", "a100-sxm-80gb"),
+        ("MI355X", "mi355x"),
+    ],
+)
+def test_devices_are_found_as_people_write_them(written, meant):
+    assert devices.resolve(written) == meant
+    assert devices.get(written) is devices.get(meant)
 
 
 def test_peaks_are_dense():

@@ -58,7 +58,7 @@ def _collectives(cluster: Cluster) -> list[dict[str, Any]]:
     across = inside * min(SHOWN_DOMAINS, max(cluster.devices // inside, 1))
     rows = []
     for operation in SHOWN_OPERATIONS:
-        for ranks in dict.fromkeys((inside, across)):
+        for ranks in dict.fromkeys(count for count in (inside, across) if count > 1):
             elapsed = float(np.ravel(cluster.collective(operation, SHOWN_BYTES, ranks))[0])
             steps = 2 if operation == "all_reduce" else 1
             busy = SHOWN_BYTES / elapsed * steps * (ranks - 1) / ranks

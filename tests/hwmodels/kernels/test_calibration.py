@@ -7,7 +7,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.kernels import Calibration, KernelModel, calibrations
 from hwmodels.loading import build
 
-FITTED = ["a100-sxm", "b200", "gb200", "h100-sxm", "h200-sxm", "l40s"]
+FITTED = ["a100-sxm", "b200", "gb200", "h100-sxm", "h200-sxm", "l40s", "rtx-4090", "rtx-pro-6000"]
 
 
 def test_every_device_has_a_calibration_that_says_what_it_is():
@@ -33,6 +33,23 @@ def test_what_is_carried_over_is_an_estimate_with_a_wider_error():
     assert other.attention_decode["bf16"].status == "estimated"
     assert other.attention_decode["bf16"].error.median == 2 * base.attention_decode["bf16"].error.median
     assert other.residuals is None
+
+
+def test_libraries_are_carried_over_from_the_same_architecture_only():
+    own, carried = (devices.get(name).kernels for name in ("b200", "b300"))
+    shape = (8, 2048, 2048, 32, 8, 128)
+    ratio = carried.using("vllm").attention(*shape, appends=True) / own.uncorrected().using("vllm").attention(
+        *shape, appends=True
+    )
+    assert ratio == pytest.approx(1.0, rel=0.02)
+    assert not calibrations.get("mi355x").libraries
+
+
+def test_fp32_runs_at_its_own_units_share_of_the_peak():
+    for name in ("a100-sxm-80gb", "v100-32gb", "t4", "mi250x-gcd"):
+        device = devices.get(name)
+        seconds = float(device.kernels.gemm(8192, 8192, 8192, "fp32"))
+        assert 0.4 < 2 * 8192**3 / seconds / device.peak("fp32") <= 1.0
 
 
 def test_errors_by_operation():
