@@ -29,7 +29,7 @@ SHORTEST_SPLIT = 128
 # until clocks have settled.
 THROTTLE_START_S, THROTTLE_END_S = 200e-6, 20e-3
 # Shapes evaluated together, so that what is computed of them stays in the cache.
-BLOCK = 2048
+BLOCK = 256
 
 
 class Roofline(Strict):
@@ -119,34 +119,33 @@ def _tile_wave_block(
     form: TileWave, chip: Chip, shape: Shape, tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]
 ) -> Array:
     # Candidates in single precision and microseconds: twice as fast, and exact to 1e-6.
+    # Axes: tile, split, shape.
     batch, m, n, k = (a.astype(np.float32) for a in shape[:4])
     memory, reduction = _memory_us(form, chip, shape)
     per_flop = 1e6 * chip.multiprocessors / chip.peak
     deep = bool(k.max() >= 2 * SHORTEST_SPLIT)
-    depths = [(split, np.ceil(k / np.float32(split))) for split in splits if split == 1 or deep]
-    rows_of = {rows: batch * np.ceil(m / np.float32(rows)) for rows in {t[0] for t in tiles}}
-    columns_of = {columns: np.ceil(n / np.float32(columns)) for columns in {t[1] for t in tiles}}
+    split = np.array([s for s in splits if s == 1 or deep], dtype=np.float32)[:, None]
+    rows, columns = (np.array(sizes, dtype=np.float64)[:, None, None] for sizes in zip(*tiles, strict=True))
+    depth = np.ceil(k / split)
 
-    candidates = np.empty((len(tiles) * len(depths), m.size), dtype=np.float32)
-    index = 0
-    for rows, columns in tiles:
-        blocks = rows_of[rows] * columns_of[columns] * np.float32(1.0 / chip.multiprocessors)
-        math_us = 2.0 * rows * columns * per_flop / form.compute_efficiency
-        feed_us = (rows + columns) * chip.element_bytes * per_flop / form.feed_bytes_per_flop
-        for split, depth in depths:
-            waves = blocks * np.float32(split)
-            one = power_norm(
-                (depth + np.float32(form.fixed_depth)) * np.float32(math_us),
-                depth * np.float32(feed_us),
-                form.feed_exponent,
-            )
-            stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
-            us = power_norm(one * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
-            if split > 1:
-                us += np.float32(form.split_overhead_s * 1e6) + split * reduction
-                us[depth < SHORTEST_SPLIT] = np.inf
-            candidates[index] = us
-            index += 1
+    row_blocks, column_blocks = (
+        np.ceil(size / tile.astype(np.float32)) for size, tile in ((m, rows), (n, columns))
+    )
+    waves = (batch * row_blocks * column_blocks * np.float32(1.0 / chip.multiprocessors)) * split
+    math_us = 2.0 * rows * columns * per_flop / form.compute_efficiency
+    feed_us = (rows + columns) * chip.element_bytes * per_flop / form.feed_bytes_per_flop
+    one = power_norm(
+        (depth + np.float32(form.fixed_depth)) * math_us.astype(np.float32),
+        depth * feed_us.astype(np.float32),
+        form.feed_exponent,
+    )
+    stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
+    us = power_norm(one * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
+    if deep:
+        parts = us[:, 1:]
+        parts += np.float32(form.split_overhead_s * 1e6) + split[1:] * reduction
+        np.copyto(parts, np.inf, where=depth[1:] < SHORTEST_SPLIT)
+    candidates = us.reshape(-1, m.size)
     us = soft_minimum(candidates, form.tile_choice_spread).astype(np.float64)
     flops = 2.0 * shape.batch * shape.m * shape.n * shape.k
     busy = np.maximum(flops / chip.peak, chip.busy_before_s)
@@ -190,7 +189,9 @@ def soft_minimum(candidates: Array, spread: float) -> Array:
     nearness = least / candidates
     weight = nearness ** (1.0 / spread)
     nearness[nearness == 0.0] = 1.0
-    return least * (weight / nearness).sum(axis=0) / weight.sum(axis=0)
+    # Summed in double precision: one shape costs the same alone and among others.
+    total, weights = ((a.sum(axis=0, dtype=np.float64)) for a in (weight / nearness, weight))
+    return least * total / weights
 
 
 def flat_shape(

@@ -79,6 +79,15 @@ def test_shapes_broadcast_and_do_not_depend_on_company():
     assert together[1, 17] == pytest.approx(float(kernels.gemm(m[17], 5120, 4096)), rel=1e-6)
 
 
+def test_a_product_costs_the_same_alone_and_among_others():
+    kernels = devices.get("h100-sxm").kernels
+    rng = np.random.default_rng(1)
+    m, n, k = np.round(2 ** rng.uniform(0, 14, (3, 700)))
+    together = kernels.batched_gemm(1, m, n, k)
+    alone = [float(kernels.batched_gemm(1, *shape)) for shape in zip(m, n, k, strict=True)]
+    assert together == pytest.approx(np.array(alone), rel=1e-12)
+
+
 def test_one_batch_is_one_product():
     kernels = devices.get("h100-sxm").kernels.uncorrected()
     assert kernels.batched_gemm(1, 2048, 2048, 128) == pytest.approx(kernels.gemm(2048, 2048, 128))
