@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -13,10 +14,12 @@ from meshwright import __version__
 from meshwright.commands import COMMANDS
 
 INTERRUPTED = 130
+UNEXPECTED = 70
+"""EX_SOFTWARE of sysexits.h: an error of Meshwright itself."""
 
 
 class Commands(TyperGroup):
-    """The commands; whatever one of them raises on purpose is a message on stderr, never a traceback."""
+    """The commands; an exception of one of them is a message on stderr, never a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the context names."""
@@ -26,11 +29,19 @@ class Commands(TyperGroup):
             _fail(str(error), error.exit_code)
         except KeyboardInterrupt:
             _fail("interrupted", INTERRUPTED)
+        except MemoryError:
+            _fail("this machine has not enough memory for the question", MeshwrightError.exit_code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
             # What has no name is stdout.
             _fail(f"{error.filename or 'stdout'}: {error.strerror or error}", MeshwrightError.exit_code)
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
+                raise  # typer's own: usage errors and the end of a command
+            from meshwright.fault import report_fault
+
+            _fail(report_fault(error), UNEXPECTED)
 
 
 def _fail(message: str, code: int) -> None:
@@ -48,7 +59,6 @@ app = typer.Typer(
     name="meshwright",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,6 +80,14 @@ for _command in COMMANDS:
 
 def main() -> None:
     """Run the command line."""
+    from hwmodels.processes import clean_up_on_signals
+    from meshwright.commands.output import prepare_streams
+
+    if sys.stdout is None:
+        print("error: stdout is closed; > /dev/null discards the results", file=sys.stderr)  # noqa: T201
+        sys.exit(MeshwrightError.exit_code)
+    prepare_streams()
+    clean_up_on_signals()
     app()
 
 

@@ -32,18 +32,20 @@ def calibrate(
 
     [bold]Example:[/bold] meshwright calibrate points --device h100-sxm -o my-h100.yaml
     """
+    from hwmodels.files import written_together
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports import calibration as report
     from profiles.fitting import calibrate as fit_points
 
     measured = _described(device, points)
     fit = fit_points(points, measured, gpu=gpu, share=share, say=note)
-    written = report.write_device(fit, measured, out)
-    if page is not None:
-        from meshwright.pages.calibration import write_calibration
+    with written_together():
+        written = report.write_device(fit, measured, out)
+        if page is not None:
+            from meshwright.pages.calibration import write_calibration
 
-        write_calibration(page, fit, measured.name)
-        written.append(page)
+            write_calibration(page, fit, measured.name)
+            written.append(page)
     print_json(report.as_json(fit, written)) if json else show_tables(*report.as_tables(fit, written))
 
 

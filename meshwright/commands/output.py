@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +23,27 @@ WIDE = 160
 """Columns from which a terminal has room for one line a plan."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
+
+
+PLAIN = {"±": "+-", "×": "x", "→": "->", "≤": "<=", "≥": ">=", "µ": "u", "μ": "u", "…": "...", "\u00a0": " "}
+"""Spellings for streams that cannot encode a character; others become a question mark."""
+
+
+def prepare_streams() -> None:
+    """Let stdout and stderr take every character in any encoding, and give a closed stderr a sink."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    codecs.register_error("meshwright", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="meshwright")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in found), error.end
 
 
 def print_json(report: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ def simulate(
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
     from hwmodels.errors import InfeasibleError
+    from hwmodels.files import written_together
     from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
@@ -57,15 +58,17 @@ def simulate(
     else:
         engine_tables = run_tables(timeline, analytic, done.traffic) if timeline is not None else []
         show_tables(*whole_plan(prediction, title), *engine_tables)
-    if timeline is not None and trace is not None:
-        assign_traffic(timeline, done.scenario.setting, done.plan)
-        _write_traces(timeline, trace, into_folder)
-        note(f"trace written: {trace}")
-    if timeline is not None and html is not None:
-        from meshwright.pages.step import write_step
+    with written_together():
+        if timeline is not None and trace is not None:
+            assign_traffic(timeline, done.scenario.setting, done.plan)
+            _write_traces(timeline, trace, into_folder)
+        if timeline is not None and html is not None:
+            from meshwright.pages.step import write_step
 
-        write_step(html, title, prediction, timeline, analytic)
-        note(f"page written: {html}")
+            write_step(html, title, prediction, timeline, analytic)
+    for kind, path in (("trace", trace), ("page", html)):
+        if path is not None:
+            note(f"{kind} written: {path}")
     if short := shortage(prediction):
         raise InfeasibleError(short)
 

@@ -49,7 +49,9 @@ def whatif(
         print_json(describe_answer(title, outcomes, inquiry.engine, interrupted))
     else:
         show_tables(*answer_table(title, outcomes))
-    if html is not None:
+    if html is not None and interrupted and (html.exists() or not finished):
+        note(f"interrupted: {html} is left as it was")
+    elif html is not None:
         from meshwright.pages.variations import write_variations
 
         write_variations(html, title, outcomes)

@@ -204,8 +204,8 @@ def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
     moved, bandwidth = step_traffic(setting, plan), link_bandwidth(setting.cluster)
     shown = {level: grouped(kinds) for level, kinds in moved.items()}
     names = [
-        f"{level}<br>{percent(sum(moved[level].values()) / (bandwidth[level] * step_s))} busy"
-        for level in map(label, moved)
+        f"{label(level)}<br>{percent(sum(moved[level].values()) / (bandwidth[level] * step_s))} busy"
+        for level in moved
     ]
     data = [
         {

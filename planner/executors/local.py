@@ -6,8 +6,12 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
+
+from hwmodels.errors import MeshwrightError
+from hwmodels.processes import end_with_parent
 
 Result = TypeVar("Result")
 
@@ -34,13 +38,17 @@ def in_parallel(
 
     Yields:
         The number of a call and its result, in the order in which calls end.
+
+    Raises:
+        MeshwrightError: a worker was killed.
     """
     if workers <= 1:
         for number, call in enumerate(calls):
             yield number, function(*call)
         return
     # A new interpreter in each process: forking one that has threads may block it for ever.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_the_terminal)
+    before = set(active_children())
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare_worker)
     waiting: dict[Future[Result], int] = {}
     try:
         for number, call in enumerate(calls):
@@ -49,8 +57,13 @@ def in_parallel(
                 yield from _ended(waiting)
         while waiting:
             yield from _ended(waiting)
+    except BrokenProcessPool:
+        raise MeshwrightError("a worker process was killed, perhaps for want of memory") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        if waiting:  # workers still compute a result that nobody waits for
+            for worker in set(active_children()) - before:
+                worker.terminate()
 
 
 def _ended(waiting: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
@@ -59,6 +72,7 @@ def _ended(waiting: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
         yield waiting.pop(future), future.result()
 
 
-def _end_with_the_terminal() -> None:
-    """Let Ctrl-C end a process at once, without a traceback; the first process reports."""
+def _prepare_worker() -> None:
+    """End at once, without a traceback, on signals and with the first process, which reports."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent()

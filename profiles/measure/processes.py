@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.processes import end_with_parent
 from profiles.measure.machine import require_torch
 
 Answer = TypeVar("Answer")
@@ -74,6 +75,7 @@ def _rank(
     folder: str,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first ends the rest
+    end_with_parent()
     torch = require_torch()
     meeting = f"file://{folder}/meeting"
     if kind == "cuda":

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hwmodels.errors import InputError
-from hwmodels.files import whole_file, write_text
+from hwmodels.files import whole_file, write_text, written_together
 
 
 def test_a_file_appears_with_its_folders_and_nothing_beside_it(tmp_path):
@@ -64,3 +64,29 @@ def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_text(tmp_path, "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_written_together_appear_together(tmp_path):
+    with written_together():
+        write_text(tmp_path / "new" / "one.txt", "1")
+        write_text(tmp_path / "new" / "two.txt", "2")
+        assert not (tmp_path / "new" / "one.txt").exists()
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["one.txt", "two.txt"]
+
+
+def test_after_a_failure_none_of_the_files_written_together_appears(tmp_path):
+    (tmp_path / "kept.txt").write_text("old")
+    (tmp_path / "folder").write_text("no folder")
+    with pytest.raises(InputError, match="cannot be written"), written_together():
+        write_text(tmp_path / "kept.txt", "new")
+        write_text(tmp_path / "new" / "deep" / "one.txt", "1")
+        write_text(tmp_path / "folder" / "two.txt", "2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "kept.txt"]
+    assert (tmp_path / "kept.txt").read_text() == "old"
+
+
+def test_paths_that_lead_nowhere_are_named(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path in (tmp_path / "loop", tmp_path / "a\0b"):
+        with pytest.raises(InputError, match="cannot be written"):
+            write_text(path, "x")

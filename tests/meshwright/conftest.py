@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from meshwright.__main__ import app
+from meshwright.__main__ import UNEXPECTED, app
 
 
 class Ran(NamedTuple):
@@ -24,6 +24,7 @@ def run() -> Callable[..., Ran]:
         result = CliRunner().invoke(app, list(arguments))
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
+        assert result.exit_code != UNEXPECTED, result.stderr
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     return run
@@ -39,6 +40,19 @@ def refused(run) -> Callable[..., str]:
         assert ran.out == ""
         assert ran.err.startswith("error: ")
         assert "Traceback" not in ran.err
+        return ran.err
+
+    return refused
+
+
+@pytest.fixture
+def refused_after_tables(run) -> Callable[..., str]:
+    """Run a command whose files cannot be written, after its tables; returns the message."""
+
+    def refused(*arguments: str) -> str:
+        ran = run(*arguments)
+        assert ran.code == 2, ran
+        assert ran.err.splitlines()[-1].startswith("error: ")
         return ran.err
 
     return refused

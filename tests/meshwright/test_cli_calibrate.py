@@ -171,3 +171,11 @@ def test_errors_of_too_few_points_are_not_made_up(run, tmp_path, measured):
     ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml"))
     assert "too few" in next(line for line in ran.out.splitlines() if "copy" in line)
     assert "too few" in run("show", "devices", str(tmp_path / "mine.yaml")).out
+
+
+def test_without_its_page_no_device_is_written(tmp_path, measured, run):
+    (tmp_path / "file").write_text("no folder")
+    out, page = tmp_path / "out" / "mine.yaml", tmp_path / "file" / "page.html"
+    ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(out), "--page", str(page))
+    assert ran.code == 2
+    assert not out.parent.exists()

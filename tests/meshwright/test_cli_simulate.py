@@ -132,3 +132,24 @@ def test_shipped_scenarios_run_by_name(run, name):
     assert ran.code in (0, 1), ran.err  # that a plan does not fit is an answer too
     report = json.loads(ran.out)
     assert (report if planned else report["plans"][0])["step_time_s"] > 0
+
+
+def test_a_trace_folder_that_cannot_be_filled_stays_empty(refused_after_tables, scenario, tmp_path):
+    folder = tmp_path / "traces"
+    (folder / "rank-1.json.gz" / "is-a-folder").mkdir(parents=True)
+    page = tmp_path / "page.html"
+    message = refused_after_tables("simulate", str(scenario()), "--trace", str(folder), "--html", str(page))
+    assert "rank-1.json.gz" in message
+    assert [path.name for path in folder.iterdir()] == ["rank-1.json.gz"]
+    assert not page.exists()
+
+
+def test_names_of_levels_with_markup_stay_text(run, scenario, tmp_path):
+    name = '<b>NVLink</b> & "PCIe" \''
+    cluster = clusters.get("dgx-a100-80gb").model_dump(mode="json", exclude={"device"}, exclude_defaults=True)
+    cluster["device"] = "a100-sxm-80gb"
+    cluster["levels"][0]["name"] = name
+    path = scenario(("cluster: dgx-a100-80gb", f"cluster: {json.dumps(cluster)}"))
+    page = tmp_path / "page.html"
+    assert run("simulate", str(path), "--html", str(page)).code == 0
+    assert name not in page.read_text(encoding="utf-8")

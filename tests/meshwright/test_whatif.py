@@ -287,6 +287,21 @@ def test_an_interrupt_keeps_what_is_finished(run, ask, monkeypatch):
     assert "2 of 4 runs finished" in ran.err
 
 
+def test_an_interrupt_leaves_a_finished_page_as_it_was(run, ask, monkeypatch, tmp_path):
+    from meshwright.variations import answer
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(answer, "answer", interrupted)
+    page = tmp_path / "page.html"
+    page.write_text("finished")
+    ran = run("whatif", ask("  batch: {sweep: {workload.global_batch: [32, 64]}}\n"), "--html", str(page))
+    assert ran.code == 130
+    assert page.read_text() == "finished"
+    assert "left as it was" in ran.err
+
+
 WITH_VARIATIONS = [
     name for name, path in shipped_scenarios().items() if "\nvariations:" in path.read_text(encoding="utf-8")
 ]

@@ -1,0 +1,34 @@
+"""The life of processes: a signal that ends this one cleans up first, and workers end with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals of `kill`, `timeout`, Slurm and a closed terminal."""
+
+
+def clean_up_on_signals() -> None:
+    """Take the signals that end a process as Ctrl-C is taken: files and workers are cleaned up.
+
+    A signal that is ignored (``nohup``) stays ignored.
+    """
+    for number in ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def end_with_parent() -> None:
+    """Let this worker end as soon as its parent has ended, however that ended."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

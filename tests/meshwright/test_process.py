@@ -1,0 +1,131 @@
+"""The command as a process: signals, streams, faults; nothing is left behind, no traceback is printed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from meshwright.__main__ import app
+
+QUESTION = [
+    *("plan", "--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16"),
+    *("--seq-len", "2048", "--global-batch", "64"),
+]
+MESHWRIGHT = [sys.executable, "-m", "meshwright"]
+
+
+def group(leader: int) -> list[int]:
+    """Processes of a process group that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, IndexError):
+            continue
+        if entry.name.isdigit() and int(fields[2]) == leader and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def until(true, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(true())
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_workers_end_with_their_parent(tmp_path, number):
+    script = tmp_path / "busy.py"
+    script.write_text(
+        "import time\n"
+        "from hwmodels.processes import clean_up_on_signals\n"
+        "from planner.executors.local import in_parallel\n"
+        "def work(number):\n"
+        f"    open({str(tmp_path)!r} + f'/began-{{number}}', 'w').close()\n"
+        "    time.sleep(600)\n"
+        "if __name__ == '__main__':\n"
+        "    clean_up_on_signals()\n"
+        "    list(in_parallel(work, ((number,) for number in range(4)), 2))\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, str(script)], start_new_session=True, stderr=subprocess.DEVNULL, env=environment()
+    )
+    try:
+        assert until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
+        assert len(group(started.pid)) >= 3
+        os.kill(started.pid, number)
+        started.wait(timeout=20)
+        assert until(lambda: not group(started.pid), 20), group(started.pid)
+    finally:
+        if group(started.pid):
+            os.killpg(started.pid, signal.SIGKILL)
+
+
+def environment(**changed: str) -> dict[str, str]:
+    """This process's environment with the packages of this checkout."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **changed}
+
+
+def test_a_stream_that_takes_ascii_only_gets_the_table_without_other_characters():
+    ran = subprocess.run(
+        [*MESHWRIGHT, *QUESTION], capture_output=True, env=environment(PYTHONIOENCODING="ascii"), check=True
+    )
+    heading = next(line for line in ran.stdout.decode("ascii").splitlines() if "rank" in line)
+    assert "+-" in heading
+
+
+def test_a_closed_stdout_is_a_message():
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *MESHWRIGHT, "show", "models"],
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr.splitlines()) == (
+        2,
+        ["error: stdout is closed; > /dev/null discards the results"],
+    )
+
+
+def test_a_closed_stderr_hides_no_result():
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *MESHWRIGHT, *QUESTION],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+        check=True,
+    )
+    assert "rank" in ran.stdout
+
+
+def test_an_unexpected_error_is_one_line_a_report_and_exit_70(monkeypatch, scenario, tmp_path):
+    def fails(*_):
+        raise KeyError("nobody\nexpected this")
+
+    monkeypatch.setattr("planner.prediction.Prediction.of", fails)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ran = CliRunner().invoke(app, ["simulate", str(scenario())])
+    assert ran.exit_code == 70
+    assert ran.stdout == ""
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("error: unexpected KeyError")
+    (report,) = tmp_path.glob("meshwright-fault-*.txt")
+    assert str(report) in line
+    assert "in fails" in report.read_text()
+
+
+def test_too_little_memory_is_a_message(run, monkeypatch, scenario):
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("planner.prediction.Prediction.of", fails)
+    ran = run("simulate", str(scenario()))
+    assert (ran.code, ran.out) == (2, "")
+    assert "not enough memory" in ran.err
