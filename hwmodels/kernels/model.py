@@ -105,7 +105,6 @@ class KernelModel:
         k: ArrayLike,
         dtype: str = "bf16",
         layout: Layout = "forward",
-        form: Literal["rich", "simple"] = "rich",
         quantises: bool = False,
     ) -> Array:
         """Return the time of an m x k by k x n product.
@@ -116,21 +115,20 @@ class KernelModel:
             k: depth.
             dtype: of the operands.
             layout: forward, dgrad or wgrad; m, n, k are the product's own in each.
-            form: the tile-and-wave form, or the simple one (faster; never corrected by points).
             quantises: whether the call also casts its 16-bit activations to the dtype, as serving libraries
                 do; else operands are taken as they are, and casts are the caller's.
 
         Raises:
             InputError: a dtype that the device lacks.
         """
-        seconds = self._gemm(1.0, m, n, k, dtype, layout, form)
+        seconds = self._gemm(1.0, m, n, k, dtype, layout)
         quantisation = self._entry("gemm", dtype)[1].quantisation
         if quantisation and quantises:
             figures = self._chip(dtype)
             moved = np.multiply(m, k, dtype=np.float64) * (2.0 + figures.element_bytes)
             seconds = seconds + quantisation.overhead_s
             seconds = seconds + moved / (figures.bandwidth * quantisation.memory_efficiency)
-        if form == "rich" and (quantises or not quantisation):
+        if quantises or not quantisation:
             # Points of a dtype with a cast are measured with it.
             seconds = seconds * self._correction("gemm", dtype, m, n, k)
         flops = 2.0 * np.asarray(m, dtype=np.float64) * np.asarray(n, dtype=np.float64) * np.asarray(k)
@@ -149,7 +147,7 @@ class KernelModel:
 
         Operands are taken as they are, and no measured points correct the form.
         """
-        seconds = self._gemm(batch, m, n, k, dtype, layout, "rich")
+        seconds = self._gemm(batch, m, n, k, dtype, layout)
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
         return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
 
@@ -161,14 +159,13 @@ class KernelModel:
         k: ArrayLike,
         dtype: str,
         layout: Layout,
-        form: Literal["rich", "simple"],
     ) -> Array:
         figures = self._chip(dtype)
         output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
         shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
         found, fitted = self._entry("gemm", dtype)
         share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
-        if form == "rich" and fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
+        if fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
             # L2 feeds bytes a second, whatever the matrix units do with them.
             feed = fitted.rich.feed_bytes_per_flop * share
             rich = fitted.rich.model_copy(update={"feed_bytes_per_flop": feed})
