@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import Call, Floats, Lanes, Switch
-from hwmodels.collectives.cost import Cost
+from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, place
 from hwmodels.collectives.traffic import traffic
 from hwmodels.errors import UnknownNameError
@@ -75,13 +75,16 @@ class Wiring:
     ) -> Cost:
         """Return time, busy links and bytes of collectives; see ``Cluster.collective_cost``."""
         buffer, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
-        taken = self.seconds(operation, buffer, sizes, strides, concurrent, in_switch)
-        rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
-        outermost = self.outermost(sizes, strides)
-        levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
-        busy = np.where(levels == outermost, rate * buffer, 0.0)
-        widths = [level.devices for level in self.levels]
-        return Cost(taken, busy, traffic(operation, buffer, sizes, strides, widths))
+
+        def links() -> Links:
+            rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
+            outermost = self.outermost(sizes, strides)
+            levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
+            busy = np.where(levels == outermost, rate * buffer, 0.0)
+            widths = [level.devices for level in self.levels]
+            return Links(busy, traffic(operation, buffer, sizes, strides, widths))
+
+        return Cost(self.seconds(operation, buffer, sizes, strides, concurrent, in_switch), links)
 
     def _call(
         self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool
