@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
-from simulator.costs.ends import embedding, head
-from simulator.costs.layer import Layer, layers
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
@@ -22,6 +20,8 @@ from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
+from simulator.training.ends import embedding, head
+from simulator.training.layer import Layer, layers
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import Load, Loads
 from simulator.training.step_graph.output import output_work
