@@ -26,6 +26,7 @@ from meshwright.variations.answer import Inquiry, Outcome
 from meshwright.variations.question import Question
 from planner.constraints import Constraints
 from planner.executors.local import cores
+from planner.headroom import headroom_share
 from planner.prediction import Prediction, Simulation, simulate_plan
 from planner.refine import Refined, refine
 from planner.search import SearchResult, search
@@ -248,6 +249,8 @@ def plan(
     limit: Mapping[str, Any] | None = None,
     objective: str | None = None,
     top: int | None = None,
+    headroom: float | str | None = None,
+    raw: bool = False,
     refine: int = 0,
     progress: Callable[[float], None] | None = None,
     refining: Callable[[float], None] | None = None,
@@ -264,6 +267,9 @@ def plan(
         fix, limit: plan fields held at a value, and their highest values.
         objective: time, cost or energy.
         top: plans to return.
+        headroom: memory of a device to leave free, a share (``0.1``, ``"10%"``) or bytes (``"8GiB"``); by
+            default as much as gives a plan the required chance to fit.
+        raw: return the plans in the order of the objective, near duplicates included.
         refine: time that many of the best plans with the event engine too, on all cores.
         progress, refining: called with the finished share of the search and of the refinement.
 
@@ -280,13 +286,23 @@ def plan(
         "framework": framework,
         "objective": objective,
         "top": top,
+        "headroom": headroom,
     }
     asked, where = ask(scenario, arguments)
     constraints = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
     devices_used = asked.setting.cluster.devices
     wanted = max(asked.search.top, refine)
-    result = search(asked.setting, devices_used, constraints, asked.search.objective, wanted, progress)
+    result = search(
+        asked.setting,
+        devices_used,
+        constraints,
+        asked.search.objective,
+        wanted,
+        progress,
+        headroom_share(asked.search.headroom, asked.setting.cluster.device.memory_bytes),
+        alternatives=not raw,
+    )
     return PlanSearch(result, _refined(result, refine, refining) if refine else ())
 
 

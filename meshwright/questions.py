@@ -23,6 +23,7 @@ KEYS = {
     "variations": "variations",
     "objective": "search.objective",
     "top": "search.top",
+    "headroom": "search.headroom",
     "title": "title",
 }
 """Key path of a scenario for each argument of a question."""

@@ -86,7 +86,7 @@ def plan_memory(c: Candidates) -> Memory:
 
 
 def _memory(c: Candidates) -> np.ndarray:
-    return plan_memory(c).peak <= c.space.setting.cluster.device.memory_bytes
+    return plan_memory(c).peak <= c.space.usable_bytes
 
 
 STRUCTURE: tuple[Rule, ...] = (
@@ -188,7 +188,8 @@ RULES: tuple[Rule, ...] = (
     *STRUCTURE,
     Rule(
         "memory",
-        "the fullest device must hold its parameters, gradients, optimizer state, activations and buffers",
+        "the fullest device must hold parameters, gradients, optimizer state, activations and buffers, and "
+        "leave the headroom free",
         (*SHAPE, *STATE, "recompute"),
         _memory,
     ),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from hwmodels.errors import InputError, UnknownNameError
 from planner.candidates import Candidates, Enumeration
 from planner.constraints import Constraints
+from planner.families import FAMILIES
 from planner.metrics import OBJECTIVES, Metrics
 from planner.rules import RULES
 from planner.shortfall import Shortfall, explain
+from planner.shortlist import POOL, Row, shortlist
 from planner.space import Space
 from simulator.costs.setting import Setting
 from simulator.memory import Memory, memory
-from simulator.plan import Plans
+from simulator.plan import Plans, concatenate
 from simulator.training import Step, predict
 
 CHUNK = 1 << 16
@@ -43,6 +45,8 @@ class SearchResult:
     removed: dict[str, int]
     """Candidates that each rule removed, in the order of the rules; with ``scored`` they add up to all."""
     shortfall: Shortfall | None
+    rows: tuple[Row, ...] = ()
+    """Why each plan is shown, where alternatives were asked for; else the plans are the raw order."""
 
     @property
     def setting(self) -> Setting:
@@ -63,10 +67,13 @@ def search(
     objective: str = "time",
     top: int = 10,
     progress: Callable[[float], None] | None = None,
+    headroom: float = 0.0,
+    alternatives: bool = False,
 ) -> SearchResult:
     """Score every plan that the rules keep and return the best.
 
     Plans that are equal to within rounding (7 digits) rank in the order of the space, simplest first.
+    ``alternatives`` returns a short list of different plans instead (``planner.shortlist``).
 
     Args:
         setting: model, cluster, workload and framework.
@@ -75,6 +82,8 @@ def search(
         objective: what to minimise, one of ``OBJECTIVES``.
         top: how many plans to return.
         progress: called now and then with the share of candidates decided so far.
+        headroom: share of a device's memory that plans leave free.
+        alternatives: fold near duplicates and add the best plan of each family.
 
     Raises:
         InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
@@ -85,12 +94,16 @@ def search(
         raise UnknownNameError("objective", objective, OBJECTIVES)
     if top < 1:
         raise InputError(f"top must be 1 or more, found {top}")
-    space = Space.of(setting, devices, constraints)
+    space = Space.of(setting, devices, constraints, headroom)
     enumeration = Enumeration(space, RULES)
-    best, scored = _Best(top), 0
+    best, scored = _Best(max(top, POOL) if alternatives else top), 0
+    families = {family.name: _Best(1) for family in FAMILIES} if alternatives else {}
     for plans in _chunks(enumeration):
         step = predict(space.setting, plans)
-        best.offer(plans, _measure(space.setting, plans, step, objective))
+        values = _measure(space.setting, plans, step, objective)
+        best.offer(plans, values)
+        for family in FAMILIES if alternatives else ():
+            families[family.name].offer_best(plans, values, family.holds(plans))
         scored += len(plans)
         if progress:
             progress((scored + sum(enumeration.removed.values())) / space.candidates)
@@ -98,6 +111,10 @@ def search(
     if not scored and not removed["memory"]:
         raise InputError(_no_shape(space, removed))
     ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
+    rows: tuple[Row, ...] = ()
+    if alternatives and scored:
+        found = {name: (kept.plans, kept.values) for name, kept in families.items() if kept.plans is not None}
+        ranked, rows = shortlist(space.setting, ranked, best.values, found, top)
     step = predict(space.setting, ranked)
     return SearchResult(
         space=space,
@@ -110,6 +127,7 @@ def search(
         scored=scored,
         removed=removed,
         shortfall=None if scored else explain(space),
+        rows=rows,
     )
 
 
@@ -130,28 +148,30 @@ def _chunks(enumeration: Enumeration) -> Iterator[Plans]:
         yield concatenate(waiting)
 
 
-def concatenate(parts: list[Plans]) -> Plans:
-    """Plans of one space, one after another."""
-    names = [f.name for f in fields(Plans) if f.name != "schedule_names"]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Plans(**columns, schedule_names=parts[0].schedule_names)
-
-
 class _Best:
     """The best plans offered so far, in order."""
 
     def __init__(self, top: int) -> None:
         self.top = top
         self.plans: Plans | None = None
-        self._values = np.zeros(0)
+        self.values = np.zeros(0)
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
         """Consider more plans; of equal ones those offered first win."""
         if self.plans is not None:
-            plans, values = concatenate([self.plans, plans]), np.concatenate([self._values, values])
+            if len(self.values) == self.top:
+                better = np.flatnonzero(values <= self.values[-1])
+                plans, values = plans.take(better), values[better]
+            plans, values = concatenate([self.plans, plans]), np.concatenate([self.values, values])
         # Equal plans may differ in the last bits; single precision makes them equal, and the sort is stable.
         order = np.argsort(values.astype(np.float32), kind="stable")[: self.top]
-        self.plans, self._values = plans.take(order), values[order]
+        self.plans, self.values = plans.take(order), values[order]
+
+    def offer_best(self, plans: Plans, values: np.ndarray, holds: np.ndarray) -> None:
+        """Consider the best of those plans for which a mask holds."""
+        if np.any(holds):
+            index = np.array([np.argmin(np.where(holds, values, np.inf))])
+            self.offer(plans.take(index), values[index])
 
 
 def _no_shape(space: Space, removed: dict[str, int]) -> str:

@@ -59,6 +59,7 @@ class Shortfall:
 
     nearest: Nearest
     capacity_bytes: float
+    """Memory of a device less the headroom."""
     remedies: tuple[Remedy, ...]
     """Changes that lower the need, those that make room first."""
 
@@ -73,7 +74,7 @@ class Shortfall:
         parts = sorted(near.parts.items(), key=lambda item: -item[1])
         lines = [
             f"no plan fits: the nearest needs {_gib(near.peak_bytes)} on a device of the {near.stage} stage, "
-            f"which has {_gib(self.capacity_bytes)}: {_gib(self.short_bytes)} short",
+            f"which may fill {_gib(self.capacity_bytes)}: {_gib(self.short_bytes)} short",
             f"  nearest: {describe(near.plan)}",
             "  " + ", ".join(f"{name} {_gib(size)}" for name, size in parts if size > 0),
         ]
@@ -117,12 +118,13 @@ def explain(space: Space) -> Shortfall | None:
     near = nearest(space)
     if near is None:
         return None
-    capacity = space.setting.cluster.device.memory_bytes
+    capacity = space.usable_bytes
     remedies = []
     for change, wider in _wider(space):
         found = nearest(wider)
-        if found and found.peak_bytes < near.peak_bytes:
-            remedies.append(Remedy(change, found, found.peak_bytes <= capacity))
+        if found and (found.peak_bytes < near.peak_bytes or wider.usable_bytes > capacity):
+            room = wider.usable_bytes
+            remedies.append(Remedy(change, found, found.peak_bytes <= room))
             if change.startswith("more devices") and found.peak_bytes <= capacity:
                 break
     remedies.sort(key=lambda remedy: (not remedy.fits, remedy.nearest.peak_bytes))
@@ -134,14 +136,20 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
     setting, constraints = space.setting, space.constraints
     for name in SAVERS:
         if name in constraints.fixed or name in constraints.limits:
-            yield f"another {name}", Space.of(setting, space.devices, constraints.without(name))
+            yield (
+                f"another {name}",
+                Space.of(setting, space.devices, constraints.without(name), space.headroom),
+            )
     if len({*constraints.fixed, *constraints.limits}) > 1:
-        yield "without constraints", Space.of(setting, space.devices)
+        yield "without constraints", Space.of(setting, space.devices, None, space.headroom)
+    if space.headroom:
+        yield "no headroom", Space.of(setting, space.devices, constraints)
     if "tensor" not in constraints.fixed:
         wider = Constraints({**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits)
-        yield f"tensor={2 * space.domain}, across the NVLink domain", Space.of(setting, space.devices, wider)
+        across = Space.of(setting, space.devices, wider, space.headroom)
+        yield f"tensor={2 * space.domain}, across the NVLink domain", across
     most = setting.cluster.nodes * setting.cluster.devices_per_node
     devices = 2 * space.devices
     while devices <= most:
-        yield f"more devices: {devices}", Space.of(setting, devices, constraints)
+        yield f"more devices: {devices}", Space.of(setting, devices, constraints, space.headroom)
         devices *= 2

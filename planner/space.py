@@ -102,16 +102,20 @@ def domain(setting: Setting) -> int:
 class Space:
     """The candidates of one search.
 
-    ``setting.cluster`` holds exactly the devices to use. ``values`` maps each field to the values that the
+    ``setting.cluster`` holds exactly the devices to use. ``headroom`` is the share of a device's memory that
+    plans leave free. ``values`` maps each field to the values that the
     constraints leave, in the order of ``VALUES``; what the framework sets by default has one value.
     """
 
     setting: Setting
     constraints: Constraints
     values: Mapping[str, tuple[Value, ...]]
+    headroom: float = 0.0
 
     @classmethod
-    def of(cls, setting: Setting, devices: int, constraints: Constraints | None = None) -> Space:
+    def of(
+        cls, setting: Setting, devices: int, constraints: Constraints | None = None, headroom: float = 0.0
+    ) -> Space:
         """Build the space of a job of that many devices.
 
         Raises:
@@ -135,12 +139,17 @@ class Space:
                 raise InputError(
                     f"the schedule {name!r} has no closed form to search with; simulate it instead"
                 )
-        return cls(setting, constraints, MappingProxyType(values))
+        return cls(setting, constraints, MappingProxyType(values), headroom)
 
     @property
     def candidates(self) -> int:
         """How many candidates there are before any rule."""
         return prod(len(values) for values in self.values.values())
+
+    @property
+    def usable_bytes(self) -> float:
+        """Memory of a device that a plan may fill."""
+        return self.setting.cluster.device.memory_bytes * (1 - self.headroom)
 
     @property
     def devices(self) -> int:

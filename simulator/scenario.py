@@ -62,6 +62,11 @@ class Search(Strict):
         default="time", description="what the best plan needs least of"
     )
     top: int = Field(default=5, ge=1, description="plans to report")
+    headroom: float | str | None = Field(
+        default=None,
+        description="memory of a device that plans leave free: a share (`0.1`, `10%`) or a size (`8GiB`); "
+        "by default as much as the memory model's own error asks for",
+    )
 
 
 class Variation(Strict):

@@ -1,20 +1,28 @@
-"""How far a predicted step can be trusted: the calibration's errors, carried through the breakdown.
+"""How far a predicted step, a predicted peak and the order of two plans can be trusted.
 
-A kernel class is off by what its calibration was off by on shapes that the fit did not see. Classes are
-fitted apart, so their errors add in quadrature, each weighted by its share of the step. Two plans of one
-setting share their calibration: what they spend alike is wrong alike, and only the difference counts.
-
-The band covers kernels and links. It knows nothing of what the model leaves out (another cuBLAS, a busy
-network, a slow data loader); ``meshwright validate`` prints the error on whole steps.
+A step's band has three parts, added in quadrature: the errors of kernels on shapes that their fit did not
+see, those of links, and the error of the model itself, by kind of setting. Kernel classes are fitted
+apart, so each is weighted by its share of the step. The model's error covers the rest: libraries, clocks,
+busy networks, host time. It is fitted to published steps (``python -m benchmarks.bands``), which also
+prints how often bands hold.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from math import erf, sqrt
+from pathlib import Path
+from statistics import NormalDist
+
 import numpy as np
+from pydantic import Field
 
 from hwmodels.kernels.memory_bound import KINDS
+from hwmodels.loading import Strict, build, read_mapping
 from simulator.costs.setting import Setting
 from simulator.training import Step
+
+ERRORS_FILE = Path(__file__).parent / "model_errors.yaml"
 
 NINETY_OVER_MEDIAN = 2.44
 """90th percentile over median of the size of a normal error (1.645 / 0.674)."""
@@ -25,8 +33,44 @@ LINK_ERROR = 0.15
 NO_MEASUREMENT = 0.2
 """Median error taken for fabrics without a published row to check on."""
 
-SHAPES = {"gemm": 12, "recompute": 4, "attention": 2}
-"""Distinct kernels of a class in a layer; what differs from shape to shape averages out over them."""
+
+class MemoryErrors(Strict):
+    """Measured over predicted peak memory: a lognormal distribution."""
+
+    bias: float = Field(description="median of its logarithm")
+    spread: float = Field(gt=0, description="standard deviation of its logarithm")
+    required_chance: float = Field(gt=0, lt=1, description="least chance to fit of a recommended plan")
+
+
+class DifferenceErrors(Strict):
+    """How far the ratio of two plans' step times is off."""
+
+    median: float = Field(gt=0, description="median size of the error; plans closer than that may swap")
+    even: float = Field(gt=0, description="predicted gap below which the order is right half of the time")
+
+
+class ModelErrors(Strict):
+    """Errors of whole steps and peaks, fitted to published runs."""
+
+    source: str
+    step: dict[str, float] = Field(
+        description="90th percentile of the error beyond kernels and links, by kind"
+    )
+    memory: MemoryErrors
+    difference: DifferenceErrors
+
+
+@cache
+def model_errors() -> ModelErrors:
+    """The errors that ship."""
+    return build(ModelErrors, read_mapping(ERRORS_FILE), str(ERRORS_FILE))
+
+
+def kind_of(setting: Setting) -> str:
+    """The kind of setting by which steps are judged: AMD devices, models with experts, or dense models."""
+    if setting.cluster.device.vendor == "amd":
+        return "amd"
+    return "experts" if setting.model.moe else "dense"
 
 
 def part_errors(setting: Setting) -> dict[str, float]:
@@ -49,21 +93,42 @@ def part_errors(setting: Setting) -> dict[str, float]:
     return errors | dict.fromkeys(("expert", "pipeline", "gradients", "parameters"), across)
 
 
+def calibration_band(setting: Setting, step: Step) -> np.ndarray:
+    """Relative half-width that kernels and links account for; shape (plans,)."""
+    errors = {part: error for part, error in part_errors(setting).items() if part in step.seconds}
+    return np.sqrt(sum((error * step.share(part)) ** 2 for part, error in errors.items()))
+
+
 def band(setting: Setting, step: Step) -> np.ndarray:
-    """Relative half-width that holds nine of ten steps, as far as calibration is to blame; shape (plans,)."""
-    squares = sum((error * step.share(part)) ** 2 for part, error in _present(setting, step).items())
-    return np.sqrt(squares)
+    """Relative half-width that holds nine of ten steps; shape (plans,)."""
+    return np.hypot(calibration_band(setting, step), model_errors().step[kind_of(setting)])
 
 
-def tells_apart(setting: Setting, step: Step, first: int, second: int) -> bool:
-    """Whether two plans differ by more than the calibration's error on what they do differently."""
-    squares = 0.0
-    for part, error in _present(setting, step).items():
-        one, other = step.seconds[part][first], step.seconds[part][second]
-        scatter = error / np.sqrt(SHAPES.get(part, 1)) * max(one, other) / NINETY_OVER_MEDIAN
-        squares += (error * (one - other)) ** 2 + (scatter**2 if one != other else 0.0)
-    return abs(float(step.time[first] - step.time[second])) > float(np.sqrt(squares))
+def distinguishable(first_s: float, second_s: float) -> bool:
+    """Whether two step times differ by more than the median error of such a difference."""
+    return abs(float(np.log(second_s / first_s))) > model_errors().difference.median
 
 
-def _present(setting: Setting, step: Step) -> dict[str, float]:
-    return {part: error for part, error in part_errors(setting).items() if part in step.seconds}
+def even_footing(best_s: float, times_s: np.ndarray) -> np.ndarray:
+    """Which step times are so close to the best that their order says nothing, a mask."""
+    return times_s <= best_s * (1 + model_errors().difference.even)
+
+
+def chance_to_fit(peak_bytes: np.ndarray, capacity_bytes: float) -> np.ndarray:
+    """Probability that a measured peak stays within a capacity; in the shape of ``peak_bytes``."""
+    errors = model_errors().memory
+    distance = (np.log(capacity_bytes / np.asarray(peak_bytes, float)) - errors.bias) / errors.spread
+    return np.vectorize(lambda x: 0.5 * (1 + erf(x / sqrt(2))), otypes=[float])(distance)
+
+
+def default_headroom() -> float:
+    """Share of a device to leave free so that a plan fits with the required chance."""
+    errors = model_errors().memory
+    return 1 - float(np.exp(-errors.bias - NormalDist().inv_cdf(errors.required_chance) * errors.spread))
+
+
+def memory_band() -> tuple[float, float]:
+    """Measured over predicted peak memory, 5th and 95th percentile."""
+    errors = model_errors().memory
+    wide = 1.645 * errors.spread
+    return float(np.exp(errors.bias - wide)), float(np.exp(errors.bias + wide))

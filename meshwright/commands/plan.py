@@ -30,6 +30,11 @@ def plan(
     ] = None,
     objective: Annotated[str | None, typer.Option(help="time (default), cost or energy.")] = None,
     top: Annotated[int | None, typer.Option(help="Plans to show (default 5).")] = None,
+    headroom: Annotated[
+        str | None,
+        typer.Option(help="Memory to leave free, as 10% or 8GiB; default from the memory model's error."),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--all", help="Show the raw order, near duplicates included.")] = False,
     refine: Annotated[
         int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too, on all cores.")
     ] = 0,
@@ -43,8 +48,9 @@ def plan(
     """  # noqa: E501 - one line to copy
     from meshwright import api
     from meshwright.commands.output import print_json, progress, show_tables, wide
-    from meshwright.reports import plans as report
+    from meshwright.reports.plans import ranked
     from meshwright.reports.refined import refined_table
+    from meshwright.reports.verdict import verdict
     from planner.constraints import pairs
 
     with progress("searching") as advance:
@@ -61,6 +67,8 @@ def plan(
             limit=pairs(limit or (), "--limit"),
             objective=objective,
             top=top,
+            headroom=headroom,
+            raw=raw,
             refine=refine,
             progress=advance,
             refining=advance,
@@ -69,5 +77,5 @@ def plan(
         print_json(found.to_dict())
     elif len(found.result.plans):
         again = refined_table(found.found, list(found.refined)) if found.refined else []
-        show_tables(report.ranked(found.found, wide()), *again, *report.verdict(found.result))
+        show_tables(ranked(found.found, wide()), *again, *verdict(found.result))
     found.check()

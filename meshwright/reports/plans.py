@@ -13,10 +13,11 @@ from meshwright.reports.units import counted, gibibytes, percent, seconds
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
+from planner.shortlist import Row
 from simulator.costs.setting import Setting
 from simulator.plan import Plan
 from simulator.training import KINDS
-from simulator.uncertainty import band, tells_apart
+from simulator.uncertainty import band, chance_to_fit, distinguishable, memory_band
 
 ONCE = {
     "bubble": "pipeline bubble",
@@ -59,7 +60,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
         "plan": prediction.plans.plan(index).model_dump(mode="json"),
         **figures,
         "step_time_uncertainty": _uncertainty(prediction, index),
-        "differs_from_first": index > 0 and tells_apart(prediction.setting, step, 0, index),
+        "differs_from_first": distinguishable(float(step.time[0]), float(step.time[index])),
         "time_breakdown_s": times,
         "communication": {
             name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
@@ -73,8 +74,19 @@ def describe_search(
     result: SearchResult, found: Prediction, more: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """A search with documented keys; ``more`` adds to each plan."""
+    fastest = float(np.min(result.step.time, initial=np.inf))
+    plans = []
+    for index, extra in enumerate(more):
+        row = result.rows[index] if result.rows else Row(())
+        shown = {
+            "families": list(row.families),
+            "near_duplicates": list(row.also),
+            "slower_than_fastest": float(result.step.time[index]) / fastest - 1,
+        }
+        plans.append(describe_plan(found, index) | shown | extra)
     return {
-        "plans": [describe_plan(found, index) | extra for index, extra in enumerate(more)],
+        "plans": plans,
+        "headroom": result.space.headroom,
         "scored": result.scored,
         "removed": result.removed,
         "candidates": result.candidates,
@@ -107,10 +119,13 @@ def _uncertainty(prediction: Prediction, index: int) -> float | None:
 
 def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
     peak, capacity = float(prediction.memory.peak[index]), prediction.setting.cluster.device.memory_bytes
+    low, high = memory_band()
     return {
         "peak_bytes": peak,
+        "peak_band_bytes": [peak * low, peak * high],
         "capacity_bytes": capacity,
         "fits": peak <= capacity,
+        "chance_to_fit": float(chance_to_fit(np.array(peak), capacity)),
         "stages": [_stage(prediction, index, row) for row in _present(prediction, index)],
     }
 
@@ -152,17 +167,28 @@ def _columns(prediction: Prediction) -> dict[str, list[str]]:
         "recompute": [plan.recompute for plan in plans],
         "sharding": [sharding(plan) for plan in plans],
         "step": [seconds(value) for value in metrics.step_time_s],
+        "slower": [_slower(value, metrics.step_time_s) for value in metrics.step_time_s],
         "±": [percent(value, 0) for value in band(prediction.setting, prediction.step)],
         "tok/s/GPU": [f"{value:,.0f}" for value in metrics.tokens_per_s_per_device],
         "MFU": [percent(value) for value in metrics.model_flops_utilisation],
-        "HFU": [percent(value) for value in metrics.hardware_flops_utilisation],
         f"of {gibibytes(capacity)}": [gibibytes(value) for value in prediction.memory.peak],
+        "fits with": [chance(value) for value in chance_to_fit(prediction.memory.peak, capacity)],
         "bubble": [percent(value) for value in metrics.bubble_share],
         "comm": [percent(value) for value in metrics.exposed_communication_share],
-        "tok/day": [counted(value) for value in metrics.tokens_per_day],
         "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
         "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
     }
+
+
+def _slower(step_s: float, all_s: np.ndarray) -> str:
+    """How much longer a step takes than the fastest of the table's."""
+    gap = step_s / float(np.min(all_s)) - 1
+    return f"+{percent(gap)}" if gap > 0 else ""
+
+
+def chance(share: float) -> str:
+    """A probability in whole percent, never rounded to certainty."""
+    return percent(min(max(share, 0.01), 0.99), 0)
 
 
 def sharding(plan: Plan) -> str:
@@ -190,7 +216,8 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         "step": f"{seconds(figures['step_time_s'])}{doubt} for {counted(tokens)} tokens",
         "throughput": f"{rate}, {counted(figures['tokens_per_day'])} tokens a day",
         "utilisation": f"MFU {percent(figures['mfu'])}, HFU {percent(figures['hfu'])}",
-        "memory": f"{needed} of {there}" + ("" if memory["fits"] else ": does not fit"),
+        "memory": f"{needed} of {there}, fits with {chance(memory['chance_to_fit'])}"
+        + ("" if memory["fits"] else ": does not fit"),
         "per million tokens": f"{figures['usd_per_million_tokens']:.3g} $, "
         f"{figures['kwh_per_million_tokens']:.3g} kWh",
     }
@@ -249,21 +276,3 @@ def shortage(prediction: Prediction, index: int = 0) -> str:
 def _stage_words(stage: dict[str, Any]) -> str:
     many = f" x {stage['count']}" if stage["count"] > 1 else ""
     return f"{stage['stage']}{many} ({stage['layers']:g} layers)"
-
-
-def verdict(result: SearchResult) -> list[Table | str]:
-    """How far the runner-up is, whether that can be told, and what became of all candidates."""
-    rows: list[Sequence[str]] = [[name, f"{count:,}"] for name, count in result.removed.items() if count]
-    rows += [["scored", f"{result.scored:,}"], ["all", f"{result.candidates:,}"]]
-    return [*_lead(result), table(("removed by rule", "candidates"), rows)]
-
-
-def _lead(result: SearchResult) -> list[str]:
-    gap, others = result.runner_up_gap, range(1, len(result.plans))
-    if gap is None:
-        return []
-    alike = [str(other + 1) for other in others if not tells_apart(result.setting, result.step, 0, other)]
-    words = [f"The best plan is {percent(gap, 2)} better in {result.objective} than the next."]
-    if alike:
-        words.append(f"Rank {', '.join(alike)}: too close to it for the calibration to tell apart.")
-    return words

@@ -12,6 +12,7 @@ from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.variations.question import Question, Run
 from planner.constraints import Constraints
 from planner.executors.local import WORTH_SHARING_S, in_parallel
+from planner.headroom import headroom_share
 from planner.prediction import Prediction, simulate_plan
 from planner.search import search
 from simulator.costs.setting import Setting
@@ -124,7 +125,8 @@ def _best(scenario: Scenario) -> Plan:
     asked = scenario.search
     constraints = Constraints.of(asked.fix, asked.limit)
     devices = scenario.setting.cluster.devices
-    result = search(scenario.setting, devices, constraints, asked.objective, top=1)
+    headroom = headroom_share(asked.headroom, scenario.setting.cluster.device.memory_bytes)
+    result = search(scenario.setting, devices, constraints, asked.objective, top=1, headroom=headroom)
     if not len(result.plans):
         raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
     return result.plans.plan(0)

@@ -9,12 +9,11 @@ import pytest
 from hwmodels.cluster import clusters
 from planner.candidates import Enumeration
 from planner.rules import RULES
-from planner.search import concatenate
 from planner.space import Space
 from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import Model
-from simulator.plan import Plan
+from simulator.plan import Plan, concatenate
 from simulator.workload import Training
 
 SMALL = {

@@ -1,37 +1,73 @@
-"""The band of a prediction: between nothing and its worst part, and blind to what plans share."""
+"""Bands, chances to fit and the order of plans: limits, monotony, and agreement with each other."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simulator.plan import Plan, Plans
 from simulator.training import predict
-from simulator.uncertainty import band, part_errors, tells_apart
-
-PLANS = Plans.of(
-    [
-        Plan(tensor=8, pipeline=2, data=4, micro_batch=2),
-        Plan(tensor=8, pipeline=2, data=4, micro_batch=2),
-        Plan(tensor=8, pipeline=2, data=4, micro_batch=2, recompute="full"),
-    ]
+from simulator.uncertainty import (
+    band,
+    calibration_band,
+    chance_to_fit,
+    default_headroom,
+    distinguishable,
+    even_footing,
+    memory_band,
+    model_errors,
+    part_errors,
 )
 
+PLANS = Plans.of([Plan(tensor=8, pipeline=2, data=4, micro_batch=2)])
+CAPACITY = 80e9
 
-def test_the_band_is_within_the_worst_part(make_setting):
+
+def test_kernels_and_links_stay_within_the_worst_of_them(make_setting):
     setting = make_setting()
-    width = band(setting, predict(setting, PLANS))
-    assert np.all(width > 0)
-    assert np.all(width < max(part_errors(setting).values()))
+    width = calibration_band(setting, predict(setting, PLANS))
+    assert 0 < width[0] < max(part_errors(setting).values())
 
 
-def test_equal_plans_cannot_be_told_apart_and_recomputation_can(make_setting):
+def test_the_model_error_widens_the_band(make_setting):
     setting = make_setting()
     step = predict(setting, PLANS)
-    assert not tells_apart(setting, step, 0, 1)
-    assert tells_apart(setting, step, 0, 2)
+    assert band(setting, step)[0] > calibration_band(setting, step)[0]
+    assert band(setting, step)[0] >= model_errors().step["dense"]
 
 
 def test_an_estimated_device_has_a_wider_band(make_setting):
     measured, estimated = make_setting(), make_setting(cluster="frontier", devices=64)
     widths = [float(band(s, predict(s, PLANS))[0]) for s in (measured, estimated)]
     assert widths[0] < widths[1]
+
+
+@given(st.floats(0.1, 100.0), st.floats(1.0, 1.5), st.floats(1.0, 1.5))
+def test_a_plan_further_from_the_first_is_never_less_distinguishable(first, near, far):
+    near, far = sorted((near, far))
+    assert distinguishable(first, first * far) >= distinguishable(first, first * near)
+
+
+def test_equal_plans_are_on_even_footing_and_slow_ones_are_not():
+    assert even_footing(1.0, np.array([1.0, 1.5])).tolist() == [True, False]
+    assert not distinguishable(1.0, 1.0)
+    assert distinguishable(1.0, 1.5)
+
+
+@given(st.floats(1e9, 2e11), st.floats(1e9, 2e11))
+def test_more_memory_never_fits_better(one, other):
+    low, high = sorted((one, other))
+    assert chance_to_fit(np.array(low), CAPACITY) >= chance_to_fit(np.array(high), CAPACITY)
+
+
+def test_a_plan_at_the_default_headroom_fits_with_the_required_chance():
+    peak = np.array(CAPACITY * (1 - default_headroom()))
+    assert chance_to_fit(peak, CAPACITY) == pytest.approx(model_errors().memory.required_chance)
+
+
+def test_the_memory_band_holds_nine_of_ten():
+    low, high = memory_band()
+    assert chance_to_fit(np.array(1.0), high) == pytest.approx(0.95, abs=1e-3)
+    assert chance_to_fit(np.array(1.0), low) == pytest.approx(0.05, abs=1e-3)

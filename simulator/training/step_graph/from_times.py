@@ -5,7 +5,6 @@ from __future__ import annotations
 from simulator.schedules import PipelineTimes, Schedule
 from simulator.schedules.base import position_times
 from simulator.training.step_graph.step import ChunkWork, Segment, StepProgram
-from simulator.training.step_graph.streams import PIPELINE
 
 
 def from_times(
@@ -48,6 +47,6 @@ def from_times(
         micro_batches=micro_batches,
         chunks=chunks,
         work=work,
-        transfer=Segment("send", float(times.transfer), PIPELINE),
+        transfer=Segment("send", float(times.transfer), stream="pipeline"),
         blocking=not bool(times.overlap_transfer),
     )

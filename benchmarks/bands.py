@@ -1,0 +1,209 @@
+"""How well the printed bands hold, and the model errors that they are made of.
+
+    python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--write]
+
+A band adds the errors of kernels, of links and of the model itself (``simulator/model_errors.yaml``). The
+model's error of a kind of setting is what 90 % of its runs stay within once kernels and links are taken
+off; sources count alike, whatever their number of rows. Coverage is printed twice: with the errors that
+ship, and for each source with the errors fitted to the other sources. A source is the part of a case name
+before the first dash or digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.files import write_text
+from meshwright.validation.ledger import Entry, evaluate, published_files
+from simulator.plan import Plans
+from simulator.schedules import schedules
+from simulator.training import predict
+from simulator.uncertainty import (
+    ERRORS_FILE,
+    ModelErrors,
+    calibration_band,
+    default_headroom,
+    kind_of,
+    model_errors,
+)
+
+NINE_IN_TEN = 0.9
+
+
+@dataclass
+class Run:
+    """A measured step: relative error of the prediction, and the part that kernels and links account for."""
+
+    source: str
+    kind: str
+    experts: bool
+    generation: str
+    vendor: str
+    error: float
+    calibration: float
+
+
+def arguments():
+    """Files of runs; those that ship by default."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--write", action="store_true", help=f"write {ERRORS_FILE.name}")
+    return parser.parse_args()
+
+
+def source_of(case_id: str) -> str:
+    """Where a case comes from, by the beginning of its name."""
+    return re.split(r"[-\d]", case_id, maxsplit=1)[0] or case_id
+
+
+def run_of(entry: Entry) -> Run:
+    """One entry as a run."""
+    setting, plan = entry.case.setting, entry.case.plan
+    step = predict(setting, Plans.of(plan))
+    return Run(
+        source_of(entry.case.case_id),
+        kind_of(setting),
+        setting.model.moe is not None,
+        setting.cluster.device.generation,
+        setting.cluster.device.vendor,
+        float(entry.relative_error or 0.0),
+        float(calibration_band(setting, step)[0]),
+    )
+
+
+def weighted_quantile(values, sources, share):
+    """Quantile in which each source weighs the same."""
+    counts = Counter(sources)
+    weights = np.array([1 / counts[source] for source in sources])
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(np.asarray(values)[order][np.searchsorted(reached, share - 1e-9)])
+
+
+def fitted(runs):
+    """The model's error for some runs of one kind: beyond kernels and links, for 90 % of them."""
+    beyond = [np.sqrt(max(run.error**2 - run.calibration**2, 0.0)) for run in runs]
+    return weighted_quantile(beyond, [run.source for run in runs], NINE_IN_TEN)
+
+
+def covered(runs, errors):
+    """Share of runs inside their band."""
+    inside = [abs(run.error) <= np.hypot(run.calibration, errors[run.kind]) for run in runs]
+    return float(np.mean(inside)) if inside else float("nan")
+
+
+def left_out(runs):
+    """Runs judged by errors fitted to other sources; a source alone in its kind is judged by all kinds."""
+    made = []
+    for source in sorted({run.source for run in runs}):
+        others = [run for run in runs if run.source != source]
+        errors = {}
+        for kind in {run.kind for run in runs if run.source == source}:
+            same = [run for run in others if run.kind == kind] or others
+            errors[kind] = fitted(same)
+        made += [
+            (run, abs(run.error) <= np.hypot(run.calibration, errors[run.kind]))
+            for run in runs
+            if run.source == source
+        ]
+    return made
+
+
+def pair_errors(entries):
+    """How far the predicted ratio of two plans of one question is off, and the predicted gap; logarithms."""
+    groups = {}
+    for entry in entries:
+        if entry.case.measured_step_s:
+            plans = groups.setdefault(repr(entry.case.setting), {})
+            plans.setdefault(repr(entry.case.plan), []).append(entry)
+    found = []
+    for plans in groups.values():
+        points = [
+            (
+                np.log(same[0].predicted_step_s),
+                np.log(np.mean([entry.case.measured_step_s for entry in same])),
+            )
+            for same in plans.values()
+        ]
+        for one in range(len(points)):
+            for other in range(one):
+                gap = points[one][0] - points[other][0]
+                found.append((gap, points[one][1] - points[other][1]))
+    return np.array(found).reshape(-1, 2)
+
+
+def main():
+    """Print coverage and errors; write them if asked."""
+    asked = arguments()
+    files = asked.files or published_files()
+    entries = [e for e in evaluate(files).entries if schedules[e.case.plan.schedule].has_closed_form]
+    runs = [run_of(entry) for entry in entries if entry.relative_error is not None]
+    shipped = model_errors().step
+    after = left_out(runs)
+    groups = {
+        "dense": lambda run: not run.experts,
+        "experts": lambda run: run.experts,
+        "AMD": lambda run: run.vendor == "amd",
+        "Blackwell": lambda run: run.generation == "blackwell",
+        **{f"kind {kind}": (lambda run, kind=kind: run.kind == kind) for kind in sorted(shipped)},
+        "all": lambda run: True,
+    }
+    print(f"{len(runs)} steps, {len({run.source for run in runs})} sources; share inside the band")
+    print(f"{'':24s} {'steps':>6s} {'kernels, links':>15s} {'as shipped':>11s} {'source left out':>16s}")
+    nothing = dict.fromkeys(shipped, 0.0)
+    for name, inside in groups.items():
+        some = [run for run in runs if inside(run)]
+        out = [held for run, held in after if inside(run)]
+        if some:
+            bare, full = covered(some, nothing), covered(some, shipped)
+            print(f"{name:24s} {len(some):6d} {bare:15.1%} {full:11.1%} {np.mean(out):16.1%}")
+    errors = {
+        kind: round(fitted([run for run in runs if run.kind == kind]), 3)
+        for kind in sorted({run.kind for run in runs})
+    }
+    print("model errors fitted:", errors, "shipped:", shipped)
+    peaks = [entry for entry in entries if entry.memory_error is not None]
+    ratio = np.array([-np.log1p(entry.memory_error) for entry in peaks])
+    sources = [source_of(entry.case.case_id) for entry in peaks]
+    low, middle, high = (weighted_quantile(ratio, sources, share) for share in (0.05, 0.5, 0.95))
+    beyond = np.mean(np.exp(ratio) > 1 / (1 - default_headroom()))
+    print(
+        f"{len(peaks)} peaks of {len(set(sources))} sources: measured over predicted, 5/50/95 % "
+        f"{np.exp(low):.3f} {np.exp(middle):.3f} {np.exp(high):.3f}; above the promise of the default "
+        f"headroom: {beyond:.1%}"
+    )
+    pairs = pair_errors(entries)
+    off = np.abs(pairs[:, 1] - pairs[:, 0])
+    print(f"{len(pairs)} pairs of plans: error of the difference, median {np.median(off):.3f}")
+    for least, most in ((0, 0.01), (0.01, 0.03), (0.03, 0.06), (0.06, 0.1), (0.1, 0.5)):
+        inside = (np.abs(pairs[:, 0]) >= least) & (np.abs(pairs[:, 0]) < most)
+        right = np.mean(np.sign(pairs[inside, 0]) == np.sign(pairs[inside, 1])) if inside.any() else np.nan
+        print(
+            f"  predicted {least:.0%} to {most:.0%} apart: {inside.sum():4d}, in the right order {right:.0%}"
+        )
+    if asked.write:
+        old = model_errors()
+        spread = float((high - low) / 2 / 1.645)
+        names = ", ".join(file.name for file in files)
+        made = ModelErrors(
+            source=f"benchmarks.bands, {date.today()}: {len(runs)} steps, {len(peaks)} peaks of {names}",
+            step={**old.step, **errors},
+            memory=old.memory.model_copy(
+                update={"bias": round(float(middle), 3), "spread": round(spread, 3)}
+            ),
+            difference=old.difference.model_copy(update={"median": round(float(np.median(off)), 3)}),
+        )
+        import yaml
+
+        write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What a ranking rests on: framework, overlaps, calibrations, prices, and the nearest published run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from rich.table import Table
+
+from hwmodels.errors import MeshwrightError
+from meshwright.reports.tables import facts
+from meshwright.reports.units import percent
+from meshwright.validation.cases import Case, Skipped, read_case, read_rows
+from meshwright.validation.ledger import published_files
+from planner.metrics import flops_per_token
+from planner.search import SearchResult
+from simulator.costs.setting import Setting
+from simulator.plan import Plan, Plans
+from simulator.training import predict
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A measured run on the device in question."""
+
+    case: Case
+    mfu: float
+
+
+def basis(result: SearchResult) -> Table:
+    """The assumptions of the first plan."""
+    setting, plan = result.setting, result.plans.plan(0)
+    device = setting.cluster.device
+    network = setting.cluster.network_error
+    words = {
+        "framework": setting.framework.name,
+        "overlaps": _overlaps(setting, plan, float(result.step.time[0])),
+        "kernels": f"{setting.kernels.calibration.name}: {setting.kernels.calibration.status}",
+        "network": f"{setting.cluster.network.fabric}: "
+        + (
+            "no published measurement to check on"
+            if network is None
+            else f"{percent(network, 0)} median error"
+        ),
+        "price": f"{device.price_per_hour_usd:g} $ an hour and device, list price ({device.name})",
+        "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
+        "nearest published run": _published(setting),
+    }
+    return facts(words, "What this rests on")
+
+
+def _overlaps(setting: Setting, plan: Plan, step_s: float) -> str:
+    """Communication that the plan overlaps, and the step without the overlap of tensor parallelism."""
+    on = [
+        name.removeprefix("overlap_")
+        for name in ("overlap_gradients", "overlap_parameters", "overlap_expert", "overlap_pipeline")
+        if getattr(plan, name)
+    ]
+    words = ", ".join(on) or "none"
+    if plan.tensor > 1:
+        words += f"; tensor: {plan.overlap_tensor}"
+        if plan.overlap_tensor != "none":
+            bare = plan.model_copy(update={"overlap_tensor": "none"})
+            slower = float(predict(setting, Plans.of(bare)).time[0]) / step_s - 1
+            words += f" (without it the step takes {percent(slower)} longer)"
+    return words
+
+
+def _published(setting: Setting) -> str:
+    """The nearest published run in words."""
+    device, framework = setting.cluster.device.name, setting.framework.name
+    same = nearest_run(setting, framework)
+    found = same or nearest_run(setting)
+    if found is None:
+        return f"none on {device}"
+    case = found.case
+    words = (
+        f"{case.case_id}: {case.setting.model.name} on {case.setting.cluster.devices} {device}, "
+        f"{case.setting.framework.name}, {case.precision}: MFU {percent(found.mfu)}"
+    )
+    return words if same else f"none with {framework} on {device}; {words}"
+
+
+def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun | None:
+    """The shipped run on the device whose model is nearest in kind and size; of one framework if named."""
+    model, device = setting.model, setting.cluster.device.name
+    candidates = []
+    for file in published_files():
+        for values in read_rows(file):
+            if values.get("gpu") == device and values.get("derived_step_time_s"):
+                size = log(float(values["n_layers"]) * float(values["d_model"]) ** 2)
+                distance = abs(size - log(model.layers * model.hidden**2))
+                other_kind = bool(values.get("n_experts")) != (model.moe is not None)
+                candidates.append((other_kind, distance, values["case_id"], values, str(file)))
+    for *_, values, where in sorted(candidates, key=lambda row: row[:3]):
+        try:
+            case = read_case(values, where)
+        except (Skipped, MeshwrightError):
+            continue
+        if case.measured_step_s and (framework is None or case.setting.framework.name == framework):
+            return PublishedRun(case, _mfu(case, case.measured_step_s))
+    return None
+
+
+def _mfu(case: Case, step_s: float) -> float:
+    """Model FLOP/s of a measured step over the dense peak of its number format."""
+    setting = case.setting
+    own, _ = flops_per_token(setting, Plans.of(case.plan))
+    cluster, training = setting.cluster, setting.training
+    peak = cluster.device.peak(training.precision) * cluster.devices
+    return float(np.ravel(own)[0]) * training.tokens / step_s / peak

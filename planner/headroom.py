@@ -1,0 +1,35 @@
+"""Memory that a plan leaves free on every device."""
+
+from __future__ import annotations
+
+import re
+
+from hwmodels.errors import InputError
+from simulator.uncertainty import default_headroom
+
+UNITS = {"%": 0.01, "": 1.0, "mib": 2.0**20, "gib": 2.0**30, "mb": 1e6, "gb": 1e9}
+WORDS = "a share below 1, a percentage (10%) or a size (8GiB)"
+
+
+def headroom_share(asked: float | str | None, memory_bytes: float) -> float:
+    """Share of a device to leave free.
+
+    Args:
+        asked: a share, a percentage or a size as typed; None for what the memory model's error asks for.
+        memory_bytes: memory of the device.
+
+    Raises:
+        InputError: not readable, or not below the device's memory.
+    """
+    if asked is None:
+        return default_headroom()
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|[A-Za-z]*)\s*", str(asked))
+    unit = found.group(2).lower() if found else "?"
+    if found is None or unit not in UNITS:
+        raise InputError(f"must be {WORDS}, found {asked!r}", "headroom")
+    share = float(found.group(1)) * UNITS[unit]
+    if unit not in ("%", ""):
+        share /= memory_bytes
+    if not share < 1:
+        raise InputError(f"must be {WORDS} below the device's memory, found {asked!r}", "headroom")
+    return share

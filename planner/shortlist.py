@@ -1,0 +1,156 @@
+"""A short list of different plans out of a ranking: a recommended one, and what each restriction would
+cost.
+
+The first row is the simplest of the plans that are on equal footing with the fastest: their predicted gap
+is so small that the order says nothing (``simulator.uncertainty.even_footing``). The best plan of each
+family that the first row lacks follows. Near duplicates of a row are named beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.families import (
+    FAMILIES,
+    FASTEST,
+    LEAST_MEMORY,
+    MEMORY_WITHIN,
+    differences,
+    layouts,
+    mechanisms,
+)
+from simulator.costs.setting import Setting
+from simulator.costs.stages import Stages, parameters
+from simulator.memory import memory
+from simulator.plan import Plan, Plans, concatenate
+from simulator.uncertainty import even_footing
+
+POOL = 2048
+"""Best plans that a short list is picked from."""
+NAMED_DUPLICATES = 4
+"""Near duplicates of a row that are named."""
+DUPLICATE_WITHIN = 0.05
+"""How much slower than its row a near duplicate may be to be named, as a share."""
+SIMPLEST = "simplest within 10 %"
+RECOMMENDED = "recommended"
+OTHER = "another layout"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Why a plan is in the list.
+
+    Attributes:
+        families: labels.
+        also: near duplicates, by the fields in which they differ.
+    """
+
+    families: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Pick:
+    plans: Plans
+    value: float
+    labels: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans.plan(0)
+
+
+def shortlist(
+    setting: Setting,
+    pool: Plans,
+    values: np.ndarray,
+    families: Mapping[str, tuple[Plans, np.ndarray]],
+    top: int,
+) -> tuple[Plans, tuple[Row, ...]]:
+    """Pick the rows of a short list.
+
+    Args:
+        setting: what the plans share.
+        pool: the best plans, in order.
+        values: the figure that ranks them, shape (plans,).
+        families: the best plan of each family and its value.
+        top: most rows.
+
+    Returns:
+        The plans in the order of the rows, and a ``Row`` for each.
+    """
+    footing = np.flatnonzero(even_footing(values[0], values))
+    simple = mechanisms(pool)
+    first = int(footing[np.argmin(simple[footing])])
+    picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
+    near = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
+    peaks = _peaks(setting, pool.take(near))
+    wanted = [_pick(pool, values, 0, (FASTEST,))]
+    for family in FAMILIES:
+        if family.name in families and not family.holds(picks[0].plans)[0]:
+            wanted.append(_Pick(families[family.name][0], float(families[family.name][1][0]), (family.name,)))
+    wanted.append(_pick(pool, values, int(near[np.argmin(peaks)]), (LEAST_MEMORY,)))
+    wanted.append(_pick(pool, values, int(near[np.argmin(simple[near])]), (SIMPLEST,)))
+    for pick in sorted(wanted, key=lambda pick: pick.value):
+        _add(picks, pick)
+    picks = _filled(picks[:top], pool, values, top)
+    chosen = concatenate([pick.plans for pick in picks])
+    return chosen, tuple(
+        Row(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
+    )
+
+
+def _pick(pool: Plans, values: np.ndarray, index: int, labels: tuple[str, ...]) -> _Pick:
+    return _Pick(pool.take(np.array([index])), float(values[index]), labels)
+
+
+def _add(picks: list[_Pick], pick: _Pick) -> None:
+    """Append a pick, or its labels where its plan has a row.
+
+    The fastest plan needs no row of its own where it is a near duplicate of the recommended one.
+    """
+    for index, shown in enumerate(picks):
+        if shown.plan == pick.plan:
+            labels = tuple(dict.fromkeys(shown.labels + pick.labels))
+            picks[index] = _Pick(shown.plans, shown.value, labels)
+            return
+    both = layouts(concatenate([picks[0].plans, pick.plans]))
+    if pick.labels != (FASTEST,) or both[0] != both[1]:
+        picks.append(pick)
+
+
+def _filled(picks: list[_Pick], pool: Plans, values: np.ndarray, top: int) -> list[_Pick]:
+    """Add the next best layouts that no row shows, and sort the rows after the first."""
+    ids = layouts(concatenate([pick.plans for pick in picks] + [pool]))
+    seen = set(ids[: len(picks)].tolist())
+    for index, layout in enumerate(ids[len(picks) :].tolist()):
+        if len(picks) >= top:
+            break
+        if layout not in seen:
+            seen.add(layout)
+            picks.append(_pick(pool, values, index, (OTHER,)))
+    return [picks[0], *sorted(picks[1:], key=lambda pick: pick.value)]
+
+
+def _also(picks: list[_Pick], pool: Plans, values: np.ndarray) -> list[tuple[str, ...]]:
+    """Near duplicates of each row, the best first; rows themselves are none."""
+    ids = layouts(concatenate([pick.plans for pick in picks] + [pool]))
+    rows = [pick.plan for pick in picks]
+    named: list[tuple[str, ...]] = []
+    for number, (pick, layout) in enumerate(zip(picks, ids, strict=False)):
+        if layout in ids[:number]:
+            named.append(())
+            continue
+        close = (ids[len(picks) :] == layout) & (values <= pick.value * (1 + DUPLICATE_WITHIN))
+        nearest = [pool.plan(int(index)) for index in np.flatnonzero(close)[: NAMED_DUPLICATES + len(rows)]]
+        others = [differences(pick.plan, other) for other in nearest if other not in rows]
+        named.append(tuple(others[:NAMED_DUPLICATES]))
+    return named
+
+
+def _peaks(setting: Setting, plans: Plans) -> np.ndarray:
+    stages = Stages.of(setting, plans)
+    return memory(setting, plans, stages, parameters(setting, plans, stages)).peak
