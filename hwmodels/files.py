@@ -108,3 +108,17 @@ def write_text(path: Path, text: str) -> None:
     """
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters by which a spreadsheet takes a cell for a formula."""
+
+
+def plain_cell(text: str) -> str:
+    """Text for a cell of a CSV file that no spreadsheet runs as a formula."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
+
+
+def read_cell(text: str) -> str:
+    """The text of a cell that ``plain_cell`` wrote."""
+    return text[1:] if text[:1] == "'" and text.lstrip("'").startswith(FORMULAS) else text

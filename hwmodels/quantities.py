@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, le=2**24)]
 
 SLOWEST_LINK = 1e6
 """B/s; a link below it was meant in GB/s."""

@@ -31,7 +31,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hwmodels.errors import InputError, suggestion
-from hwmodels.files import whole_file
+from hwmodels.files import plain_cell, read_cell, whole_file
 
 Row = Mapping[str, Any]
 
@@ -147,6 +147,10 @@ class Points:
             yield dict(zip(self.columns, values, strict=True))
 
 
+LONGEST_CELL = 1000
+"""Characters of a cell; an array of text is as wide as its longest element."""
+
+
 def files(folder: Path) -> dict[str, Path]:
     """The point files of a folder by table; of a plain and a zipped one the plain one is taken."""
     found = {}
@@ -195,6 +199,8 @@ def read(path: Path, table: Table | None = None) -> Points:
     for number, row in enumerate(lines, start=2):
         if len(row) != len(header):
             raise InputError(f"line {number}: {len(header)} values are needed, found {len(row)}", str(path))
+        if any(len(cell) > LONGEST_CELL for cell in row):
+            raise InputError(f"line {number}: a cell has more than {LONGEST_CELL:,} characters", str(path))
     by_name = dict(zip(header, zip(*lines, strict=True), strict=True)) if lines else dict.fromkeys(header, ())
     return Points(
         table, {column.name: _values(column, by_name, len(lines), path) for column in table.columns}
@@ -246,7 +252,7 @@ def _cells(table: Table, row: Row) -> list[str]:
     cells = []
     for column in table.columns:
         value = row.get(column.name, column.default)
-        cells.append(f"{value:.5g}" if column.kind is float else str(value))
+        cells.append(f"{value:.5g}" if column.kind is float else plain_cell(str(value)))
     return cells
 
 
@@ -279,7 +285,7 @@ def _check_header(table: Table, header: Sequence[str], path: Path) -> None:
 def _values(column: Column, by_name: dict[str, tuple[str, ...]], count: int, path: Path) -> np.ndarray:
     if column.name not in by_name:
         return np.full(count, column.default)
-    raw = np.array(by_name[column.name], dtype=str)
+    raw = np.array([read_cell(cell) for cell in by_name[column.name]], dtype=str)
     if column.kind is str:
         bad = (raw == "") if column.default is None else np.zeros(count, dtype=bool)
         if column.allowed:

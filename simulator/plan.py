@@ -37,17 +37,23 @@ BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word 
 PIPELINE_INSIDE_DATA = Choice["rank_order"].index("tensor-context-pipeline-data")
 
 
+MOST = 2**24
+"""Highest value of a degree or count."""
+
+
 class Plan(Strict):
     """One way to lay a training workload on devices."""
 
-    tensor: int = Field(1, ge=1, description="tensor-parallel ranks")
-    pipeline: int = Field(1, ge=1, description="pipeline stages (ranks)")
-    virtual_pipeline: int = Field(1, ge=1, description="model chunks on each pipeline rank")
-    context: int = Field(1, ge=1, description="context-parallel ranks")
-    data: int = Field(1, ge=1, description="data-parallel replicas, expert-parallel ranks among them")
-    expert: int = Field(1, ge=1, description="expert-parallel ranks")
-    expert_tensor: int = Field(1, ge=1, description="tensor-parallel ranks inside one expert")
-    micro_batch: int = Field(1, ge=1, description="sequences in a micro batch")
+    tensor: int = Field(1, ge=1, le=MOST, description="tensor-parallel ranks")
+    pipeline: int = Field(1, ge=1, le=MOST, description="pipeline stages (ranks)")
+    virtual_pipeline: int = Field(1, ge=1, le=MOST, description="model chunks on each pipeline rank")
+    context: int = Field(1, ge=1, le=MOST, description="context-parallel ranks")
+    data: int = Field(
+        1, ge=1, le=MOST, description="data-parallel replicas, expert-parallel ranks among them"
+    )
+    expert: int = Field(1, ge=1, le=MOST, description="expert-parallel ranks")
+    expert_tensor: int = Field(1, ge=1, le=MOST, description="tensor-parallel ranks inside one expert")
+    micro_batch: int = Field(1, ge=1, le=MOST, description="sequences in a micro batch")
     schedule: str = Field("1f1b", description="pipeline schedule")
     sequence_parallel: bool = Field(
         False, description="shard norms and dropout over the tensor-parallel ranks"
@@ -62,6 +68,7 @@ class Plan(Strict):
     shard_group: int = Field(
         0,
         ge=0,
+        le=MOST,
         description="ranks that share one copy of sharded state; 0: all data-parallel "
         "ranks, fewer: hybrid sharding",
     )
@@ -81,10 +88,10 @@ class Plan(Strict):
     )
     overlap_pipeline: bool = Field(False, description="send activations while the next micro batch computes")
     first_stage_layers: int = Field(
-        0, ge=-1, description="layers of the first stage; 0: an even share, -1: none"
+        0, ge=-1, le=MOST, description="layers of the first stage; 0: an even share, -1: none"
     )
     last_stage_layers: int = Field(
-        0, ge=-1, description="layers of the last stage; 0: an even share, -1: none"
+        0, ge=-1, le=MOST, description="layers of the last stage; 0: an even share, -1: none"
     )
     rank_order: RankOrder = Field(
         "tensor-context-data-pipeline", description="which ranks are neighbours, innermost first"

@@ -61,7 +61,7 @@ class Search(Strict):
     objective: Literal["time", "cost", "energy"] = Field(
         default="time", description="what the best plan needs least of"
     )
-    top: int = Field(default=5, ge=1, description="plans to report")
+    top: int = Field(default=5, ge=1, le=10_000, description="plans to report")
     headroom: float | str | None = Field(
         default=None,
         description="memory of a device that plans leave free: a share (`0.1`, `10%`) or a size (`8GiB`); "
@@ -100,7 +100,7 @@ class Definition(Strict):
     title: str = Field("", description="what it asks, in a line")
     model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
     cluster: Reference = Field(description="catalogue name, path or mapping")
-    gpus: int = Field(gt=0, description="devices of the job")
+    gpus: int = Field(gt=0, le=2**24, description="devices of the job")
     workload: Training = Field(description="what is trained")
     framework: Reference = Field("megatron-core", description="catalogue name, path or mapping")
     plan: dict[str, Any] | None = Field(

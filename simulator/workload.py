@@ -17,8 +17,8 @@ ACTIVATION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8
 class Training(Strict):
     """A training workload."""
 
-    seq_len: int = Field(gt=0, description="tokens in a sequence")
-    global_batch: int = Field(gt=0, description="sequences in an optimizer step")
+    seq_len: int = Field(gt=0, le=2**27, description="tokens in a sequence")
+    global_batch: int = Field(gt=0, le=2**24, description="sequences in an optimizer step")
     precision: Precision = Field("bf16", description="number format of the matrix products")
     causal: bool = Field(True, description="whether attention looks back only")
     dropout: bool | None = Field(

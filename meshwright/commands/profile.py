@@ -76,9 +76,11 @@ def profile(
 
 
 def _import(source: Path, out: Path, form: str, name: str) -> ImportResult:
+    from hwmodels.files import written_together
     from profiles.importers import Options, import_points
 
-    return import_points(source, out, form, Options(gpu=name, system=name))
+    with written_together():
+        return import_points(source, out, form, Options(gpu=name, system=name))
 
 
 def _words(text: str) -> tuple[str, ...]:

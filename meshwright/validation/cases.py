@@ -19,6 +19,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, MeshwrightError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build, read_mapping, read_text
+from hwmodels.parsing import LARGEST, SMALLEST
 from hwmodels.usual_clusters import USUAL, usual_cluster
 from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks
@@ -105,9 +106,10 @@ class Row:
             value = float(text)
         except ValueError:
             raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
-        if not 0 <= value < float("inf"):
+        if value and not SMALLEST <= value <= LARGEST:
             raise InputError(
-                f"column {name!r} must be a finite number, not negative, found {text!r}", self.where
+                f"column {name!r} must be 0 or a number from {SMALLEST:g} to {LARGEST:g}, found {text!r}",
+                self.where,
             )
         return value
 
@@ -116,11 +118,17 @@ class Row:
         value = self.number(name)
         if not value:
             raise Skipped(f"{name} not stated")
-        return round(value)
+        return self._count(name, value)
 
     def whole(self, name: str, default: int) -> int:
         """A whole number with a default."""
-        return round(self.number(name) or default)
+        value = self.number(name)
+        return default if value is None else self._count(name, value)
+
+    def _count(self, name: str, value: float) -> int:
+        if round(value) < 1:
+            raise InputError(f"column {name!r} must be at least 1, found {self.text(name)!r}", self.where)
+        return round(value)
 
 
 def read_case(values: dict[str, str], where: str) -> Case:

@@ -156,11 +156,15 @@ def parsed_json(text: str | bytes, path: Path) -> dict[str, Any]:
     """
     try:
         data = json.loads(text)
+    except RecursionError:
+        raise InputError("mappings and lists are nested too deep", str(path)) from None
     except json.JSONDecodeError as error:
         problem = f"line {error.lineno}: not valid JSON, perhaps cut off ({error.msg})"
         raise InputError(problem, str(path)) from None
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", str(path)) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not valid JSON ({error})", str(path)) from None
     if not isinstance(data, dict):
         raise InputError("a mapping of keys to values is needed at the top", str(path))
     return data

@@ -9,6 +9,7 @@ shortest, because a rank that waits for another only makes them longer.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InputError
+from hwmodels.parsing import shown
 from profiles.importers.common import BYTES, Found, Importer, Options, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 
@@ -68,12 +70,24 @@ COLLECTIVES = {
 }
 
 
+TIMES = ("ts", "dur")
+COUNTS = ("External id", "Group size", "In msg nelems", "Out msg nelems")
+"""Keys of an event and of its ``args`` that hold numbers."""
+
+MOST_BYTES = 2**29
+"""Of a trace; parsing takes about eight times as much memory."""
+WORDS = ("dtype", "layout", "kernel", "direction", "op")
+"""Columns of a point that hold no size."""
+LARGEST_SIZE = 2**48
+"""Of one dimension of a tensor."""
+
+
 def _recognises(path: Path) -> bool:
     if path.name.endswith(".json.gz"):
         try:
             with gzip.open(path, "rt", encoding="utf-8", errors="ignore") as file:
                 start = file.read(65536)
-        except (OSError, EOFError):
+        except (OSError, EOFError, zlib.error):
             return False
     elif path.suffix == ".json":
         start = beginning(path, 65536)
@@ -84,9 +98,12 @@ def _recognises(path: Path) -> bool:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", str(path)) from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"is larger than {MOST_BYTES // 2**20} MiB unpacked; record fewer steps", str(path))
     trace = parsed_json(data, path)
     if not isinstance(trace.get("traceEvents"), list):
         raise InputError("has no list of traceEvents: not a trace of torch.profiler", str(path))
@@ -95,7 +112,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read(path: Path, options: Options) -> Iterator[Found]:
     trace = _load(path)
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    events = list(_complete(trace["traceEvents"], path))
     operations = [event for event in events if event.get("cat") == "cpu_op"]
     if not any(event.get("args", {}).get("Input Dims") for event in operations):
         raise InputError(
@@ -116,6 +133,29 @@ def _read(path: Path, options: Options) -> Iterator[Found]:
     yield from _collectives(kernels or events, options, device, source)
 
 
+def _complete(events: Sequence[object], path: Path) -> Iterator[Event]:
+    """The complete events ("ph": "X") with the values that are read here checked.
+
+    Raises:
+        InputError: a value of a wrong type, with its place.
+    """
+    for index, event in enumerate(events):
+        where = f"{path}: traceEvents.{index}"
+        if not isinstance(event, Mapping):
+            raise InputError(f"a mapping is needed, found {shown(event)}", where)
+        if event.get("ph") != "X":
+            continue
+        inputs = event.get("args", {})
+        if not isinstance(inputs, Mapping):
+            raise InputError(f"args: a mapping is needed, found {shown(inputs)}", where)
+        for values, names, needed in ((event, TIMES, "time"), (inputs, COUNTS, "number")):
+            for name in names:
+                value = values.get(name, 0)
+                if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 2**64:
+                    raise InputError(f"{name}: a {needed} is needed, found {shown(value)}", where)
+        yield event
+
+
 def _summary(samples: Sequence[float]) -> dict[str, float]:
     low, middle, high = np.percentile(samples, (25, 50, 75))
     return {"time_us": float(middle), "spread": float((high - low) / middle)}
@@ -123,7 +163,10 @@ def _summary(samples: Sequence[float]) -> dict[str, float]:
 
 def _device(trace: Mapping[str, Any]) -> str:
     properties = trace.get("deviceProperties") or []
-    return catalogue_name(str(properties[0].get("name", "unknown"))) if properties else "cpu"
+    if not properties:
+        return "cpu"
+    first = properties[0] if isinstance(properties, list) else None
+    return catalogue_name(str(first.get("name", "unknown"))) if isinstance(first, Mapping) else "unknown"
 
 
 def _kernel_times(kernels: Sequence[Event], operations: Sequence[Event]) -> dict[int, float]:
@@ -144,11 +187,11 @@ def _nesting(operations: Sequence[Event]) -> Iterator[tuple[int, list[int]]]:
     """Each operation with those of its thread that run around it, by external id."""
     threads: dict[Any, list[Event]] = defaultdict(list)
     for event in operations:
-        threads[event.get("tid")].append(event)
+        threads[str(event.get("tid"))].append(event)
     for events in threads.values():
         around: list[tuple[float, int]] = []
-        for event in sorted(events, key=lambda e: (float(e["ts"]), -float(e.get("dur", 0)))):
-            start = float(event["ts"])
+        for event in sorted(events, key=lambda e: (float(e.get("ts", 0)), -float(e.get("dur", 0)))):
+            start = float(event.get("ts", 0))
             while around and around[-1][0] <= start:
                 around.pop()
             yield _identity(event), [identity for _, identity in around]
@@ -169,17 +212,24 @@ def _point(event: Event) -> Key | None:
     """The point that an operation measures, without its time."""
     name, inputs = event.get("name", ""), event.get("args", {})
     dims, types = inputs.get("Input Dims") or [], inputs.get("Input type") or []
+    found: Key | None = None
     try:
         if name in PRODUCTS:
             values = _product(dims, types, inputs.get("Input Strides") or [], PRODUCTS[name])
-            return ("gemm", tuple(values.items()))
-        if name in ATTENTION:
-            return _attention(name, dims, types, inputs.get("Concrete Inputs") or [])
-        if name in ELEMENTWISE:
-            return _elementwise(name, dims, types)
-    except (IndexError, ValueError, TypeError):
+            found = ("gemm", tuple(values.items()))
+        elif name in ATTENTION:
+            found = _attention(name, dims, types, inputs.get("Concrete Inputs") or [])
+        elif name in ELEMENTWISE:
+            found = _elementwise(name, dims, types)
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None  # an overload with other inputs
-    return None
+    if found is None or not all(name in WORDS or _is_size(value) for name, value in found[1]):
+        return None
+    return found
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_SIZE
 
 
 def _product(

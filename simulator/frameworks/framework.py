@@ -8,7 +8,7 @@ to a framework, never to a case, and names its source.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -76,10 +76,11 @@ class Framework(Strict):
     gradient_passes: float = Field(
         0.0,
         ge=0,
+        le=1e3,
         description="reads and writes of each gradient while it is copied into and out of the buckets that "
         "are reduced, where it does not live in them; with those of each gathered parameter, if it is copied",
     )
-    cast_passes: dict[Literal["fp8", "mxfp8", "nvfp4"], float] = Field(
+    cast_passes: dict[Literal["fp8", "mxfp8", "nvfp4"], Annotated[float, Field(ge=0, le=1e3)]] = Field(
         {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.5},
         description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by "
         "rows and by columns: with one scale a tensor known from earlier steps, with one a block, and with "
@@ -104,6 +105,7 @@ class Framework(Strict):
     host_seconds_per_kernel: float | None = Field(
         None,
         ge=0,
+        le=1,
         description="host time to launch one kernel from Python; what the device's calibration measured of "
         "eager torch where not given",
     )
@@ -115,17 +117,20 @@ class Framework(Strict):
     fetch_seconds: float = Field(
         0.0,
         ge=0,
+        le=3600,
         description="host time to fetch and broadcast a micro batch before its forward pass, while the "
         "device waits",
     )
     exchange_seconds: float = Field(
         0.0,
         ge=0,
+        le=3600,
         description="host time of one transfer between pipeline stages, where the host waits for the device "
         "after each",
     )
     optimizer_bytes_per_parameter: float = Field(
         gt=0,
+        le=1e3,
         description="memory traffic of unscaling, clipping, update "
         "and casting, per parameter that a rank owns",
     )
@@ -135,6 +140,7 @@ class Framework(Strict):
     gathers_a_layer: int = Field(
         1,
         ge=1,
+        le=1000,
         description="collectives that gather one layer under full sharding: 1 where "
         "a layer is wrapped as a whole, one a submodule elsewhere",
     )
@@ -144,10 +150,12 @@ class Framework(Strict):
         gt=0,
         description="parameters that may be gathered ahead; the gathers of a larger layer are not hidden",
     )
-    context_bytes: float = Field(ge=0, description="memory of the driver context and libraries")
-    buffer_bytes_per_group: float = Field(ge=0, description="communication buffers of one process group")
+    context_bytes: float = Field(ge=0, le=1e13, description="memory of the driver context and libraries")
+    buffer_bytes_per_group: float = Field(
+        ge=0, le=1e13, description="communication buffers of one process group"
+    )
     bucket_bytes: float = Field(
-        0.0, ge=0, description="flat buckets for reducing and gathering, where they are extra memory"
+        0.0, ge=0, le=1e13, description="flat buckets for reducing and gathering, where they are extra memory"
     )
     separate_master: bool = Field(
         True,
@@ -157,15 +165,19 @@ class Framework(Strict):
     optimizer_gradient_bytes: float = Field(
         0.0,
         ge=0,
+        le=1e3,
         description="bytes of gradients that the optimizer holds beside "
         "the accumulated ones, per parameter that a rank owns",
     )
     working_gradient_bytes: float = Field(
         0.0,
         ge=0,
+        le=1e3,
         description="bytes of a 16-bit gradient that stays beside a 32-bit accumulated one, per parameter",
     )
-    fragmentation: float = Field(ge=1, description="reserved over allocated memory of the caching allocator")
+    fragmentation: float = Field(
+        ge=1, le=10, description="reserved over allocated memory of the caching allocator"
+    )
     defaults: dict[str, Any] = Field(
         default_factory=dict, description="plan fields the framework sets when a plan does not"
     )

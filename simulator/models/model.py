@@ -16,6 +16,7 @@ from hwmodels.loading import Strict
 from simulator.models.parts import (
     LatentAttention,
     LayerParameters,
+    Layers,
     Matrix,
     MixtureOfExperts,
     NotNegative,
@@ -40,10 +41,10 @@ class Model(Strict):
     family: str = ""
     source: str = ""
     """Where the shape was published."""
-    stated_parameters: Positive | None = None
+    stated_parameters: Annotated[int, Field(gt=0, le=10**16)] | None = None
     """The parameter count as its publication states it, rounded as there."""
 
-    layers: Positive
+    layers: Layers
     hidden: Positive
     heads: Positive
     kv_heads: NotNegative = 0
@@ -51,7 +52,7 @@ class Model(Strict):
     feed_forward: Positive
     """Inner width of a dense MLP (for a gated one: of each half)."""
     vocabulary: Positive
-    max_sequence: Positive = 2048
+    max_sequence: Annotated[int, Field(gt=0, le=2**27)] = 2048
     """The longest sequence it was built for; the rows of a learned position table."""
 
     activation: Activation = "gelu"
@@ -70,7 +71,7 @@ class Model(Strict):
     """Whether attention and MLP read the same input and are added once (GPT-J, PaLM)."""
 
     mla: LatentAttention | None = None
-    sliding_window: Positive | None = None
+    sliding_window: Annotated[int, Field(gt=0, le=2**27)] | None = None
     """Keys that a token of a sliding layer sees, itself included."""
     attention_pattern: Annotated[tuple[AttentionKind, ...], Field(strict=False, min_length=1)] = ("full",)
     """The kind of attention of each layer, repeated over the layers."""

@@ -67,6 +67,12 @@ def flags(**changed: str) -> list[str]:
         (("zero: 1", "zero: 4"), ["plan", "zero", "less than or equal to 3"]),
         (("zero: 1", "recompute: some"), ["plan", "recompute", "'none', 'selective' or 'full'"]),
         (("zero: 1}", "zero: 1"), ["line", "not valid YAML"]),
+        (("global_batch: 64", "global_batch: 9223372036854775808"), ["workload.global_batch", "1e+18"]),
+        (("seq_len: 2048", "seq_len: 1000000000000000000"), ["workload.seq_len", "134217728"]),
+        (("gpus: 16", "gpus: 100000000"), ["gpus", "16777216"]),
+        (("tensor: 2", "tensor: 100000000"), ["plan", "tensor", "16777216"]),
+        (("model: llama2-7b", 'model: "a/\\0b.yaml"'), ["model", "null"]),
+        (("model: llama2-7b", "title: !!int foo\nmodel: llama2-7b"), ["!!int"]),
     ],
 )
 def test_a_wrong_scenario_names_file_and_key(refused, scenario, replaced, words):
@@ -92,6 +98,12 @@ def test_a_wrong_scenario_names_file_and_key(refused, scenario, replaced, words)
         ({"objective": "speed"}, ["search.objective", "speed"]),
         ({"top": "0"}, ["search.top", "0"]),
         ({"seq_len": "0"}, ["workload.seq_len", "0"]),
+        ({"seq_len": "1" + "0" * 30}, ["workload.seq_len", "134217728"]),
+        ({"global_batch": "9223372036854775808"}, ["workload.global_batch", "16777216"]),
+        ({"fix": "tensor=1" + "0" * 30}, ["tensor", "16777216"]),
+        ({"fix": "tensor=" + "1" * 5000}, ["tensor", "whole number"]),
+        ({"model": "a/\0b.yaml"}, ["null"]),
+        ({"cluster": "x" * 300_000}, ["unknown cluster"]),
         ({"gpus": "17", "fix": "data=16"}, ["17"]),
         ({"global_batch": "1", "fix": "data=16"}, ["batch"]),
     ],
@@ -225,6 +237,28 @@ def test_a_file_of_cases_that_is_not_a_table_is_refused(refused, tmp_path, text,
     message = refused("validate", "--cases", str(path))
     for word in [str(path), *words]:
         assert word in message
+
+
+FULL = f"{CASES},framework,micro_batch,tp,pp,precision,gpus_per_node"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a,a100-sxm-80gb,8,32,4096,0.2,2048,64,Megatron-LM,1,1,1,bf16,8", "'n_heads' must be at least 1"),
+        (
+            "a,a100-sxm-80gb,8,32,4096,32,2048,64,Megatron-LM,1,1,1,bf16,0",
+            "'gpus_per_node' must be at least 1",
+        ),
+        ("a,a100-sxm-80gb,8,32,4096,32,2048,1e308,Megatron-LM,1,1,1,bf16,8", "from 1e-24 to 1e+18"),
+        ("a,a100-sxm-80gb,8,32,4096,32,2048,1e15,Megatron-LM,1,1,1,bf16,8", "less than or equal to 16777216"),
+    ],
+)
+def test_a_row_with_an_impossible_number_is_skipped_with_the_reason(run, tmp_path, line, words):
+    path = tmp_path / "cases.csv"
+    path.write_text(f"{FULL}\n{line}\n", encoding="utf-8")
+    (skipped,) = json.loads(run("validate", "--cases", str(path), "--json").out)["skipped"]
+    assert words in skipped["reason"]
 
 
 def test_cases_as_a_spreadsheet_writes_them_are_read(run, tmp_path):

@@ -132,3 +132,17 @@ def test_files_of_a_folder(tmp_path):
         (tmp_path / name).write_bytes(b"")
     found = points.files(tmp_path)
     assert {table: path.name for table, path in found.items()} == {"gemm": "gemm.csv", "moe": "moe.csv.gz"}
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@sum", "'=x", "plain"])
+def test_a_cell_is_no_formula_and_reads_back(tmp_path, name):
+    row = {"gpu": name, "dtype": "bf16", "layout": "forward", "m": 8, "n": 8, "k": 8, "time_us": 1.0}
+    points.write(tmp_path / "gemm.csv", GEMM, [{**row, "source": "lab"}])
+    line = (tmp_path / "gemm.csv").read_text().splitlines()[1]
+    assert line.lstrip('"')[0] not in "=+-@"
+    assert points.read(tmp_path / "gemm.csv")["gpu"][0] == name
+
+
+def test_a_cell_of_many_characters_is_refused(tmp_path):
+    with pytest.raises(InputError, match="line 2: a cell has more than 1,000 characters"):
+        points.read(gemm_file(tmp_path, HEADER + LINE.replace("h100-sxm", "x" * 5000)))

@@ -122,3 +122,65 @@ def test_a_cut_off_trace(trace, tmp_path):
     path.write_text(trace.read_text()[:2000])
     with pytest.raises(InputError, match="perhaps cut off"):
         import_points(path, tmp_path / "out", "kineto")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dur": [1]}, "dur: a time is needed, found [1]"),
+        ({"ts": "soon"}, "ts: a time is needed, found 'soon'"),
+        ({"args": [1]}, "args: a mapping is needed"),
+        ({"args": {"External id": "x", "Input Dims": [[1]]}}, "External id: a number is needed"),
+        ({"args": {"Group size": None}}, "Group size: a number is needed"),
+        ({"dur": float("nan")}, "dur: a time is needed"),
+    ],
+)
+def test_values_of_wrong_types_are_named(tmp_path, change, words):
+    trace = gpu_trace()
+    trace["traceEvents"][0] |= change
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    with pytest.raises(InputError, match=r"traceEvents\.0") as caught:
+        import_points(path, tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_event_that_is_no_mapping_is_named(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [7], "deviceProperties": "none"}))
+    with pytest.raises(InputError, match=r"traceEvents\.0: a mapping is needed, found 7"):
+        import_points(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"Input Dims": [["x", "y"], ["y", "z"]], "Input type": ["c10::BFloat16"] * 2},
+        {"Input Dims": [[0, 4], [4, 8]], "Input type": ["c10::BFloat16"] * 2},
+        {"Input Dims": [[1e300, 4], [4, 8]], "Input type": ["c10::BFloat16"] * 2},
+        {"Input Dims": [[4, 4], [4, 8]], "Input type": [1, 2]},
+        {"Input Dims": {"a": 1}, "Input type": "x"},
+        {"Input Dims": 7, "Input type": None},
+    ],
+)
+def test_a_shape_that_is_none_is_no_point(tmp_path, inputs):
+    trace = gpu_trace()
+    before = import_points(write_trace(tmp_path, trace), tmp_path / "before").kept
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 5, "tid": [1]}
+    trace["traceEvents"].append({**event, "args": {"External id": 1, **inputs}})
+    assert import_points(write_trace(tmp_path, trace), tmp_path / "after").kept == before
+
+
+def write_trace(folder, trace):
+    path = folder / "changed.json"
+    path.write_text(json.dumps(trace))
+    return path
+
+
+def test_a_trace_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("profiles.importers.kineto.MOST_BYTES", 2**20)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2**22))
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        import_points(path, tmp_path / "out")
