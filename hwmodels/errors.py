@@ -40,7 +40,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, found: str, allowed: Iterable[str], where: str = "") -> None:
         self.kind, self.found, self.allowed = kind, found, sorted(allowed)
-        super().__init__(f"unknown {kind} {found!r}{suggestion(found, self.allowed)}", where)
+        super().__init__(f"unknown {kind} {shown(found)}{suggestion(found, self.allowed)}", where)
 
 
 class InfeasibleError(MeshwrightError):
@@ -61,3 +61,38 @@ def suggestion(found: str, allowed: Iterable[str]) -> str:
         return f"; did you mean {best!r}?"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"; allowed: {shown}" if names else ""
+
+
+LONGEST_SHOWN, LONGEST_PATH = 60, 300
+"""Characters of a value and of a path in a message."""
+
+
+def shown(value: object) -> str:
+    """A value for a message, cut to one short piece of text; built without expanding it whole."""
+    if isinstance(value, str):
+        text = repr(value[: LONGEST_SHOWN + 1])
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_SHOWN:
+        return f"a whole number of {value.bit_length()} bits"
+    elif isinstance(value, dict | list | tuple | set | frozenset):
+        text = _short_repr(value)
+    else:
+        text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def _short_repr(value: object) -> str:
+    from reprlib import Repr
+
+    short = Repr()
+    short.maxlevel, short.maxstring, short.maxother = 3, LONGEST_SHOWN, LONGEST_SHOWN
+    short.maxlist = short.maxdict = short.maxtuple = short.maxset = short.maxfrozenset = LONGEST_SHOWN // 3
+    short.maxlong = LONGEST_SHOWN
+    return short.repr(value)
+
+
+def shown_path(path: object) -> str:
+    """A path for a message: cut in the middle, with characters that a terminal would act on escaped."""
+    text = str(path)
+    if len(text) > LONGEST_PATH:
+        text = f"{text[:40]}...{text[-40:]}"
+    return text if text.isprintable() else repr(text)

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from hwmodels.errors import InputError
-from hwmodels.parsing import shown_path
+from hwmodels.errors import InputError, shown_path
 
 Pending = list[tuple[Path, Path, list[Path]]]
 """Files written under a temporary name, the name that each is to take, and the folders made for it."""

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from hwmodels.errors import InputError, UnknownNameError, suggestion
-from hwmodels.parsing import parse_text, read_mapping, read_text, shown
+from hwmodels.errors import InputError, UnknownNameError, shown, suggestion
+from hwmodels.parsing import exists, parse_text, read_mapping, read_text
 
 __all__ = [
     "SUFFIXES",
@@ -23,6 +23,7 @@ __all__ = [
     "Strict",
     "Versioned",
     "build",
+    "exists",
     "looks_like_path",
     "parse_text",
     "read_mapping",

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown, shown_path
 
 MOST_BYTES = 4 * 2**20
 """Of a file; the largest shipped one has 27 kB."""
@@ -279,34 +279,9 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-LONGEST_SHOWN = 60
-"""Characters of a value in a message."""
-
-
-def shown(value: object) -> str:
-    """A value for a message, cut to one short piece of text; built without expanding it whole."""
-    if isinstance(value, str):
-        text = repr(value[: LONGEST_SHOWN + 1])
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_SHOWN:
-        return f"a whole number of {value.bit_length()} bits"
-    elif isinstance(value, dict | list | tuple | set | frozenset):
-        text = _short_repr(value)
-    else:
-        text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
-
-
-def _short_repr(value: object) -> str:
-    from reprlib import Repr
-
-    short = Repr()
-    short.maxlevel, short.maxstring, short.maxother = 3, LONGEST_SHOWN, LONGEST_SHOWN
-    short.maxlist = short.maxdict = short.maxtuple = short.maxset = short.maxfrozenset = LONGEST_SHOWN // 3
-    short.maxlong = LONGEST_SHOWN
-    return short.repr(value)
-
-
-def shown_path(path: Path) -> str:
-    """A path for a message; characters that a terminal would act on are escaped."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
+def exists(path: Path) -> bool:
+    """Whether a path leads to a file or a folder; one that no file system takes does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

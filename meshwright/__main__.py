@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hwmodels.errors import MeshwrightError
+from hwmodels.errors import MeshwrightError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS
 
@@ -35,7 +35,10 @@ class Commands(TyperGroup):
             if error.errno == errno.EPIPE:
                 raise
             # What has no name is stdout.
-            _fail(f"{error.filename or 'stdout'}: {error.strerror or error}", MeshwrightError.exit_code)
+            _fail(
+                f"{shown_path(error.filename or 'stdout')}: {error.strerror or error}",
+                MeshwrightError.exit_code,
+            )
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
                 raise  # typer's own: usage errors and the end of a command

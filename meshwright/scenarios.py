@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import SUFFIXES
+from hwmodels.loading import SUFFIXES, exists
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -25,11 +25,11 @@ def scenario_path(reference: str) -> Path:
         UnknownNameError: no shipped scenario has this name (nearest one offered).
     """
     path, shipped = Path(reference), shipped_scenarios()
-    if path.is_file():
+    if exists(path) and path.is_file():
         return path
     if reference in shipped:
         return shipped[reference]
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         raise InputError("is a folder, a file is needed", reference)
     if reference.endswith(SUFFIXES):
         raise InputError("no such file", reference)

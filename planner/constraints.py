@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.errors import InputError, UnknownNameError, shown
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule
 
@@ -96,7 +96,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name or not value:
-            raise InputError(f"must be field=value, for instance tensor=8; found {text!r}", option)
+            raise InputError(f"must be field=value, for instance tensor=8; found {shown(text)}", option)
         if name in found:
             raise InputError(f"{name} is given twice", option)
         found[name] = value
@@ -129,7 +129,7 @@ def _switch(raw: object, where: str) -> bool:
     if isinstance(raw, bool):
         return raw
     if str(raw).lower() not in words:
-        raise InputError(f"must be true or false, found {raw!r}", where)
+        raise InputError(f"must be true or false, found {shown(raw)}", where)
     return words[str(raw).lower()]
 
 
@@ -139,14 +139,14 @@ def _whole(name: str, raw: object, where: str) -> int:
     try:
         value = int(raw) if isinstance(raw, str) else raw
     except ValueError:
-        raise InputError(f"must be {allowed}, found {raw!r}", where) from None
+        raise InputError(f"must be {allowed}, found {shown(raw)}", where) from None
     if (
         isinstance(value, bool)
         or not isinstance(value, int)
         or value < low
         or (high is not None and value > high)
     ):
-        raise InputError(f"must be {allowed}, found {raw!r}", where)
+        raise InputError(f"must be {allowed}, found {shown(raw)}", where)
     return value
 
 

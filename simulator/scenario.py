@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import Catalogue, Strict, build, looks_like_path, read_mapping
+from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import models
@@ -232,7 +232,7 @@ def find(
     if isinstance(reference, Mapping):
         return build(catalogue.model, reference, where, folder)
     known = reference in catalogue.names()
-    if not known and (looks_like_path(reference) or (folder / reference).exists()):
+    if not known and (looks_like_path(reference) or exists(folder / reference)):
         return catalogue.get(folder / reference, where)
     return catalogue.get(reference, where)
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError
-from hwmodels.parsing import shown
+from hwmodels.errors import InputError, shown
 from profiles.importers.common import BYTES, Found, Importer, Options, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.loading import Catalogue, build, looks_like_path, read_mapping
+from hwmodels.loading import Catalogue, build, exists, looks_like_path, read_mapping
 from simulator.models.huggingface import config_path, looks_like_config, read_config
 from simulator.models.model import Model
 from simulator.models.parts import LatentAttention, LayerParameters, Matrix, MixtureOfExperts
@@ -35,7 +35,7 @@ class ModelCatalogue(Catalogue[Model]):
     def _is_path(self, reference: str | Path) -> bool:
         if isinstance(reference, Path):
             return True
-        return reference not in self.names() and (looks_like_path(reference) or Path(reference).is_dir())
+        return reference not in self.names() and (looks_like_path(reference) or exists(Path(reference)))
 
 
 models = ModelCatalogue("model", Path(__file__).parent / "catalogue", Model)

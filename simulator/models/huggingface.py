@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build, read_mapping
+from hwmodels.loading import build, exists, read_mapping
 from simulator.models.model import Model
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
@@ -72,7 +72,7 @@ def config_path(path: Path) -> Path:
     Raises:
         InputError: a folder without one.
     """
-    if not path.is_dir():
+    if not exists(path) or not path.is_dir():
         return path
     if not (path / "config.json").is_file():
         raise InputError("no config.json in this folder", str(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -42,6 +42,7 @@ class Outer(Strict):
     parts: list[Inner] = Field(default_factory=list)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(plain)
 def test_json_is_read_as_json_reads_it(value):
     assert parse_text(json.dumps(value), "x") == value

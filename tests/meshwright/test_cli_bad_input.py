@@ -71,7 +71,6 @@ def flags(**changed: str) -> list[str]:
         (("seq_len: 2048", "seq_len: 1000000000000000000"), ["workload.seq_len", "134217728"]),
         (("gpus: 16", "gpus: 100000000"), ["gpus", "16777216"]),
         (("tensor: 2", "tensor: 100000000"), ["plan", "tensor", "16777216"]),
-        (("model: llama2-7b", 'model: "a/\\0b.yaml"'), ["model", "null"]),
         (("model: llama2-7b", "title: !!int foo\nmodel: llama2-7b"), ["!!int"]),
     ],
 )
@@ -103,13 +102,15 @@ def test_a_wrong_scenario_names_file_and_key(refused, scenario, replaced, words)
         ({"fix": "tensor=1" + "0" * 30}, ["tensor", "16777216"]),
         ({"fix": "tensor=" + "1" * 5000}, ["tensor", "whole number"]),
         ({"model": "a/\0b.yaml"}, ["null"]),
-        ({"cluster": "x" * 300_000}, ["unknown cluster"]),
+        ({"cluster": "x" * 300_000}, ["unknown cluster 'xxx"]),
+        ({"cluster": "x/" * 300_000}, ["x/x/", "too long"]),
         ({"gpus": "17", "fix": "data=16"}, ["17"]),
         ({"global_batch": "1", "fix": "data=16"}, ["batch"]),
     ],
 )
 def test_wrong_flags_are_named(refused, changed, words):
     message = refused("plan", *flags(**changed))
+    assert len(message) < 1000
     for word in words:
         assert word in message
 
@@ -165,7 +166,7 @@ sources: {levels: datasheet}
         ("bandwidth: 300e9", "bandwidth: '300e9'", ["levels.0.bandwidth", "number", "'300e9'"]),
         ("bandwidth: 300e9", "bandwith: 300e9", ["levels.0", "bandwith", "'bandwidth'"]),
         ("name: own", "name: own\nname: own", ["line 2", "twice"]),
-        ("device: a100-sxm-80gb", "device: a100", ["device", "a100"]),
+        ("device: a100-sxm-80gb", "device: a101", ["device", "a101"]),
     ],
 )
 def test_a_wrong_cluster_names_file_and_key(refused, tmp_path, old, new, words):
@@ -187,7 +188,7 @@ def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
     ("arguments", "words"),
     [
         (["show", "device"], ["unknown kind", "'devices'"]),
-        (["show", "devices", "h100"], ["unknown device", "'h100-sxm'"]),
+        (["show", "devices", "h10"], ["unknown device", "'h100-sxm'"]),
         (["show", "scenarios", "gpt3"], ["unknown scenario", "gpt3-175b"]),
         (["simulate", "gpt3-175b"], ["unknown scenario", "gpt3-175b-1024-a100"]),
         (["simulate", "none.yaml"], ["none.yaml", "no such file"]),

@@ -439,7 +439,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'llama3-8b'"):
-        models.get("llama3-8B")
+        models.get("llama3-80b")
 
 
 @given(keep=st.floats(0, 1, exclude_max=True))
