@@ -60,7 +60,9 @@ class Prices:
         kernels: kernel times of the device: sustained or not, corrected or not, and of which library.
         cluster: whose links carry collectives; None where there are none.
         cold: time of a product whose operands come from memory over one that finds them in the cache.
-        quantises: whether products cast their activations in the same call, as serving libraries do.
+        quantises: whether products cast their activations in the same call, as in their measured points.
+        served: products are those of serving libraries, corrected by measured points, with casts fused into
+            the kernel before.
         experts_as_dense: whether products of experts fill tiles as dense ones do, as at a training step's
             sizes; else they are priced by the grouped form.
     """
@@ -69,6 +71,7 @@ class Prices:
     cluster: Cluster | None = None
     cold: float = 1.0
     quantises: bool = False
+    served: bool = False
     experts_as_dense: bool = False
 
 
@@ -118,7 +121,8 @@ def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
 def _product_form(op: Product, prices: Prices) -> str:
     if op.role == "expert" and not prices.experts_as_dense:
         return "grouped"
-    return "served" if prices.quantises and np.all(np.asarray(op.groups) == 1) else "products"
+    served = prices.quantises or prices.served
+    return "served" if served and np.all(np.asarray(op.groups) == 1) else "products"
 
 
 # One function a kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
@@ -154,7 +158,7 @@ def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Arr
 def _served_products(
     ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array
 ) -> Array:
-    return prices.cold * prices.kernels.gemm(m, n, k, ops[0].dtype, quantises=True)
+    return prices.cold * prices.kernels.gemm(m, n, k, ops[0].dtype, quantises=prices.quantises)
 
 
 def _grouped_products(

@@ -1,0 +1,1 @@
+"""Measured serving runs: readers of their files, predictions from configurations alone, and errors."""

@@ -1,0 +1,164 @@
+"""A measured serving run as a question to the simulator, and what all readers of such rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError
+from hwmodels.loading import build
+from meshwright.validation.serving.names import Skipped, engine_version, find_cluster, find_format, find_model
+from simulator.models import Model
+from simulator.serving.deployment import Pool
+from simulator.serving.engines import Engine, Preset, engines, nearest
+from simulator.serving.memory import memory
+from simulator.serving.price import StepPrice
+from simulator.serving.table import IterationTable
+
+
+class Row:
+    """One CSV row with typed access."""
+
+    def __init__(self, values: Mapping[str, str], where: str) -> None:
+        self.values, self.where = values, where
+
+    def text(self, name: str, default: str = "") -> str:
+        """The text of a column, or the default where it is blank or absent."""
+        return (self.values.get(name) or "").strip() or default
+
+    def number(self, name: str) -> float | None:
+        """The number in a column; None where it is blank.
+
+        Raises:
+            InputError: it is not a finite, non-negative number.
+        """
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
+        if not 0 <= value < float("inf"):
+            raise InputError(f"column {name!r} must be finite and not negative, found {text!r}", self.where)
+        return value
+
+    def need(self, name: str) -> float:
+        """A number that the row must state.
+
+        Raises:
+            Skipped: it does not.
+        """
+        value = self.number(name)
+        if not value:
+            raise Skipped(f"{name} not stated")
+        return value
+
+    def count(self, name: str, default: int = 1) -> int:
+        """A degree: a whole number of at least 1."""
+        return max(round(self.number(name) or default), 1)
+
+    def measured(self, *names: str) -> dict[str, float]:
+        """The measured columns that the row fills."""
+        found = {name: self.number(name) for name in names}
+        return {name: value for name, value in found.items() if value}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One kind of replica."""
+
+    model: Model
+    cluster: Cluster
+    pool: Pool
+    engine: Engine
+    assumed_version: bool
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal setups have equal keys."""
+        return self.model.name, self.cluster.device.name, self.pool.model_dump_json(), self.engine.name
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured row."""
+
+    case_id: str
+    file: str
+    engine: str
+    """Preset that predicts it."""
+    gpu: str
+    measured: dict[str, float]
+    flagged: bool
+    group: str
+    """Rows of one configuration share it."""
+    question: Any
+
+
+def pool_of(values: dict[str, Any], where: str) -> Pool:
+    """A pool, checked.
+
+    Raises:
+        Skipped: degrees that do not fit together.
+    """
+    try:
+        return build(Pool, values, where)
+    except InputError as error:
+        raise Skipped(f"degrees do not fit together: {error.problem}") from None
+
+
+def setup(row: Row, engine_name: str, version: str, pool: Mapping[str, Any], precision: str) -> Setup:
+    """The replica that a row describes.
+
+    Raises:
+        Skipped: the row leaves it open, or names something unknown.
+    """
+    from hwmodels.errors import UnknownNameError
+
+    model = find_model(row.text("model"))
+    cluster = find_cluster(row.text("gpu"))
+    try:
+        preset: Preset = nearest(engine_name, engine_version(version, row.text("notes")))
+    except UnknownNameError as error:
+        raise Skipped(str(error)) from None
+    weights = find_format(precision)
+    kv = row.text("kv_precision")
+    values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}
+    if kv and find_format(kv) in ("fp8", "int8", "fp4"):
+        values["kv"] = find_format(kv)
+    return Setup(model, cluster, pool_of(values, row.where), preset.engine, preset.assumed)
+
+
+@lru_cache(maxsize=512)
+def _price(model: str, device: str, pool: str, engine: str) -> StepPrice:
+    from simulator.models import models
+
+    return StepPrice(
+        models.get(model), find_cluster(device), Pool.model_validate_json(pool), engines.get(engine)
+    )
+
+
+def price_of(found: Setup) -> StepPrice:
+    """The full price of a replica's steps."""
+    return _price(*found.key)
+
+
+@lru_cache(maxsize=64)
+def _table(key: tuple[str, ...], budget: int, sequences: int, context: int) -> IterationTable:
+    return IterationTable(_price(*key), budget, sequences, context)
+
+
+def table_of(found: Setup, budget: float, sequences: float, context: float) -> IterationTable:
+    """The iteration table of a replica; sizes are rounded up to powers of 2 so that cases share it."""
+    sizes = (1 << (max(int(size), 16) - 1).bit_length() for size in (budget, sequences, context))
+    return _table(found.key, *sizes)
+
+
+def kv_tokens(found: Setup, budget: float, sequences: float, share: float | None = None) -> float:
+    """KV tokens of one attention rank, at least those of one short request: a measured run did fit."""
+    held = memory(price_of(found), int(budget), int(sequences), share)
+    return float(max(held.kv_tokens, 4096))

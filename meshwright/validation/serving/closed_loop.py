@@ -1,0 +1,238 @@
+"""Constant concurrency at fixed lengths: TTFT, TPOT, end to end and throughput (`closed_loop.csv`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.names import Skipped
+from simulator.serving.steady import Limits, Load, Steady, steady_state
+
+NEEDS = ("harness", "isl_tokens", "osl_tokens", "concurrency")
+MEASURED = (
+    "ttft_ms_mean",
+    "ttft_ms_p50",
+    "tpot_ms_mean",
+    "tpot_ms_p50",
+    "e2e_ms_mean",
+    "e2e_ms_p50",
+    "out_tok_s_per_gpu",
+    "in_tok_s_per_gpu",
+    "total_tok_s_per_gpu",
+    "req_s",
+    "power_w_per_gpu",
+    "j_per_output_token",
+)
+
+JITTER_MEAN = 0.9
+"""Mean of lengths drawn uniformly from 0.8 to 1.0 of the nominal ones."""
+RUN_SHARE = 0.975
+"""Measured throughput over that of the steady state: ramp-up and drain of a run of 10 C requests."""
+BURST_SHARE = 0.1
+"""All C requests of the start arrive at once, out of 10 C."""
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """The configuration of one row."""
+
+    serving: Setup
+    """The aggregated replicas, or those that decode."""
+    prefill: Setup | None
+    """The replicas that prefill, in a disaggregated deployment."""
+    prompt: float
+    output: float
+    concurrency: float
+    """Over all replicas."""
+    replicas: float
+    prefill_replicas: float
+    speculates: bool
+    bursts: bool
+
+
+def read(row: Row, file: str) -> Case:
+    """The case of one row.
+
+    Raises:
+        Skipped: the row leaves open what was run.
+    """
+    jitter = JITTER_MEAN if "0.8" in row.text("length_jitter") else 1.0
+    prompt, output = jitter * row.need("isl_tokens"), jitter * row.need("osl_tokens")
+    precision = row.text("weight_precision")
+    version, engine = row.text("engine_version"), row.text("engine")
+    if not engine:
+        raise Skipped("engine not stated")
+    if row.text("mode") == "disagg":
+        prefill, prefill_replicas = _side(row, "prefill", engine, version, precision)
+        serving, replicas = _side(row, "decode", engine, version, precision)
+    else:
+        prefill, prefill_replicas = None, 0.0
+        serving, replicas = _aggregated(row, engine, version, precision)
+    concurrency = row.number("concurrency") or (row.number("batch") or 0.0) * replicas
+    if not concurrency and row.number("decode_batch"):
+        concurrency = row.need("decode_batch") * replicas
+    if not concurrency:
+        raise Skipped("concurrency not stated")
+    batch = row.number("batch")
+    if batch and concurrency > batch * replicas:
+        # The load was spread by a router over replicas that each ran `batch` requests.
+        replicas = concurrency / batch
+    question = ClosedLoop(
+        serving=serving,
+        prefill=prefill,
+        prompt=prompt,
+        output=output,
+        concurrency=concurrency,
+        replicas=replicas,
+        prefill_replicas=prefill_replicas,
+        speculates=row.text("spec") == "mtp",
+        bursts=row.text("harness").startswith("inferencex"),
+    )
+    return Case(
+        case_id=row.text("case_id"),
+        file=file,
+        engine=serving.engine.name,
+        gpu=row.text("gpu"),
+        measured=row.measured(*MEASURED),
+        flagged=bool(row.text("flag")),
+        group=row.text("repeat_group"),
+        question=question,
+    )
+
+
+def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
+    """Our degrees from a row's: where ``dp`` ranks lie inside the tensor-parallel group, attention is not cut
+    by them."""
+    inside = dp > 1 and gpus < tp * dp * pp
+    tensor = max(tp // dp, 1) if inside else tp
+    ranks = tensor * dp
+    expert = min(max(ep, 1), ranks)
+    while ranks % expert:
+        expert -= 1
+    return {"tensor": tensor, "data": dp, "pipeline": pp, "expert": expert}
+
+
+def _aggregated(row: Row, engine: str, version: str, precision: str) -> tuple[Setup, float]:
+    tp, dp, ep = row.count("tp"), row.count("dp"), row.count("ep")
+    gpus = row.count("n_gpus", tp * row.count("pp"))
+    pool = _degrees(tp, dp, ep, row.count("pp"), gpus)
+    found = setup(row, engine, version, pool, precision)
+    return found, max(gpus / found.pool.devices, 1.0)
+
+
+def _side(row: Row, side: str, engine: str, version: str, precision: str) -> tuple[Setup, float]:
+    """The replicas of one side of a disaggregated deployment; ``tp`` counts the GPUs of a worker."""
+    tp, dp, ep, pp = (row.count(f"{side}_{name}") for name in ("tp", "dp", "ep", "pp"))
+    gpus = row.number(f"{side}_gpus")
+    workers = row.number(f"{side}_workers")
+    if not gpus and not workers:
+        raise Skipped(f"{side} workers not stated")
+    pool = _degrees(tp, dp, ep, pp, tp * pp if row.text("harness") == "inferencex" else tp * dp * pp)
+    found = setup(row, engine, version, pool, precision)
+    return found, workers or max((gpus or 0.0) / found.pool.devices, 1.0)
+
+
+def predict(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
+    """Predicted columns of rows that share their replicas."""
+    first = questions[0]
+    found = first.serving
+    output = np.array([one.output for one in questions])
+    prompt = np.array([one.prompt for one in questions])
+    clients = np.array([one.concurrency / one.replicas for one in questions])
+    replicas = np.array([one.replicas for one in questions])
+    state = _state(found, prompt, output, clients, decodes_only=first.prefill is not None)
+    tpot, ttft = state.tpot_s, state.ttft_s
+    if first.speculates:
+        tpot = tpot / mtp_gain(found)
+    decode_gpus = replicas * found.pool.devices
+    prefill_gpus = decode_gpus
+    if first.prefill is not None:
+        ttft, prefill_gpus = _prefill_side(questions, tpot)
+    gaps = np.maximum(output - 1, 1)
+    e2e = ttft + tpot * gaps
+    bursts = np.array([one.bursts for one in questions])
+    share = clients * (np.ones(()) if first.prefill is None else replicas / _prefill_replicas(questions))
+    burst = np.where(bursts, BURST_SHARE * np.maximum(share - 1, 0) / 2 * state.prefill_s, 0.0)
+    rate = clients * replicas / (e2e + burst) * np.where(bursts, RUN_SHARE, 1.0)
+    watts = state.watts / found.pool.devices
+    gpus = decode_gpus if first.prefill is None else decode_gpus + prefill_gpus
+    columns = {
+        "ttft_ms_mean": 1e3 * (ttft + burst),
+        "ttft_ms_p50": 1e3 * ttft,
+        "tpot_ms_mean": 1e3 * tpot,
+        "tpot_ms_p50": 1e3 * tpot,
+        "e2e_ms_mean": 1e3 * (e2e + burst),
+        "e2e_ms_p50": 1e3 * e2e,
+        "out_tok_s_per_gpu": rate * output / decode_gpus,
+        "in_tok_s_per_gpu": rate * prompt / prefill_gpus,
+        "total_tok_s_per_gpu": rate * (prompt + output) / gpus,
+        "req_s": rate,
+        "power_w_per_gpu": watts,
+        "j_per_output_token": watts * gpus / (rate * output),
+    }
+    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(questions))]
+
+
+def _state(
+    found: Setup, prompt: np.ndarray, output: np.ndarray, clients: np.ndarray, decodes_only: bool
+) -> Steady:
+    device = found.cluster.device
+    budget = found.engine.token_budget(device.memory_bytes)
+    most = float(np.max(clients)) / found.pool.data
+    sequences = min(max(most, 16.0), found.engine.sequence_limit(device.memory_bytes))
+    context = float(np.max(prompt + output)) + 2
+    table = table_of(found, budget, sequences, context)
+    limits = Limits(budget, sequences, kv_tokens(found, budget, sequences))
+    load = Load(prompt, output, clients, cached=prompt - 1.0 if decodes_only else 0.0)
+    return steady_state(table, load, limits)
+
+
+def _prefill_replicas(questions: Sequence[ClosedLoop]) -> np.ndarray:
+    return np.array([one.prefill_replicas for one in questions])
+
+
+def _prefill_side(questions: Sequence[ClosedLoop], tpot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """TTFT of disaggregated rows, and the GPUs of the prefill side.
+
+    Prefill replicas serve prompts one after the other (M/D/1); the first token travels with the KV.
+    """
+    found = questions[0].prefill
+    if found is None:
+        raise ValueError("an aggregated row has no prefill side")
+    prompt = np.array([one.prompt for one in questions])
+    output = np.array([one.output for one in questions])
+    concurrency = np.array([one.concurrency for one in questions])
+    replicas = _prefill_replicas(questions)
+    alone = _state(found, prompt, np.full_like(prompt, 2.0), np.ones_like(prompt), decodes_only=False)
+    fixed = alone.ttft_s - alone.prefill_s - alone.step_s
+    ttft = fixed + alone.prefill_s + tpot
+    for _ in range(8):
+        rate = concurrency / (ttft + tpot * np.maximum(output - 1, 1))
+        busy = np.minimum(rate / replicas / found.pool.data * alone.prefill_s, 0.9)
+        ttft = fixed + alone.prefill_s * (1 + 0.5 * busy / (1 - busy)) + tpot
+    return ttft, replicas * found.pool.devices
+
+
+MTP_GAIN = {"sglang": 1.7, "tensorrt-llm": 1.9, "vllm": 1.7}
+"""TPOT without over with multi-token prediction on random prompts: accepted tokens over the cost of a step
+that drafts and verifies. Assumed."""
+
+
+def mtp_gain(found: Setup) -> float:
+    """TPOT without over TPOT with multi-token prediction."""
+    return MTP_GAIN.get(found.engine.engine, 1.7)
+
+
+def group_key(question: ClosedLoop) -> tuple[Any, ...]:
+    """Rows with equal keys are predicted in one call."""
+    other = question.prefill.key if question.prefill else ()
+    return question.serving.key, other, question.speculates
+
+
+def without(question: ClosedLoop, **changes: Any) -> ClosedLoop:
+    """The same row with some fields changed."""
+    return replace(question, **changes)

@@ -1,0 +1,98 @@
+"""What published rows' spellings of models, devices, number formats and versions mean here."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.device import devices
+from hwmodels.errors import MeshwrightError
+from hwmodels.loading import read_mapping
+from hwmodels.usual_clusters import usual_cluster
+from simulator.models import Model, models
+
+
+class Skipped(Exception):
+    """A row leaves open what was run; the message is the reason."""
+
+
+@cache
+def _words() -> dict[str, Any]:
+    return read_mapping(Path(__file__).with_name("names.yaml"))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _matched(kind: str, key: str, text: str) -> str | None:
+    for rule in _words()[kind]:
+        found = re.search(rule["match"], text)
+        if found:
+            return rule[key].format(**found.groupdict())
+    return None
+
+
+@cache
+def find_model(name: str) -> Model:
+    """The catalogue's model of a name: its own, or by alias and without words of tuning and format.
+
+    Raises:
+        Skipped: no such model.
+    """
+    last = name.split("/")[-1]
+    if not last:
+        raise Skipped("model not stated")
+    known = {_plain(each): each for each in models.names()}
+    without = re.sub(rf"(?<![a-z0-9])({_words()['noise']})(?![a-z0-9])", "", last.lower())
+    # Dates and revisions: -0528, -2507, -v0.1.
+    without = re.sub(r"-(\d{4}|v\d+(\.\d+)+)(?=-|$)", "", without)
+    for plain in (_plain(last), _plain(without)):
+        if plain in known:
+            return models.get(known[plain])
+        alias = _matched("models", "model", plain)
+        if alias is not None and _plain(alias) in known:
+            return models.get(known[_plain(alias)])
+    raise Skipped(f"model {name!r} is not known")
+
+
+@cache
+def find_cluster(gpu: str, nodes: int = 0) -> Cluster:
+    """The usual cluster of a device.
+
+    Raises:
+        Skipped: no such device.
+    """
+    if not gpu:
+        raise Skipped("gpu not stated")
+    name = gpu if gpu in devices.names() else _matched("devices", "device", _plain(gpu))
+    if name is None or name not in devices.names():
+        raise Skipped(f"GPU {gpu!r} is not known")
+    try:
+        return usual_cluster(name)
+    except MeshwrightError as error:
+        raise Skipped(str(error)) from None
+
+
+def find_format(text: str, default: str = "") -> str:
+    """The number format of weights.
+
+    Raises:
+        Skipped: not stated and no default, or unknown.
+    """
+    if not text:
+        if default:
+            return default
+        raise Skipped("weight precision not stated")
+    found = _matched("formats", "format", text.lower())
+    if found is None:
+        raise Skipped(f"precision {text!r} is not known")
+    return found
+
+
+def engine_version(version: str, notes: str) -> str:
+    """The engine's version: that inside a runtime image where the row names the image's own release."""
+    return _matched("images", "version", notes.lower()) or version

@@ -1,0 +1,127 @@
+"""Memory of one device of a replica: weights, activations at the token budget, graphs, and KV in the rest.
+
+The engine's memory share says what KV may take: a share of the device that weights and activations also
+count against (vLLM, SGLang), or a share of what they leave free (TensorRT-LLM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwmodels.errors import InfeasibleError
+from simulator.models import Model
+from simulator.serving.price import StepPrice
+
+LIBRARY_BYTES = 0.25e9
+"""What an engine's profiling run finds taken outside of tensors, of a device's share (vLLM 0.15 on H100: KV
+blocks of Llama-2-7B, Qwen2.5-7B and Mistral-Nemo)."""
+SAMPLER_BYTES = 40.0
+"""Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
+ENDS_BYTES = 2.0
+"""Embedding and output layer stay in 16 bits in quantised checkpoints."""
+KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device, and the KV that fits."""
+
+    weights: float
+    activations: float
+    graphs: float
+    usable: float
+    """What the engine may fill, KV included."""
+    kv_token: float
+    """KV of one token of one attention rank, on this device."""
+    block_tokens: int
+
+    @property
+    def kv_bytes(self) -> float:
+        """What is left for KV; negative where the weights do not fit."""
+        return self.usable - self.weights - self.activations
+
+    @property
+    def kv_blocks(self) -> int:
+        """KV blocks of one attention rank."""
+        return max(int(self.kv_bytes // (self.kv_token * self.block_tokens)), 0)
+
+    @property
+    def kv_tokens(self) -> int:
+        """KV tokens of one attention rank."""
+        return self.kv_blocks * self.block_tokens
+
+
+def weight_bytes(price: StepPrice) -> float:
+    """Return the bytes of weights on one device of a replica."""
+    model, pool, formats = price.model, price.pool, price.weights
+    routed = model.moe_layers * model.moe.experts * model.expert_parameters if model.moe else 0
+    ends = model.embedding_parameters + model.output_parameters
+    dense = model.parameters() - routed - ends
+    ranks = pool.tensor * pool.data
+    stages = pool.pipeline
+    experts = routed * formats.expert_bytes / ranks
+    return (
+        dense * formats.dense_bytes / pool.tensor + experts
+    ) / stages + ends * ENDS_BYTES / pool.tensor / (min(stages, 2))
+
+
+def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> float:
+    """Return KV bytes of one token on one device: key-value heads are copied where there are fewer than ranks,
+    a latent cache on every rank."""
+    width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
+    return model.layers / pipeline * width * KV_BYTES.get(kv or "", 2.0)
+
+
+def memory(
+    price: StepPrice, budget: int, sequences: int, share: float | None = None, block_tokens: int | None = None
+) -> Memory:
+    """Return the memory of one device.
+
+    Args:
+        price: of the replica.
+        budget: query tokens of a step.
+        sequences: of a step.
+        share: the engine's memory share; its default where not given.
+        block_tokens: of a KV block; the engine's default where not given.
+    """
+    model, pool, engine = price.model, price.pool, price.engine
+    device = price.cluster.device
+    width = model.feed_forward
+    if model.moe:
+        width = max(model.moe.top_k * model.moe.feed_forward, model.feed_forward)
+    activations = 2.0 * budget * (4 * model.hidden + 3 * width / pool.tensor)
+    activations += SAMPLER_BYTES * min(sequences, 256) * model.vocabulary / (2 if pool.tensor > 1 else 1)
+    weights = weight_bytes(price)
+    graphs = engine.graph_bytes.value
+    fraction = engine.memory_share.value if share is None else share
+    usable = fraction * device.memory_bytes - LIBRARY_BYTES
+    if engine.memory_share_of == "free":
+        taken = weights + activations + engine.context_bytes.value
+        usable = weights + activations + fraction * (device.memory_bytes - taken)
+    return Memory(
+        weights=weights,
+        activations=activations,
+        graphs=graphs,
+        usable=usable,
+        kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv),
+        block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
+    )
+
+
+def check_fits(price: StepPrice, held: Memory) -> None:
+    """Refuse a replica without room for one KV block.
+
+    Raises:
+        InfeasibleError: says by how much, and which degree or format would fit.
+    """
+    if held.kv_blocks >= 1:
+        return
+    short = held.weights + held.activations + held.kv_token * held.block_tokens - held.usable
+    ranks = price.pool.devices
+    needed = max(2 * ranks, 1)
+    formats = ", or fp8 weights" if price.pool.weights in ("bf16", "fp16", "fp32") else ""
+    raise InfeasibleError(
+        f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB a device "
+        f"too much (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} GiB usable); "
+        f"{needed} devices a replica{formats} would take less"
+    )

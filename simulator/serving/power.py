@@ -1,0 +1,97 @@
+"""Power of a replica during a step: idle, compute, memory and the rest of a busy device.
+
+Every device draws idle power, a share for being busy, and shares that follow the use of its matrix units
+and of its memory bandwidth, up to its limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.price import WEIGHT_BYTES, StepPrice
+
+Array = NDArray[np.float64]
+
+BUSY_SHARE, COMPUTE_SHARE, MEMORY_SHARE = 0.25, 0.55, 0.45
+"""Shares of (limit - idle): kernels run at all, matrix units at peak, memory at peak bandwidth. Fitted on
+the GPU power of 305 steady-state runs (Qwen3 on H100 and B200, vLLM 0.11.1; ml-energy/leaderboard)."""
+
+
+@dataclass(frozen=True)
+class PowerModel:
+    """Power of one kind of replica."""
+
+    devices: int
+    idle_w: float
+    limit_w: float
+    host_w: float
+    """Share of the hosts."""
+    dense_bytes: float
+    """Weights that every step reads, over all devices."""
+    expert_bytes: float
+    """Routed experts, all of them."""
+    experts: int
+    top_k: int
+    kv_bytes: float
+    """KV of one token over all layers."""
+    flops_a_token: float
+    bandwidth: float
+    peak: float
+
+    @classmethod
+    def of(cls, price: StepPrice) -> PowerModel:
+        """Figures of a replica."""
+        model, device, pool = price.model, price.cluster.device, price.pool
+        moe = model.moe
+        routed = model.moe_layers * moe.experts * model.expert_parameters if moe else 0
+        dense = model.parameters() - routed - model.embedding_parameters
+        peaks = device.peak_flops
+        peak = peaks.get("bf16") or peaks.get("fp16") or max(peaks.values())
+        if "fp8" in price.weights.experts and "fp8" in peaks:
+            peak = peaks["fp8"]
+        if price.weights.experts == "nvfp4" and "nvfp4" in peaks:
+            peak = peaks["nvfp4"]
+        kv = 1.0 if pool.kv == "fp8" else 2.0
+        return cls(
+            devices=pool.devices,
+            idle_w=device.idle_watts,
+            limit_w=device.tdp_watts,
+            host_w=price.cluster.host_watts * pool.devices / price.cluster.devices_per_node,
+            dense_bytes=dense * price.weights.dense_bytes,
+            expert_bytes=routed * WEIGHT_BYTES[pool.weights],
+            experts=moe.experts if moe else 1,
+            top_k=moe.top_k if moe else 1,
+            kv_bytes=model.layers * model.kv_cache_width * kv,
+            flops_a_token=float(model.matmul_flops_per_token()),
+            bandwidth=device.memory_bandwidth * pool.devices,
+            peak=peak * pool.devices,
+        )
+
+    def watts(
+        self,
+        tokens: ArrayLike,
+        decodes: ArrayLike,
+        kv_tokens: ArrayLike,
+        seconds: ArrayLike,
+        hosts: bool = True,
+    ) -> Array:
+        """Mean power during steps.
+
+        Args:
+            tokens: query tokens of a step over the replica.
+            decodes: decoding sequences among them.
+            kv_tokens: sum of their KV.
+            seconds: of a step.
+            hosts: whether to count the share of the hosts.
+        """
+        tokens, seconds = np.asarray(tokens, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+        hit = 1.0 - (1.0 - self.top_k / self.experts) ** tokens
+        read = self.dense_bytes + self.expert_bytes * hit + self.kv_bytes * np.asarray(kv_tokens)
+        memory = np.minimum(read / (self.bandwidth * seconds), 1.0)
+        compute = np.minimum(self.flops_a_token * tokens / (self.peak * seconds), 1.0)
+        share = BUSY_SHARE + COMPUTE_SHARE * compute + MEMORY_SHARE * memory
+        device = self.idle_w + (self.limit_w - self.idle_w) * np.minimum(share, 1.0)
+        return self.devices * device + (self.host_w if hosts else 0.0)

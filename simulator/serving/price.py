@@ -1,0 +1,254 @@
+"""The price of one step of one replica: ops of a layer, all-reduces, and the engine's time around them.
+
+All functions take arrays of cases and return seconds of the whole model on one rank, pipeline stages
+added up. `simulator.serving.table` interpolates them for the event engine and for steady states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwmodels.cluster import Cluster
+from simulator.models import Model
+from simulator.ops import SERVING, Attention, Batch, Decode, ExpertLayer, Formats, Op, Rank, Shard
+from simulator.ops import head as head_ops
+from simulator.ops import layer as layer_ops
+from simulator.pricing import Prices, price
+from simulator.serving.all_reduce import all_reduce_seconds
+from simulator.serving.deployment import Pool
+from simulator.serving.engines import Engine, LayerTimes, layer_times
+from simulator.serving.engines.engine import FormatClass, LayerClass
+
+Array = NDArray[np.float64]
+
+LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+"""What calibrations call the kernels of an engine family."""
+
+NARROW: dict[str, tuple[str, ...]] = {
+    "fp8": ("fp8",),
+    "int8": ("int8", "fp8"),
+    "fp4": ("nvfp4",),
+    "int4": (),
+}
+"""Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
+
+WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
+"""Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
+
+WIDENS_EFFICIENCY = 0.8
+"""Share of the bandwidth at which weight-only kernels read narrow weights (Marlin, Frantar et al. 2024,
+arXiv 2408.11743, figure 1: 3.9 of the ideal 4 times at batch 1 to 16 on A10, 3 on A100)."""
+
+
+@dataclass(frozen=True)
+class WeightFormats:
+    """What the products of a deployment compute in, and what their weights take."""
+
+    dense: str
+    """dtype of the kernels of attention and dense MLP products."""
+    experts: str
+    """dtype of the kernels of expert products."""
+    dense_bytes: float
+    expert_bytes: float
+    dense_widened: bool
+    """Whether weights are narrower than the kernels' dtype (weight-only quantisation)."""
+    experts_widened: bool
+
+    @classmethod
+    def of(cls, model: Model, cluster: Cluster, weights: str) -> WeightFormats:
+        """Formats of a model's weights on a device.
+
+        Block-scaled fp8 is the format of expert models' checkpoints; fp4 checkpoints of expert models keep
+        attention in 16 bits.
+        """
+        size = WEIGHT_BYTES[weights]
+        if weights not in NARROW:
+            return cls("bf16", "bf16", 2.0, 2.0, False, False)
+        computes = any(name in cluster.device.peak_flops for name in NARROW[weights])
+        if not computes:
+            only_experts = weights == "fp4" and model.moe is not None
+            dense = 2.0 if only_experts else size
+            return cls("bf16", "bf16", dense, size, not only_experts, True)
+        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": ("nvfp4", "nvfp4")}
+        dense, experts = names[weights]
+        if model.moe is None:
+            return cls(dense, experts, size, size, False, False)
+        if weights == "fp4":
+            return cls("bf16", experts, 2.0, size, False, False)
+        return cls(experts, experts, size, size, False, False)
+
+
+def layer_class(model: Model) -> LayerClass:
+    """Class of layers by which engines' times differ."""
+    if model.moe is None:
+        return "dense"
+    return "latent-experts" if model.mla else "experts"
+
+
+def format_class(weights: str) -> FormatClass:
+    """Class of weight formats by which engines' times differ."""
+    if weights in ("fp4", "int4"):
+        return "fp4"
+    return "fp8" if weights in ("fp8", "int8") else "16-bit"
+
+
+class StepPrice:
+    """Seconds of the parts of a step.
+
+    Args:
+        model: the architecture.
+        cluster: devices and links; a replica's ranks are its first devices.
+        pool: degrees and number formats.
+        engine: kernels' library and times around kernels.
+    """
+
+    def __init__(self, model: Model, cluster: Cluster, pool: Pool, engine: Engine) -> None:
+        self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
+        self.weights = WeightFormats.of(model, cluster, pool.weights)
+        kv = "fp8" if pool.kv == "fp8" else None
+        self.formats = Formats(linear=self.weights.dense, kv=kv)
+        kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
+        self.prices = Prices(kernels, cluster, served=True)
+        self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
+        generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
+        self.times: LayerTimes
+        self.times, self.assumed = layer_times(
+            engine, layer_class(model), format_class(pool.weights), generation
+        )
+        kinds = ((model.attention_kind(i), model.is_moe_layer(i)) for i in range(model.layers))
+        self.layer_kinds = Counter(kinds)
+        """Layers by (kind of attention, whether they have experts)."""
+        self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
+
+    # Parts
+
+    def linear(self, tokens: ArrayLike) -> Array:
+        """All but attention over context and routed experts, for so many tokens on one rank."""
+        count = np.asarray(tokens, dtype=np.float64)
+        rank = self._rank(Batch.prefill(1.0, count))
+        seconds = np.zeros(np.shape(count))
+        for (kind, experts), layers in self.layer_kinds.items():
+            ops = [op for op in layer_ops(rank, kind, experts) if not _over_context(op)]
+            seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
+        return seconds + self._between_stages(count)
+
+    def experts(self, tokens: ArrayLike) -> Array:
+        """Routed experts, and the exchange of tokens between attention ranks, for tokens of all ranks."""
+        count = np.asarray(tokens, dtype=np.float64)
+        layers = self.model.moe_layers
+        if not layers:
+            return np.zeros(np.shape(count))
+        rank = self._rank(Batch.prefill(1.0, count))
+        ops = [
+            replace(op, dtype=self.weights.experts)
+            for op in layer_ops(rank, "full", True)
+            if isinstance(op, ExpertLayer)
+        ]
+        return layers * (self._seconds(ops) + self._exchange(count))
+
+    def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
+        """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
+        queries, context = np.asarray(queries, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        rank = self._rank(Batch.prefill(1.0, queries, context))
+        return self._attention(rank, np.broadcast_shapes(queries.shape, context.shape))
+
+    def decode_attention(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Attention of one new token of each sequence over ``keys`` tokens, all layers."""
+        sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
+        rank = self._rank(Batch.decode(sequences, keys))
+        return self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
+
+    def head(self, rows: ArrayLike) -> Array:
+        """Output layer and two passes over its logits in fp32, for sequences that are sampled."""
+        rows = np.asarray(rows, dtype=np.float64)
+        rank = self._rank(Batch.decode(rows, 1.0))
+        logits = 2.0 * 4.0 * rows * self.model.vocabulary
+        passes = self.prices.kernels.memory_bound(logits, "softmax")
+        return self._seconds(head_ops(rank)) + passes
+
+    def around(self, sequences: ArrayLike) -> Array:
+        """Engine time around the kernels of a step with so many sequences."""
+        layers = self.model.layers * (self.times.layer_s + self.reduces_a_layer * self.times.all_reduce_s)
+        return self.engine.step_s.value + layers + self.times.sequence_s * np.asarray(sequences)
+
+    @property
+    def reduces_a_layer(self) -> int:
+        """All-reduces of a layer."""
+        return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
+
+    # How they are made
+
+    def _rank(self, batch: Batch) -> Rank:
+        return Rank(self.model, batch, self.shard, self.formats, SERVING)
+
+    def _attention(self, rank: Rank, shape: tuple[int, ...]) -> Array:
+        seconds = np.zeros(shape)
+        for kind, layers in self.attention_kinds.items():
+            ops = [op for op in layer_ops(rank, kind, False) if _over_context(op)]
+            seconds = seconds + layers * self._seconds(ops)
+        return seconds
+
+    def _seconds(self, ops: Iterable[Op]) -> Array:
+        """Elapsed seconds of ops, one after the other."""
+        listed = list(ops)
+        total: Array = np.zeros(())
+        for op, seconds in zip(listed, price(listed, self.prices), strict=True):
+            reduces = getattr(op, "operation", "") == "all_reduce"
+            total = total + (self._reduce(op) if reduces else self._narrowed(op, seconds))
+        return total
+
+    def _reduce(self, op: Op) -> Array:
+        bytes_ = np.asarray(op.bytes, dtype=np.float64)  # type: ignore[attr-defined]
+        return all_reduce_seconds(self.cluster, self.pool.tensor, bytes_, self.engine)
+
+    def _narrowed(self, op: Op, seconds: Array) -> Array:
+        """Seconds of a product whose weights are read in a narrower format than it computes in."""
+        experts = isinstance(op, ExpertLayer)
+        if not (self.weights.experts_widened if experts else self.weights.dense_widened):
+            return seconds
+        if not op.parameters or op.part == "end":
+            return seconds
+        size = self.weights.expert_bytes if experts else self.weights.dense_bytes
+        parameters = np.asarray(op.parameters, dtype=np.float64)
+        read = parameters / (WIDENS_EFFICIENCY * self.prices.kernels.device.memory_bandwidth)
+        compute = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")
+        return np.maximum(seconds - (2.0 - size) * read, np.maximum(compute, size * read))
+
+    def _exchange(self, tokens: Array) -> Array:
+        """Gather of all ranks' tokens before experts, and the sum of their outputs, a layer."""
+        ranks = self.pool.tensor * self.pool.data
+        if self.pool.data == 1:
+            return np.zeros(np.shape(tokens))
+        size = tokens * self.model.hidden * 2.0
+        collective = self.cluster.collective
+        return collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
+
+    def _between_stages(self, tokens: Array) -> Array:
+        stages = self.pool.pipeline
+        if stages == 1:
+            return np.zeros(np.shape(tokens))
+        size = tokens * self.model.hidden * 2.0
+        return (stages - 1) * self.cluster.collective("send_receive", size, 2, self.pool.tensor)
+
+    @cached_property
+    def parts(self) -> dict[str, Callable[..., Array]]:
+        """The parts by name."""
+        return {
+            "linear": self.linear,
+            "experts": self.experts,
+            "prefill_attention": self.prefill_attention,
+            "decode_attention": self.decode_attention,
+            "head": self.head,
+        }
+
+
+def _over_context(op: Op) -> bool:
+    """Whether an op's time depends on context: attention, and products of a latent cache with it."""
+    named = op.name.endswith(("absorb_query", "absorb_output")) or op.name.startswith("key_value_up")
+    return isinstance(op, Attention | Decode) or named

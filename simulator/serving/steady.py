@@ -1,0 +1,204 @@
+"""Steady states of one replica over arrays: latencies and throughput under constant concurrency or a rate.
+
+B sequences decode together; every decode token also waits for the prefills of others. Under constant
+concurrency C, a request spends D of its E seconds decoding, so B = C D / E; the pair (B, TPOT) is a fixed
+point, found by damped iteration. Little's law gives the throughput.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.table import IterationTable
+
+Array = NDArray[np.float64]
+
+ITERATIONS = 24
+DAMPING = 0.5
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests on one replica, arrays that broadcast.
+
+    Args:
+        prompt: mean prompt tokens.
+        output: mean output tokens.
+        concurrency: requests in the system at any time; 0 where ``rate`` counts.
+        rate: requests a second; 0 where ``concurrency`` counts.
+        cached: prompt tokens found in the prefix cache.
+    """
+
+    prompt: ArrayLike
+    output: ArrayLike
+    concurrency: ArrayLike = 0.0
+    rate: ArrayLike = 0.0
+    cached: ArrayLike = 0.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds the steps of a replica, arrays that broadcast.
+
+    Args:
+        budget: query tokens of a step on one rank.
+        sequences: decoding sequences of one rank.
+        kv_tokens: KV tokens of one rank.
+    """
+
+    budget: ArrayLike
+    sequences: ArrayLike
+    kv_tokens: ArrayLike
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Means of a steady state, arrays of one shape."""
+
+    ttft_s: Array
+    """Of a request that meets a busy replica: fixed part, running step, own prefill, queue."""
+    queue_s: Array
+    """Part of it before the first own step: for a slot, for memory, for prefills of others."""
+    tpot_s: Array
+    batch: Array
+    """Decoding sequences of one rank."""
+    prefill_s: Array
+    """Prefill of one prompt on an otherwise idle replica."""
+    step_s: Array
+    """A pure decode step."""
+    requests_s: Array
+    """Requests a second of the whole replica."""
+    output_tokens_s: Array
+    watts: Array
+    """Of the replica's devices, hosts not counted."""
+    stable: NDArray[np.bool_]
+    """False where the queue grows without end at the asked rate."""
+
+    @property
+    def e2e_s(self) -> Array:
+        """Mean end-to-end latency."""
+        return self.ttft_s + self.decode_s
+
+    decode_s: Array
+    """From first to last token."""
+
+
+def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
+    """Return the steady state of each case.
+
+    Args:
+        table: step times of the replica.
+        load: requests on the whole replica, shared evenly by its attention ranks.
+        limits: of one rank.
+    """
+    ranks = table.price.pool.data
+    engine = table.price.engine
+    prompt, output, concurrency, rate, cached, budget, slots, room = np.broadcast_arrays(
+        *(
+            np.asarray(value, dtype=np.float64)
+            for value in (
+                load.prompt,
+                load.output,
+                load.concurrency,
+                load.rate,
+                load.cached,
+                limits.budget,
+                limits.sequences,
+                limits.kv_tokens,
+            )
+        )
+    )
+    closed = concurrency > 0
+    clients, arrivals = np.maximum(concurrency / ranks, 1e-9), rate / ranks
+    new = np.maximum(prompt - cached, 1.0)
+    keys = prompt + 0.5 * output
+    most = np.maximum(np.minimum(slots, room / (prompt + output)), 1.0)
+    gaps = np.maximum(output - 1.0, 1e-9)
+    alone = engine.scheduler.value in ("prefill-first", "static")
+    chunk = np.minimum(new, budget)
+    count = np.ceil(new / chunk)
+    chunk = new / count
+    mean_before = cached + 0.5 * (new - chunk)
+
+    def prefill(batch: Array, beside: bool) -> tuple[Array, Array]:
+        """Elapsed time of one prompt's steps, and the part that delays decodes."""
+        decoding = batch if beside else np.zeros_like(batch)
+        steps = count * table.mixed_seconds(chunk, mean_before, decoding, keys)
+        return steps, steps - count * table.decode_seconds(batch, keys) if beside else steps
+
+    batch = np.where(closed, np.minimum(clients, most), 1.0)
+    first = np.maximum(np.minimum(clients, most), 1.0)
+    batch = np.where(closed, first, 1.0)
+    step = table.decode_seconds(batch, keys)
+    own, delay = prefill(batch, not alone)
+    tpot = step
+    wait = np.zeros_like(batch)
+    stable = np.ones(batch.shape, dtype=bool)
+    fixed = engine.first_token_s.value + engine.first_token_per_token_s.value * new
+    for _ in range(ITERATIONS):
+        own, delay = prefill(batch, not alone)
+        step = table.decode_seconds(batch, keys)
+        decode = tpot * gaps
+        service = fixed + own + step + wait
+        # Others' prefills a decode token: each running request brings one prompt a lifetime.
+        lifetime = np.maximum(service + decode, 1e-9)
+        through = np.where(
+            closed, np.minimum(clients, _capacity(most, decode, service, wait)) / lifetime, arrivals
+        )
+        others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
+        interference = np.minimum(others * delay, 0.95)
+        fresh = step / (1.0 - interference)
+        tpot = DAMPING * tpot + (1 - DAMPING) * fresh
+        wanted = through * tpot * gaps
+        stable = closed | (wanted <= most) & (others * delay < 0.95)
+        batch = DAMPING * batch + (1 - DAMPING) * np.clip(wanted, np.minimum(1.0, first), most)
+        wait = DAMPING * wait + (1 - DAMPING) * _wait(
+            closed, clients, most, through, own, tpot * gaps, service - wait
+        )
+    decode = tpot * gaps
+    ttft = fixed + own + step + wait
+    ends = np.where(closed, clients / (ttft + decode), arrivals)
+    tokens = ends * (output + new)
+    kv = batch * keys
+    per_step = tokens * tpot
+    return Steady(
+        ttft_s=np.where(stable, ttft, np.inf),
+        queue_s=np.where(stable, wait, np.inf),
+        tpot_s=tpot,
+        batch=batch,
+        prefill_s=prefill(np.zeros_like(batch), False)[0],
+        step_s=step,
+        requests_s=ends * ranks,
+        output_tokens_s=ends * output * ranks,
+        watts=table.power.watts(per_step * ranks, batch * ranks, kv * ranks, tpot, hosts=False),
+        stable=stable,
+        decode_s=decode,
+    )
+
+
+def _capacity(most: Array, decode: Array, service: Array, wait: Array) -> Array:
+    """Clients whose requests are being served, at most: slots over the share of service spent decoding."""
+    active = np.maximum(service - wait, 1e-9)
+    return most * (decode + service) / np.maximum(decode + active, 1e-9)
+
+
+def _wait(
+    closed: NDArray[np.bool_],
+    clients: Array,
+    most: Array,
+    through: Array,
+    own: Array,
+    decode: Array,
+    active: Array,
+) -> Array:
+    """Seconds before the first own step: for prefills of others (M/D/1), and for a slot where all are taken."""
+    busy = np.clip(through * own, 0.0, 0.9)
+    prefills = np.minimum(
+        0.5 * busy / (1.0 - busy) * own, 0.5 * np.maximum(clients - 1, 0) * own + 1e9 * ~closed
+    )
+    served = decode + active
+    slots = np.where(closed & (clients > most), (clients / most - 1.0) * served, 0.0)
+    return prefills + slots

@@ -1,0 +1,307 @@
+"""The iteration table: parts of a step priced once in arrays, looked up by plain numbers or by arrays.
+
+A step is the sum of a function of its tokens (products, norms, all-reduces, experts), one of its sampled
+rows, one of each prefill chunk (queries, cached tokens) and one of its decodes (sequences, mean KV). Each is
+priced on a grid when a run starts; between knots the table is linear. A test holds it to `StepPrice` within
+1 %. Out of its range, it prices in full.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.power import PowerModel
+from simulator.serving.price import StepPrice
+from simulator.serving.step_times import Batch, Chunk, Stretch
+
+Array = NDArray[np.float64]
+
+KNOTS_AN_OCTAVE = 8
+SHORTEST_CONTEXT = 16
+NO_END = 1 << 60
+
+
+def _geometric(first: int, last: int) -> Array:
+    """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` an octave."""
+    octaves = np.log2(max(last / first, 1.0))
+    steps = np.arange(int(np.ceil(octaves * KNOTS_AN_OCTAVE)) + 1)
+    return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
+
+
+def _token_knots(last: int) -> Array:
+    """Every token count to 512, then every 16th and every 64th, and the first row of each further tile."""
+    tiles = np.arange(512, last + 64, 64)
+    parts = [np.arange(1, min(last, 512) + 1), np.arange(512, 2049, 16), tiles, tiles + 1]
+    knots = np.unique(np.concatenate(parts))
+    return np.append(knots[knots < last], last).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A function of two variables, linear between knots."""
+
+    x: Array
+    y: Array
+    z: Array
+    """Shape (x, y)."""
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
+        """Interpolate arrays that broadcast; clamped to the grid's edges along x, extended along y."""
+        x, y = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+        i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, len(self.x) - 2)
+        j = np.clip(np.searchsorted(self.y, y, side="right") - 1, 0, len(self.y) - 2)
+        u = np.clip((x - self.x[i]) / (self.x[i + 1] - self.x[i]), 0.0, 1.0)
+        v = (y - self.y[j]) / (self.y[j + 1] - self.y[j])
+        low = self.z[i, j] * (1 - v) + self.z[i, j + 1] * v
+        high = self.z[i + 1, j] * (1 - v) + self.z[i + 1, j + 1] * v
+        return low * (1 - u) + high * u
+
+
+class IterationTable:
+    """`StepTimes` of one kind of replica, from grids.
+
+    Args:
+        price: the full price.
+        max_tokens: most query tokens of a step on one rank.
+        max_sequences: most decoding sequences of a rank.
+        max_context: most tokens of a sequence.
+        graphs: captured sizes to which token counts are padded; the engine's where not given.
+    """
+
+    def __init__(
+        self,
+        price: StepPrice,
+        max_tokens: int,
+        max_sequences: int,
+        max_context: int,
+        graphs: Array | None = None,
+    ) -> None:
+        self.price, self.stages = price, price.pool.pipeline
+        engine = price.engine
+        self.max_tokens = max(max_tokens, max_sequences) + max_sequences
+        self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
+        sizes = engine.graphs() if graphs is None else graphs
+        self.graphs_mixed = engine.graphs_mixed.value
+        self.prefill_factor = price.times.prefill_factor
+        self.power = PowerModel.of(price)
+        self._price_tokens()
+        self._price_attention()
+        self._pad(sizes)
+        self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
+        self._sequence_s = price.times.sequence_s
+
+    # Made once
+
+    def _price_tokens(self) -> None:
+        knots = _token_knots(self.max_tokens)
+        every = np.arange(self.max_tokens + 1)
+        self.rank_s = np.interp(every, knots, self.price.linear(knots))
+        whole = self.max_tokens * self.price.pool.data
+        wide = _token_knots(whole)
+        self.experts_s = np.interp(np.arange(whole + 1), wide, self.price.experts(wide))
+        self.rank_s[0] = self.experts_s[0] = 0.0
+        rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
+        most = int(rows[-1])
+        self.head_s = np.interp(np.arange(most + 1), rows, self.price.head(rows))
+        self.head_s[0] = 0.0
+        data = self.price.pool.data
+        self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
+
+    def _price_attention(self) -> None:
+        counts = np.unique(
+            np.concatenate(
+                [np.arange(1, min(self.max_sequences, 256) + 1), np.arange(256, self.max_sequences, 4)]
+            )
+        )
+        counts = np.append(counts[counts < self.max_sequences], self.max_sequences).astype(np.float64)
+        if len(counts) < 2:
+            counts = np.array([1.0, 2.0])
+        keys = _geometric(SHORTEST_CONTEXT, self.max_context)
+        decodes = self.price.decode_attention(counts[:, None], keys[None, :])
+        self.decodes = Grid(counts, keys, decodes)
+        queries = _geometric(1, self.max_tokens)
+        before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
+        chunks = self.price.prefill_attention(queries[:, None], queries[:, None] + before[None, :])
+        self.chunks = Grid(queries, before, chunks)
+        self._rows: dict[int, tuple[list[float], list[float]]] = {}
+        self._keys = [float(key) for key in keys]
+        self._chunk_x, self._chunk_y = queries.tolist(), before.tolist()
+        self._chunk_z = chunks.tolist()
+
+    def _pad(self, sizes: Array) -> None:
+        """Seconds by token count after padding to captured sizes, as plain lists."""
+        every = np.arange(self.max_tokens + 1)
+        index = np.searchsorted(sizes, every)
+        inside = index < len(sizes)
+        padded = np.where(inside, sizes[np.minimum(index, len(sizes) - 1)], every) if len(sizes) else every
+        padded = np.minimum(padded, self.max_tokens)
+        padded[0] = 0
+        self.padded = padded
+        self.padded_s = self.tokens_s[padded]
+        self._padded_s = self.padded_s.tolist()
+        self._tokens_s = self._padded_s if self.graphs_mixed else self.tokens_s.tolist()
+        self._head_s = self.head_s.tolist()
+
+    # By plain numbers: the event engine
+
+    def _decode_s(self, decodes: int, mean_keys: float) -> tuple[float, float, int]:
+        """Seconds of decode attention, their slope in the mean KV, and the number of the knot below."""
+        row = self._rows.get(decodes)
+        if row is None:
+            values = self.decodes(float(decodes), self.decodes.y)
+            slopes = np.diff(values) / np.diff(self.decodes.y)
+            row = self._rows[decodes] = (values.tolist(), slopes.tolist())
+        at = bisect_right(self._keys, mean_keys) - 1
+        at = 0 if at < 0 else min(at, len(row[1]) - 1)
+        return row[0][at] + row[1][at] * (mean_keys - self._keys[at]), row[1][at], at
+
+    def _chunk_s(self, queries: int, before: int) -> float:
+        i = min(max(bisect_right(self._chunk_x, queries) - 1, 0), len(self._chunk_x) - 2)
+        j = min(max(bisect_right(self._chunk_y, before) - 1, 0), len(self._chunk_y) - 2)
+        u = (queries - self._chunk_x[i]) / (self._chunk_x[i + 1] - self._chunk_x[i])
+        v = (before - self._chunk_y[j]) / (self._chunk_y[j + 1] - self._chunk_y[j])
+        low, high = self._chunk_z[i], self._chunk_z[i + 1]
+        return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
+
+    def _tokens_at(self, tokens: int, padded: bool) -> float:
+        table = self._padded_s if padded else self._tokens_s
+        if tokens < len(table):
+            return table[tokens]
+        ranks = self.price.pool.data
+        return float(self.price.linear(tokens) + self.price.experts(tokens * ranks))
+
+    def _around_at(self, sequences: int) -> float:
+        if sequences < len(self._around):
+            return self._around[sequences]
+        return self._around[-1] + self._sequence_s * (sequences + 1 - len(self._around))
+
+    def _head_at(self, rows: int) -> float:
+        return self._head_s[rows] if rows < len(self._head_s) else float(self.price.head(rows))
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Seconds of one step; see `StepTimes`."""
+        if not (prefills or decodes):
+            return 0.0
+        seconds = self._around_at(decodes + len(prefills))
+        alone = 0.0
+        if decodes:
+            attention = self._decode_s(decodes, kv_tokens / decodes)[0]
+            alone = attention + self._tokens_at(decodes * queries, True) + self._head_at(decodes * queries)
+        if not prefills:
+            return seconds + alone
+        tokens = decodes * queries + sum(chunk[0] for chunk in prefills)
+        mixed = self._tokens_at(tokens, False) + self._head_at(decodes * queries + len(prefills))
+        mixed += sum(self._chunk_s(new, before) for new, before in prefills)
+        if decodes:
+            mixed += attention  # type: ignore[possibly-undefined]
+        return seconds + alone + self.prefill_factor * (mixed - alone)
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """Seconds of decode steps from here to the next knot of the table."""
+        mean = kv_tokens / decodes
+        attention, slope, at = self._decode_s(decodes, mean)
+        first = self._around_at(decodes) + self._tokens_at(decodes * queries, True)
+        first += self._head_at(decodes * queries) + attention
+        if at + 1 >= len(self._keys) - 1:
+            return Stretch(first, slope * queries, NO_END)
+        steps = int((self._keys[at + 1] - mean) / queries) + 1
+        return Stretch(first, slope * queries, max(steps, 1))
+
+    def lockstep(self, ranks: Sequence[Batch]) -> float:
+        """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
+        experts of all ranks' tokens, each rank padded to the largest."""
+        tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
+        most = max(tokens)
+        if not most:
+            return 0.0
+        prefills = any(batch.prefills for batch in ranks)
+        padded = (
+            int(self.padded[most])
+            if most < len(self.padded) and (self.graphs_mixed or not prefills)
+            else most
+        )
+        rank_s = self.rank_s[padded] if padded < len(self.rank_s) else self.price.linear(padded)
+        whole = min(len(ranks) * padded, len(self.experts_s) - 1)
+        own = 0.0
+        for batch in ranks:
+            sequences = batch.decodes + len(batch.prefills)
+            seconds = self._around_at(sequences) + self._head_at(sequences)
+            if batch.decodes:
+                seconds += self._decode_s(batch.decodes, batch.kv_tokens / batch.decodes)[0]
+            seconds += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in batch.prefills)
+            own = max(own, seconds)
+        factor = self.prefill_factor if prefills else 1.0
+        return own + factor * float(rank_s + self.experts_s[whole])
+
+    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+        """Power of all devices of the replica and its share of their hosts during a step."""
+        seconds = self.step(prefills, decodes, kv_tokens)
+        tokens = decodes + sum(chunk[0] for chunk in prefills)
+        return float(self.power.watts(tokens, decodes, kv_tokens, seconds))
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """Seconds of one step by part."""
+        total = self.step(prefills, decodes, kv_tokens)
+        sequences = decodes + len(prefills)
+        tokens = decodes + sum(chunk[0] for chunk in prefills)
+        found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
+        attention = self._decode_s(decodes, kv_tokens / decodes)[0] if decodes else 0.0
+        attention += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in prefills)
+        experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
+        found |= {"attention": attention, "experts": min(experts, total)}
+        found["linear"] = total - sum(found.values())
+        return found
+
+    # By arrays: steady states
+
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Seconds of decode steps; sequences may be means of a steady state."""
+        sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
+        tokens = np.interp(sequences, self._every, self.padded_s)
+        one = np.maximum(sequences, 1.0)
+        around = self._around[0] + self._sequence_s * sequences
+        return tokens + np.interp(one, self._head_x, self.head_s) + self.decodes(one, keys) + around
+
+    def mixed_seconds(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike = 1.0,
+    ) -> Array:
+        """Seconds of steps with prefill chunks of so many tokens in all, beside decoding sequences.
+
+        Args:
+            queries: prompt tokens of the step, over all chunks.
+            before: cached tokens of each prompt.
+            sequences: that decode.
+            keys: mean KV of a decoding sequence.
+            chunks: prompts among which the tokens are shared.
+        """
+        queries = np.asarray(queries, dtype=np.float64)
+        sequences = np.asarray(sequences, dtype=np.float64)
+        chunks = np.asarray(chunks, dtype=np.float64)
+        table = self.padded_s if self.graphs_mixed else self.tokens_s
+        busy = sequences >= 0.5
+        alone = np.where(busy, np.interp(sequences, self._every, self.padded_s), 0.0)
+        alone = alone + np.interp(sequences, self._head_x, self.head_s)
+        whole = np.interp(queries + sequences, self._every, table)
+        whole = whole + np.interp(sequences + chunks, self._head_x, self.head_s)
+        whole = whole + chunks * self.chunks(queries / chunks, before)
+        attention = np.where(busy, self.decodes(np.maximum(sequences, 1.0), keys), 0.0)
+        around = self._around[0] + self._sequence_s * (sequences + chunks)
+        return around + attention + alone + self.prefill_factor * (whole - alone)
+
+    @property
+    def _every(self) -> Array:
+        return np.arange(len(self.padded_s))
+
+    @property
+    def _head_x(self) -> Array:
+        return np.arange(len(self.head_s))
