@@ -22,6 +22,10 @@ def validate(
         Path | None,
         typer.Option(help="Folder of point files: kernels and collectives instead of whole steps."),
     ] = None,
+    serving: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV of measured serving runs, or a folder of such files (repeatable)."),
+    ] = None,
     cluster: Annotated[
         str,
         typer.Option(help="With --kernels: what collectives were measured on (name or YAML)."),
@@ -53,14 +57,17 @@ def validate(
     """
     from hwmodels.errors import InputError
 
-    if sum((bool(cases), kernels is not None, live)) > 1:
-        raise InputError("--cases, --kernels and --live are three questions; ask one at a time")
-    if max_median is not None and (kernels is not None or live):
+    if sum((bool(cases), kernels is not None, bool(serving), live)) > 1:
+        raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
+    if max_median is not None and (kernels is not None or serving or live):
         raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
     if cluster and kernels is None:
         raise InputError("--cluster says what the collectives of --kernels were measured on")
     if kernels is not None:
         _kernels(kernels, cluster, json)
+        return
+    if serving:
+        _serving(serving, summary, json)
         return
     if live:
         from meshwright.validation.loop import Asked
@@ -87,6 +94,16 @@ def _kernels(folder: Path, cluster: str, json: bool) -> None:
 
     found = validate_kernels(folder, clusters.get(cluster, "--cluster") if cluster else None)
     print_json(as_json(found)) if json else show_tables(*as_tables(found))
+
+
+def _serving(paths: list[Path], summary: bool, json: bool) -> None:
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.serving_ledger import as_json, as_tables
+    from meshwright.validation.serving.ledger import evaluate
+
+    with progress("predicting serving runs") as advance:
+        ledger = evaluate(paths, advance)
+    print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
 
 
 def _live(asked: Asked, json: bool) -> None:

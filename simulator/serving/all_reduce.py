@@ -20,7 +20,7 @@ STARTS = {"nvlink3": (5.0e-6, 0.2e-6), "nvlink4": (4.2e-6, 0.15e-6), "nvlink5": 
 SECOND_SHOT_S = 4.0e-6
 """Further start of the two-shot kernel."""
 EFFICIENCY = 0.7
-"""Share of the link's bandwidth that remote reads reach: 1 MiB over two ranks 8.4 us on H100, 20.5 us for 4."""
+"""Share of the link's bandwidth that remote reads reach: two ranks on H100 take 8.4 us for 1 MiB."""
 
 
 def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine) -> Array:

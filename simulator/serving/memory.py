@@ -66,8 +66,10 @@ def weight_bytes(price: StepPrice) -> float:
 
 
 def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> float:
-    """Return KV bytes of one token on one device: key-value heads are copied where there are fewer than ranks,
-    a latent cache on every rank."""
+    """Return KV bytes of one token on one device.
+
+    Key-value heads are copied where there are fewer than ranks; each rank holds the whole latent cache.
+    """
     width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
     return model.layers / pipeline * width * KV_BYTES.get(kv or "", 2.0)
 
@@ -121,7 +123,7 @@ def check_fits(price: StepPrice, held: Memory) -> None:
     needed = max(2 * ranks, 1)
     formats = ", or fp8 weights" if price.pool.weights in ("bf16", "fp16", "fp32") else ""
     raise InfeasibleError(
-        f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB a device "
-        f"too much (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} GiB usable); "
+        f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
+        f"too much a device (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} usable); "
         f"{needed} devices a replica{formats} would take less"
     )

@@ -194,7 +194,7 @@ def _wait(
     decode: Array,
     active: Array,
 ) -> Array:
-    """Seconds before the first own step: for prefills of others (M/D/1), and for a slot where all are taken."""
+    """Seconds before the first own step: for prefills of others (M/D/1), and for a slot if all are busy."""
     busy = np.clip(through * own, 0.0, 0.9)
     prefills = np.minimum(
         0.5 * busy / (1.0 - busy) * own, 0.5 * np.maximum(clients - 1, 0) * own + 1e9 * ~closed

@@ -9,7 +9,7 @@ priced on a grid when a run starts; between knots the table is linear. A test ho
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 KNOTS_AN_OCTAVE = 8
 SHORTEST_CONTEXT = 16
+MIDDLE_TOLERANCE = 0.003
 NO_END = 1 << 60
 
 
@@ -33,12 +34,47 @@ def _geometric(first: int, last: int) -> Array:
     return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
 
 
-def _token_knots(last: int) -> Array:
-    """Every token count to 512, then every 16th and every 64th, and the first row of each further tile."""
-    tiles = np.arange(512, last + 64, 64)
-    parts = [np.arange(1, min(last, 512) + 1), np.arange(512, 2049, 16), tiles, tiles + 1]
-    knots = np.unique(np.concatenate(parts))
+def _tile_knots(last: int) -> Array:
+    """Few tokens, and from 64 on the last row of each tile and the first of the next."""
+    tiles = np.arange(64, last + 64, 64)
+    knots = np.unique(np.concatenate([_geometric(1, 64), tiles, tiles + 1]))
     return np.append(knots[knots < last], last).astype(np.float64)
+
+
+def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, Array]:
+    """Knots and values of a function with steps, such that it is linear between them.
+
+    Where the middle of an interval is off the line by more than ``MIDDLE_TOLERANCE``, a step lies in the
+    interval and every number of it becomes a knot.
+
+    Args:
+        function: of an array of shape (n,), returns (n, ...).
+        knots: ascending whole numbers.
+    """
+    values = function(knots)
+    wide = np.flatnonzero(np.diff(knots) > 1)
+    if not len(wide):
+        return knots, values
+    middles = np.floor(0.5 * (knots[wide] + knots[wide + 1]))
+    share = (middles - knots[wide]) / (knots[wide + 1] - knots[wide])
+    share = share.reshape(-1, *[1] * (values.ndim - 1))
+    line = (1 - share) * values[wide] + share * values[wide + 1]
+    found = function(middles)
+    off = np.abs(line - found) > MIDDLE_TOLERANCE * found
+    off = off.reshape(len(wide), -1).any(axis=1)
+    inside = [np.arange(knots[i] + 1, knots[i + 1]) for i in wide[off]]
+    more = np.concatenate([middles, *inside])
+    values = np.concatenate([values, found, function(more[len(middles) :])])
+    knots, order = np.unique(np.append(knots, more), return_index=True)
+    return knots, values[order]
+
+
+def _every(function: Callable[[Array], Array], last: int) -> Array:
+    """Values of a function with steps at 0 (as 0) to ``last``."""
+    knots = np.unique(np.concatenate([np.arange(1.0, min(last, 512) + 1), _tile_knots(last)]))
+    whole = np.interp(np.arange(last + 1), *_stepped(function, knots))
+    whole[0] = 0.0
+    return whole
 
 
 @dataclass(frozen=True)
@@ -79,7 +115,7 @@ class IterationTable:
         max_tokens: int,
         max_sequences: int,
         max_context: int,
-        graphs: Array | None = None,
+        graphs: NDArray[np.int64] | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
         engine = price.engine
@@ -98,13 +134,8 @@ class IterationTable:
     # Made once
 
     def _price_tokens(self) -> None:
-        knots = _token_knots(self.max_tokens)
-        every = np.arange(self.max_tokens + 1)
-        self.rank_s = np.interp(every, knots, self.price.linear(knots))
-        whole = self.max_tokens * self.price.pool.data
-        wide = _token_knots(whole)
-        self.experts_s = np.interp(np.arange(whole + 1), wide, self.price.experts(wide))
-        self.rank_s[0] = self.experts_s[0] = 0.0
+        self.rank_s = _every(self.price.linear, self.max_tokens)
+        self.experts_s = _every(self.price.experts, self.max_tokens * self.price.pool.data)
         rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
         most = int(rows[-1])
         self.head_s = np.interp(np.arange(most + 1), rows, self.price.head(rows))
@@ -124,16 +155,18 @@ class IterationTable:
         keys = _geometric(SHORTEST_CONTEXT, self.max_context)
         decodes = self.price.decode_attention(counts[:, None], keys[None, :])
         self.decodes = Grid(counts, keys, decodes)
-        queries = _geometric(1, self.max_tokens)
         before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
-        chunks = self.price.prefill_attention(queries[:, None], queries[:, None] + before[None, :])
+        queries, chunks = _stepped(
+            lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
+            _tile_knots(self.max_tokens),
+        )
         self.chunks = Grid(queries, before, chunks)
         self._rows: dict[int, tuple[list[float], list[float]]] = {}
         self._keys = [float(key) for key in keys]
         self._chunk_x, self._chunk_y = queries.tolist(), before.tolist()
         self._chunk_z = chunks.tolist()
 
-    def _pad(self, sizes: Array) -> None:
+    def _pad(self, sizes: NDArray[np.int64]) -> None:
         """Seconds by token count after padding to captured sizes, as plain lists."""
         every = np.arange(self.max_tokens + 1)
         index = np.searchsorted(sizes, every)
@@ -161,6 +194,8 @@ class IterationTable:
         return row[0][at] + row[1][at] * (mean_keys - self._keys[at]), row[1][at], at
 
     def _chunk_s(self, queries: int, before: int) -> float:
+        if queries > self._chunk_x[-1] or before > self._chunk_y[-1]:
+            return float(self.price.prefill_attention(queries, queries + before))
         i = min(max(bisect_right(self._chunk_x, queries) - 1, 0), len(self._chunk_x) - 2)
         j = min(max(bisect_right(self._chunk_y, before) - 1, 0), len(self._chunk_y) - 2)
         u = (queries - self._chunk_x[i]) / (self._chunk_x[i + 1] - self._chunk_x[i])
@@ -300,8 +335,8 @@ class IterationTable:
 
     @property
     def _every(self) -> Array:
-        return np.arange(len(self.padded_s))
+        return np.arange(len(self.padded_s), dtype=np.float64)
 
     @property
     def _head_x(self) -> Array:
-        return np.arange(len(self.head_s))
+        return np.arange(len(self.head_s), dtype=np.float64)

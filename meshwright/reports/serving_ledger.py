@@ -1,0 +1,91 @@
+"""A ledger of predicted and measured serving runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+
+from meshwright.reports.tables import table
+from meshwright.reports.units import percent, signed_percent
+from meshwright.validation.serving.ledger import Entry, ServingLedger, Summary
+
+
+def as_json(ledger: ServingLedger) -> dict[str, Any]:
+    """The ledger with documented keys; values in the unit of the measured column."""
+    return {
+        "cases": [_entry(entry) for entry in ledger.entries],
+        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
+        "summary": [_summary(one) for one in ledger.summaries()],
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "case_id": entry.case.case_id,
+        "metric": entry.metric,
+        "predicted": entry.predicted,
+        "measured": entry.measured,
+        "relative_error": entry.relative_error,
+        "flagged": entry.case.flagged,
+    }
+
+
+def _summary(one: Summary) -> dict[str, Any]:
+    return {
+        "file": one.file,
+        "engine": one.engine,
+        "gpu": one.gpu,
+        "metric": one.metric,
+        "flagged": one.flagged,
+        "n": one.n,
+        "median_abs_error": one.median_abs_error,
+        "p90_abs_error": one.p90_abs_error,
+        "bias": one.bias,
+    }
+
+
+def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
+    """The ledger for people: errors by file and metric, by engine and GPU, and of each row if asked for."""
+    parts: list[RenderableType] = []
+    if each:
+        rows = [
+            [
+                entry.case.case_id,
+                entry.metric,
+                f"{entry.measured:.4g}",
+                f"{entry.predicted:.4g}",
+                signed_percent(entry.relative_error),
+            ]
+            for entry in ledger.entries
+        ]
+        parts.append(table(("case", "metric", "measured", "predicted", "error"), rows, left=2))
+    parts.append(_errors("all rows", ledger.summaries(lambda e: (e.case.file, "", "", e.metric))))
+    parts.append(_errors("by engine and GPU", [one for one in ledger.summaries() if not one.flagged]))
+    if ledger.skipped:
+        counts: dict[str, int] = {}
+        for _, reason in ledger.skipped:
+            counts[reason] = counts.get(reason, 0) + 1
+        skipped = [
+            [str(count), reason] for reason, count in sorted(counts.items(), key=lambda item: -item[1])
+        ]
+        parts.append(table(("rows", "skipped because"), skipped, left=2))
+    return parts
+
+
+def _errors(title: str, found: list[Summary]) -> RenderableType:
+    rows = [
+        [
+            one.file,
+            one.engine,
+            one.gpu,
+            one.metric + (" (flagged)" if one.flagged else ""),
+            str(one.n),
+            percent(one.median_abs_error),
+            percent(one.p90_abs_error),
+            signed_percent(one.bias),
+        ]
+        for one in found
+    ]
+    headings = ("file", "engine", "GPU", "metric", "n", "median", "p90", "bias")
+    return table(headings, rows, left=4, title=title)

@@ -1,0 +1,114 @@
+"""The iteration table against the full price, and its plain-number functions against each other."""
+
+import numpy as np
+import pytest
+
+from hwmodels.usual_clusters import usual_cluster
+from simulator.models import models
+from simulator.serving.deployment import Pool
+from simulator.serving.engines import engines
+from simulator.serving.price import StepPrice
+from simulator.serving.step_times import Batch
+from simulator.serving.table import IterationTable
+
+REPLICAS = {
+    "dense": ("llama3.1-8b", "h100-sxm", "vllm-0.15", {}),
+    "tensor": ("llama3.1-70b", "h100-sxm", "vllm-0.12", {"tensor": 4}),
+    "experts": ("qwen3-30b-a3b", "h100-sxm", "vllm-0.11", {"tensor": 2, "expert": 2}),
+    "latent": ("deepseek-v3", "h200-sxm", "sglang-0.5.9", {"tensor": 8, "weights": "fp8"}),
+    "pipeline": ("llama2-70b", "a100-sxm-80gb", "vllm-0.15", {"tensor": 2, "pipeline": 2}),
+}
+MOST = 4096, 128, 16384
+
+
+def made(name: str) -> IterationTable:
+    model, device, engine, pool = REPLICAS[name]
+    price = StepPrice(models.get(model), usual_cluster(device), Pool(**pool), engines.get(engine))
+    return IterationTable(price, *MOST)
+
+
+@pytest.fixture(scope="module", params=list(REPLICAS))
+def table(request) -> IterationTable:
+    return made(request.param)
+
+
+def full(table: IterationTable, prefills, decodes: int, kv_tokens: int) -> float:
+    """A step's seconds without interpolation."""
+    price = table.price
+    tokens = decodes + sum(new for new, _ in prefills)
+    seconds = float(price.around(decodes + len(prefills)))
+
+    def products(count: int, padded: bool) -> float:
+        count = int(table.padded[count]) if padded else count
+        return float(price.linear(count) + price.experts(count))
+
+    attention = float(price.decode_attention(decodes, kv_tokens / decodes)) if decodes else 0.0
+    alone = attention + products(decodes, True) + float(price.head(decodes)) if decodes else 0.0
+    if not prefills:
+        return seconds + alone
+    mixed = products(tokens, table.graphs_mixed) + float(price.head(decodes + len(prefills))) + attention
+    mixed += sum(float(price.prefill_attention(new, new + before)) for new, before in prefills)
+    return seconds + alone + table.prefill_factor * (mixed - alone)
+
+
+def test_the_table_agrees_with_the_full_price(table):
+    random = np.random.default_rng(1)
+    for _ in range(60):
+        decodes = int(random.integers(0, MOST[1]))
+        kv = int(decodes * random.uniform(20, MOST[2] - 1))
+        prefills = []
+        if not decodes or random.random() < 0.5:
+            prefills = [(int(random.integers(1, 3500)), int(random.integers(0, 8000)))]
+        assert table.step(prefills, decodes, kv) == pytest.approx(
+            full(table, prefills, decodes, kv), rel=0.01
+        )
+
+
+def test_a_stretch_is_the_steps_that_it_stands_for(table):
+    stretch = table.stretch(48, 48 * 1000)
+    for index in range(min(stretch.steps, 40)):
+        one = table.step((), 48, 48 * (1000 + index))
+        assert stretch.first_s + index * stretch.growth_s == pytest.approx(one, rel=1e-9)
+
+
+def test_arrays_agree_with_plain_numbers(table):
+    arrays = table.decode_seconds(np.array([1.0, 7.0, 64.0]), 1500.0)
+    plain = [table.step((), count, 1500 * count) for count in (1, 7, 64)]
+    assert arrays == pytest.approx(plain, rel=1e-9)
+    mixed = table.mixed_seconds(512.0, 100.0, np.array([1.0, 32.0]), 900.0)
+    assert mixed == pytest.approx([table.step([(512, 100)], n, 900 * n) for n in (1, 32)], rel=1e-9)
+
+
+def test_parts_add_up_to_the_step(table):
+    parts = table.parts([(256, 0)], 16, 16 * 700)
+    assert sum(parts.values()) == pytest.approx(table.step([(256, 0)], 16, 16 * 700))
+
+
+def test_outside_its_range_the_table_prices_in_full():
+    table = made("dense")
+    tokens = table.max_tokens + 1000
+    price = table.price
+    expected = float(price.linear(tokens)) + float(price.head(1)) + float(price.around(1))
+    expected += float(price.prefill_attention(tokens, tokens))
+    assert table.step([(tokens, 0)], 0, 0) == pytest.approx(expected, rel=0.02)
+
+
+def test_ranks_in_lockstep_take_as_long_as_the_slowest():
+    model, device, engine, pool = "deepseek-v3", "h200-sxm", "sglang-0.5.9", {"data": 8, "expert": 8}
+    price = StepPrice(
+        models.get(model), usual_cluster(device), Pool(weights="fp8", **pool), engines.get(engine)
+    )
+    table = IterationTable(price, *MOST)
+    busy, idle = Batch((), 32, 32 * 2000), Batch((), 0, 0)
+    even = table.lockstep([busy] * 8)
+    assert even == pytest.approx(table.step((), 32, 32 * 2000), rel=1e-6)
+    assert table.lockstep([busy] + [idle] * 7) == pytest.approx(even, rel=0.01)
+    assert table.lockstep([idle] * 8) == 0.0
+
+
+def test_more_work_takes_longer(table):
+    assert table.step((), 64, 64 * 2000) > table.step((), 64, 64 * 1000) > table.step((), 32, 32 * 1000)
+    assert table.step([(1024, 0)], 32, 32000) > table.step([(512, 0)], 32, 32000)
+    assert table.step([(512, 4096)], 0, 0) > table.step([(512, 0)], 0, 0)
+    idle = table.price.pool.devices * table.price.cluster.device.idle_watts
+    assert idle < table.watts((), 64, 64 * 1000) < 2.5 * table.power.devices * table.power.limit_w
