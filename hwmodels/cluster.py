@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from hwmodels.collectives.calibration import fabric_calibrations
 from hwmodels.collectives.cost import Cost
 from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
@@ -24,6 +23,7 @@ from hwmodels.errors import InputError
 from hwmodels.levels import Level, Network
 from hwmodels.loading import Catalogue, Strict, build, looks_like_path
 from hwmodels.quantities import Count, NotNegative
+from hwmodels.topology import Topology
 
 
 class Cluster(Strict):
@@ -98,7 +98,7 @@ class Cluster(Strict):
     @property
     def network_error(self) -> float | None:
         """Median relative error of collectives across nodes on published rows; none where none were found."""
-        return fabric_calibrations.get(self.network.calibration or self.network.fabric).median_error
+        return self.network.constants.median_error
 
     def power_watts(self, utilisation: float = 1.0) -> float:
         """Power of the nodes in use, with devices that far from idle (0) to their limit (1)."""
@@ -211,7 +211,13 @@ class Cluster(Strict):
 
     @cached_property
     def _wiring(self) -> Wiring:
-        return Wiring(self.levels, self.network, self.devices, self.devices_per_node)
+        network, per_node = self.network, self.devices_per_node
+        return Wiring(Topology(self.name, self.levels, network, self.devices, per_node, self.nodes))
+
+    @property
+    def topology(self) -> Topology:
+        """Routes between ranks, latency by hops, and the links that flows share."""
+        return self._wiring.topology
 
 
 clusters = Catalogue("cluster", Path(__file__).parent / "clusters", Cluster)

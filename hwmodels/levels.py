@@ -6,7 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
 
-from hwmodels.collectives.calibration import LinkCalibration, fabric_calibrations, link_calibrations
+from hwmodels.collectives.calibration import (
+    FabricCalibration,
+    LinkCalibration,
+    fabric_calibrations,
+    link_calibrations,
+)
 from hwmodels.errors import InputError
 from hwmodels.loading import Catalogue, Strict
 from hwmodels.quantities import Bandwidth, Count, Gigabits, Latency
@@ -33,8 +38,8 @@ class Level(Strict):
     """Devices that one block of this level joins."""
     bandwidth: Bandwidth
     """B/s that a device sends and, at the same time, receives over this level."""
-    latency_s: Latency
-    """Of one hop; for descriptions and the event engine (collectives use calibrated latencies)."""
+    latency_s: Latency | None = None
+    """Of one hop from device to device; by default the one that the calibration measured."""
     mesh: bool = False
     """Whether each pair has links of its own: then n devices use (n - 1) of the (devices - 1) shares."""
     calibration: str | dict[str, Any]
@@ -50,6 +55,16 @@ class Level(Strict):
         """The measured constants of these links."""
         return link_calibrations.get(self.calibration)
 
+    @property
+    def latency(self) -> float:
+        """Seconds of one hop from device to device."""
+        return self.constants.latency_s if self.latency_s is None else self.latency_s
+
+    @property
+    def extra_latency_s(self) -> float:
+        """Latency of a hop beyond the one that the calibration contains; negative where it is less."""
+        return self.latency - self.constants.latency_s
+
 
 class Network(Strict):
     """The network between nodes, entered through each node's NICs."""
@@ -58,7 +73,8 @@ class Network(Strict):
     nics_per_node: Count
     nic_gbps: Gigabits
     """Gb/s of one NIC, each direction."""
-    latency_s: Latency
+    latency_s: Latency | None = None
+    """One way from device to device below one leaf; by default that of the fabric's calibration."""
     shape: Literal["fat-tree", "rails", "dragonfly"] = "fat-tree"
     """rails: NIC i of every node of a group meets on leaf switch i."""
     nodes_per_leaf: Count
@@ -72,6 +88,21 @@ class Network(Strict):
     @classmethod
     def _known(cls, value: str | None) -> str | None:
         return value if value is None else _found(fabric_calibrations, value)
+
+    @property
+    def constants(self) -> FabricCalibration:
+        """The measured constants of this fabric."""
+        return fabric_calibrations.get(self.calibration or self.fabric)
+
+    @property
+    def latency(self) -> float:
+        """Seconds one way from device to device below one leaf."""
+        return self.constants.latency_s if self.latency_s is None else self.latency_s
+
+    @property
+    def extra_latency_s(self) -> float:
+        """Latency beyond the one that the calibration contains; negative where it is less."""
+        return self.latency - self.constants.latency_s
 
     @property
     def bandwidth(self) -> float:

@@ -1,107 +1,256 @@
-"""The links of a cluster: as a graph to look at and check, and as closed-form routes for the engine.
+"""The topology of a cluster: routes between ranks, latency by hops, and the links that flows share.
 
 Every device has one port on each level that it belongs to, leading to the switch (or the mesh) that joins
-a block of that level. It reaches the network through its NIC and that NIC's leaf. Devices do not forward:
-a route passes switches and NICs only. NICs that one device owns alone are drawn as one.
+a block of that level. It reaches the network through its NIC and that NIC's leaf. NICs that one device
+owns alone are one node of the graph. Routes of pairs are exact (``route``, which the graph confirms);
+``leaves`` and ``uplink_load`` say the same of whole process groups, as arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from hwmodels.cluster import Cluster
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.collectives.group import Group
 from hwmodels.errors import InputError
+from hwmodels.levels import Level, Network
 
 if TYPE_CHECKING:
     import networkx as nx
 
-Node = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 """("device", rank), (level name, block), ("nic", node, index), ("leaf", index, rail) or ("spine",)."""
+
+PAIRED = ("send_receive", "all_to_all")
+"""Operations between any two ranks; rings and trees enter and leave a node through NICs of one rail."""
 
 
 class Link(NamedTuple):
     """One direction of a link; both directions have this bandwidth at the same time."""
 
-    source: Node
-    target: Node
+    source: Place
+    target: Place
     level: str
     bandwidth: float
     """B/s."""
     latency_s: float
 
 
-def links_of(cluster: Cluster, one: int, other: int) -> list[Link]:
-    """Return the links from one rank to another, in order, in closed form; none from a rank to itself.
+@dataclass(frozen=True)
+class Topology:
+    """The levels of links inside nodes or racks, and the network between them, of one job."""
 
-    Raises:
-        InputError: a rank that the job does not have.
-    """
-    for rank in (one, other):
-        if not 0 <= rank < cluster.devices:
-            raise InputError(f"rank {rank} is not among the {cluster.devices} of {cluster.name}")
-    if one == other:
-        return []
-    for level in cluster.levels:
-        if one // level.devices == other // level.devices:
-            return _hops(cluster, [("device", one), (level.name, one // level.devices), ("device", other)])
-    up, down = _to_leaf(cluster, one), _to_leaf(cluster, other)
-    joined = up[-1] == down[-1] or cluster.network.shape == "dragonfly"
-    middle: list[Node] = [] if joined else [("spine",)]
-    path = up + middle + down[::-1] if up[-1] != down[-1] else up + down[-2::-1]
-    return _hops(cluster, path)
+    name: str
+    levels: Sequence[Level]
+    network: Network
+    devices: int
+    """Ranks of the job."""
+    devices_per_node: int
+    nodes: int
+    """Nodes of the whole system, of which a dragonfly's groups consist."""
 
+    # ---- process groups, as arrays ---------------------------------------------------------------------
 
-def ring_links(cluster: Cluster, ranks: Sequence[int]) -> list[Link]:
-    """Return every link that a ring through these ranks crosses, in order.
+    @property
+    def forwards(self) -> bool:
+        """Whether devices of a node pass data on to the NIC on the receiver's rail (PXN).
 
-    Raises:
-        InputError: a rank that the job does not have.
-    """
-    around = [*ranks, ranks[0]] if len(ranks) > 1 else []
-    return [link for one, other in pairwise(around) for link in links_of(cluster, one, other)]
+        NCCL does since 2.12, over NVLink only; RCCL has it switched off (src/graph/paths.cc of both).
+        """
+        return self.levels[-1].kind in ("nvlink", "nvswitch")
 
+    @property
+    def crossing_s(self) -> float:
+        """Latency that a hop between leaves adds: two links to a spine and back, one between groups of a
+        dragonfly, each with the quarter of the latency that a link below a leaf has."""
+        return (1 if self.network.shape == "dragonfly" else 2) * self.network.latency / 4
 
-def bisection_bandwidth(cluster: Cluster) -> dict[str, float]:
-    """Return what one half of a level's block can send to the other half at once, B/s, by level.
+    def forwarding_s(self, operation: str, group: Group) -> NDArray[np.float64]:
+        """Latency of the hop inside the node that brings data to the receiver's rail, shape (groups,)."""
+        forwarded = self._changes_rail(operation, group) & self.forwards
+        return np.where(forwarded, self.levels[-1].latency, 0.0)
 
-    For the network it is what crosses between the first and the second half of the job's nodes.
-    """
-    across = {level.name: level.devices // 2 * level.bandwidth for level in cluster.levels}
-    network, nodes = cluster.network, cluster.nodes_for(cluster.devices)
-    half, below = nodes // 2, network.nodes_per_leaf
-    if network.shape == "dragonfly" and nodes > below:
-        pairs = half / below * (nodes - half) / below
-        across["network"] = min(half * network.bandwidth, pairs * _between_groups(cluster))
-    else:
-        # Leaves that lie in one half whole send over their uplinks, the rest below its leaf.
-        across["network"] = half // below * _leaf_uplink(cluster) + half % below * network.bandwidth
-    return across
+    def leaves(self, operation: str, group: Group) -> NDArray[np.float64]:
+        """Return how many leaves (dragonfly: groups of nodes) a process group spans, shape (groups,).
 
+        Where nobody forwards data to the receiver's rail, pairs on two rails meet at the spine.
+        """
+        below, span = self._below, group.size * group.stride
+        spanned = np.where(group.stride >= below, group.size, -(-span // below))
+        leaves = np.where(span > below, np.clip(spanned, 2, group.size), 1)
+        over_spine = self._changes_rail(operation, group) & (not self.forwards)
+        return np.where(over_spine, np.maximum(leaves, 2), leaves).astype(np.float64)
 
-def graph(cluster: Cluster) -> nx.Graph:
-    """Return devices, switches and NICs of the job as nodes, links as edges.
+    def uplink_load(self, operation: str, group: Group) -> NDArray[np.float64]:
+        """Return how many times over the uplinks of a leaf are asked for; 1 where they suffice.
 
-    Nodes carry ``kind``; edges carry ``level``, ``bandwidth`` (B/s each direction) and ``latency`` (s).
-    """
-    import networkx as nx
+        All groups of the kind communicate at once. Between groups of a dragonfly, adaptive routing carries
+        traffic between neighbours over a third group, so twice over global links; all-to-all loads them
+        evenly as it is (Kim, Dally, Scott, Abts 2008, section 4).
+        """
+        below, network = self._below, self.network
+        span = group.size * group.stride
+        if operation == "all_to_all":
+            leaving = 1 - below / np.maximum(span, below)
+        else:
+            leaving = np.where(span > below, np.maximum(group.stride, self.devices_per_node) / below, 0.0)
+        if not self.forwards:
+            other_rails = 1 - 1 / self._nics if operation == "all_to_all" else 1.0
+            over_spine = np.where(self._changes_rail(operation, group), other_rails, 0.0)
+            leaving = leaving + (1 - np.minimum(leaving, 1)) * over_spine
+        crossings = 1.0
+        if network.shape == "dragonfly" and operation != "all_to_all":
+            crossings = min(2.0, max(self._groups - 1, 1))
+        return np.maximum(network.oversubscription * crossings * np.minimum(leaving, 1), 1)
 
-    drawn = nx.Graph(name=cluster.name)
-    for rank in range(cluster.devices):
-        for level in cluster.levels:
-            _draw(drawn, _hops(cluster, [("device", rank), (level.name, rank // level.devices)]))
-        if cluster.nodes_for(cluster.devices) > 1:
-            _draw(drawn, _hops(cluster, _to_leaf(cluster, rank)))
-    leaves = [node for node in drawn if node[0] == "leaf"]
-    if cluster.network.shape == "dragonfly":
-        for index, leaf in enumerate(leaves):
-            for other in leaves[:index]:
-                _draw(drawn, _hops(cluster, [leaf, other]))
-    elif len(leaves) > 1:
-        for leaf in leaves:
-            _draw(drawn, _hops(cluster, [leaf, ("spine",)]))
-    return drawn
+    def _changes_rail(self, operation: str, group: Group) -> NDArray[np.bool_]:
+        """Whether groups have pairs of ranks on different rails of different nodes, shape (groups,)."""
+        if self.network.shape != "rails" or operation not in PAIRED or self._nics == 1:
+            return np.zeros(group.size.shape, bool)
+        return (group.stride % self.devices_per_node != 0) & (group.domains > 1)
+
+    @property
+    def _below(self) -> int:
+        """Devices below one leaf, or in one group of a dragonfly."""
+        return self.network.nodes_per_leaf * self.devices_per_node
+
+    @property
+    def _groups(self) -> int:
+        """Groups of nodes in the whole system."""
+        return -(-self.nodes // self.network.nodes_per_leaf)
+
+    # ---- pairs of ranks: the real links ----------------------------------------------------------------
+
+    def route(self, one: int, other: int) -> list[Link]:
+        """Return the links from one rank to another, in order; none from a rank to itself.
+
+        Raises:
+            InputError: a rank that the job does not have.
+        """
+        for rank in (one, other):
+            if not 0 <= rank < self.devices:
+                raise InputError(f"rank {rank} is not among the {self.devices} of {self.name}")
+        if one == other:
+            return []
+        for level in self.levels:
+            if one // level.devices == other // level.devices:
+                return self._hops([("device", one), (level.name, one // level.devices), ("device", other)])
+        start: list[Place] = []
+        if self.network.shape == "rails" and self.forwards and self._rail(one) != self._rail(other):
+            # Forwarded inside the node to the device that shares the receiver's rail.
+            level, peer = self.levels[-1], one - one % self.devices_per_node + other % self.devices_per_node
+            start = [("device", one), (level.name, one // level.devices)]
+            one = peer
+        up, down = self._to_leaf(one), self._to_leaf(other)
+        direct = self.network.shape == "dragonfly"
+        if up[-1] == down[-1]:
+            down = down[:-1]
+        middle: list[Place] = [] if direct or len(down) < len(up) else [("spine",)]
+        return self._hops([*start, *up, *middle, *down[::-1]])
+
+    def ring(self, ranks: Sequence[int]) -> list[Link]:
+        """Return every link that a ring through these ranks crosses, in order.
+
+        Raises:
+            InputError: a rank that the job does not have.
+        """
+        around = [*ranks, ranks[0]] if len(ranks) > 1 else []
+        return [link for one, other in pairwise(around) for link in self.route(one, other)]
+
+    def bisection_bandwidth(self) -> dict[str, float]:
+        """Return what one half of a level's block can send to the other half at once, B/s, by level.
+
+        For the network it is what crosses between the first and the second half of the job's nodes.
+        """
+        across = {level.name: level.devices // 2 * level.bandwidth for level in self.levels}
+        network, nodes = self.network, self._job_nodes
+        half, below = nodes // 2, network.nodes_per_leaf
+        if network.shape == "dragonfly" and nodes > below:
+            pairs = half / below * (nodes - half) / below
+            across["network"] = min(half * network.bandwidth, pairs * self._between_groups)
+        else:
+            # Leaves that lie in one half whole send over their uplinks, the rest below its leaf.
+            across["network"] = half // below * self._leaf_uplink + half % below * network.bandwidth
+        return across
+
+    def graph(self) -> nx.Graph:
+        """Return devices, switches and NICs of the job as nodes, links as edges.
+
+        Nodes carry ``kind``; edges carry ``level``, ``bandwidth`` (B/s each direction) and ``latency`` (s).
+        """
+        import networkx as nx
+
+        drawn = nx.Graph(name=self.name)
+        for rank in range(self.devices):
+            for level in self.levels:
+                _draw(drawn, self._hops([("device", rank), (level.name, rank // level.devices)]))
+            if self._job_nodes > 1:
+                _draw(drawn, self._hops(self._to_leaf(rank)))
+        leaves = [node for node in drawn if node[0] == "leaf"]
+        if self.network.shape == "dragonfly":
+            for index, leaf in enumerate(leaves):
+                for other in leaves[:index]:
+                    _draw(drawn, self._hops([leaf, other]))
+        elif len(leaves) > 1:
+            for leaf in leaves:
+                _draw(drawn, self._hops([leaf, ("spine",)]))
+        return drawn
+
+    def _to_leaf(self, rank: int) -> list[Place]:
+        """Return the way from a device through its NIC to its leaf switch."""
+        node, nic = rank // self.devices_per_node, self._rail(rank)
+        rail = nic if self.network.shape == "rails" else 0
+        return [("device", rank), ("nic", node, nic), ("leaf", node // self.network.nodes_per_leaf, rail)]
+
+    def _rail(self, rank: int) -> int:
+        return rank % self.devices_per_node * self._nics // self.devices_per_node
+
+    @property
+    def _nics(self) -> int:
+        """NICs of a node, those that one device owns alone counted as one."""
+        return min(self.network.nics_per_node, self.devices_per_node)
+
+    @property
+    def _job_nodes(self) -> int:
+        return -(-self.devices // self.devices_per_node)
+
+    @property
+    def _leaf_uplink(self) -> float:
+        """Bandwidth out of all rails of one leaf or of one dragonfly group."""
+        return self.network.nodes_per_leaf * self.network.bandwidth / self.network.oversubscription
+
+    @property
+    def _between_groups(self) -> float:
+        """Bandwidth between two groups of a dragonfly, which are all joined in pairs."""
+        groups = -(-self._job_nodes // self.network.nodes_per_leaf)
+        return self._leaf_uplink / max(groups - 1, 1)
+
+    def _hops(self, path: list[Place]) -> list[Link]:
+        return [self._link(one, other) for one, other in pairwise(path)]
+
+    def _link(self, one: Place, other: Place) -> Link:
+        """Return the link between two neighbours of the graph.
+
+        Half of a level's latency is spent on each side of its switch; a quarter of the network's on each of
+        the four hops below leaves, and the same again on each hop between leaves.
+        """
+        network, kinds = self.network, {one[0], other[0]}
+        for level in self.levels:
+            if level.name in kinds:
+                return Link(one, other, level.name, level.bandwidth, level.latency / 2)
+        if "nic" in kinds:
+            bandwidth = network.bandwidth / self._nics
+        elif "spine" in kinds:
+            rails = self._nics if network.shape == "rails" else 1
+            bandwidth = self._leaf_uplink / rails
+        else:
+            bandwidth = self._between_groups
+        return Link(one, other, "network", bandwidth, network.latency / 4)
 
 
 def _draw(drawn: nx.Graph, links: list[Link]) -> None:
@@ -111,51 +260,3 @@ def _draw(drawn: nx.Graph, links: list[Link]) -> None:
         drawn.add_edge(
             link.source, link.target, level=link.level, bandwidth=link.bandwidth, latency=link.latency_s
         )
-
-
-def _to_leaf(cluster: Cluster, rank: int) -> list[Node]:
-    """Return the way from a device through its NIC to its leaf switch."""
-    network, node = cluster.network, rank // cluster.devices_per_node
-    nic = rank % cluster.devices_per_node * _drawn_nics(cluster) // cluster.devices_per_node
-    rail = nic if network.shape == "rails" else 0
-    return [("device", rank), ("nic", node, nic), ("leaf", node // network.nodes_per_leaf, rail)]
-
-
-def _drawn_nics(cluster: Cluster) -> int:
-    return min(cluster.network.nics_per_node, cluster.devices_per_node)
-
-
-def _leaf_uplink(cluster: Cluster) -> float:
-    """Return the bandwidth out of all rails of one leaf or of one dragonfly group."""
-    network = cluster.network
-    return network.nodes_per_leaf * network.bandwidth / network.oversubscription
-
-
-def _between_groups(cluster: Cluster) -> float:
-    """Return the bandwidth between two groups of a dragonfly, which are all joined in pairs."""
-    groups = -(-cluster.nodes_for(cluster.devices) // cluster.network.nodes_per_leaf)
-    return _leaf_uplink(cluster) / max(groups - 1, 1)
-
-
-def _hops(cluster: Cluster, path: list[Node]) -> list[Link]:
-    return [_link(cluster, one, other) for one, other in pairwise(path)]
-
-
-def _link(cluster: Cluster, one: Node, other: Node) -> Link:
-    """Return the link between two neighbours of the graph.
-
-    Half of a level's latency is spent on each side of its switch; a quarter of the network's on each of the
-    four hops below leaves, and the same again on each hop between leaves.
-    """
-    network, kinds = cluster.network, {one[0], other[0]}
-    for level in cluster.levels:
-        if level.name in kinds:
-            return Link(one, other, level.name, level.bandwidth, level.latency_s / 2)
-    if "nic" in kinds:
-        bandwidth = network.bandwidth / _drawn_nics(cluster)
-    elif "spine" in kinds:
-        rails = _drawn_nics(cluster) if network.shape == "rails" else 1
-        bandwidth = _leaf_uplink(cluster) / rails
-    else:
-        bandwidth = _between_groups(cluster)
-    return Link(one, other, "network", bandwidth, network.latency_s / 4)

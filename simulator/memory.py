@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs.data_parallel import Groups
-from simulator.costs.ends import padded_vocabulary
-from simulator.costs.linear import LOW_PRECISION
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
 from simulator.models import Model
+from simulator.ops.build import LOW_PRECISION
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.training import KINDS, micro_batches
@@ -203,7 +203,7 @@ def _workspace(setting: Setting, plans: Plans, counts: Parameters, kind: str) ->
     """Logits and their gradient where the loss is, and what full sharding gathers."""
     t = plans.tensor
     tokens = setting.tokens(plans)
-    logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting, t) / t
+    logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
     gathered = np.where(plans.zero == 3, _gathered(setting, plans, counts, kind), 0.0)

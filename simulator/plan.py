@@ -210,16 +210,25 @@ class Plans:
         inside = np.where(self.rank_order == PIPELINE_INSIDE_DATA, 1, self.data)
         return self.tensor * self.context * inside
 
-    def unique(self, *names: str) -> tuple[Plans, np.ndarray]:
-        """Plans that differ in the named fields, and for each plan which of them it is.
+    def unique(self, *names: str, values: Iterable[np.ndarray] = ()) -> tuple[Plans, np.ndarray]:
+        """Plans that differ in the named fields or in ``values``, and for each plan which of them it is.
 
-        What depends on few fields only is computed once for each of their combinations.
+        A cost that depends on these only is computed once for each of their combinations.
+
+        Args:
+            names: plan fields.
+            values: further arrays of shape (plans,).
         """
-        key = np.zeros(len(self), dtype=np.int64)
-        for name in names:
-            column = getattr(self, name).astype(np.int64)
+        key, combinations = np.zeros(len(self), dtype=np.int64), 1
+        fields_read = [getattr(self, name).astype(np.int64) for name in names]
+        for column in fields_read + [np.unique(value, return_inverse=True)[1] for value in values]:
             low = int(column.min(initial=0))
-            key = key * (int(column.max(initial=0)) - low + 1) + (column - low)
+            span = int(column.max(initial=0)) - low + 1
+            if combinations * span > np.iinfo(np.int64).max:
+                key = np.unique(key, return_inverse=True)[1]
+                combinations = len(self)
+            key = key * span + (column - low)
+            combinations *= span
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         return self.take(first), inverse
 

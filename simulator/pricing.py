@@ -90,15 +90,20 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
     for key, indices in calls.items():
         kind, sizes = CALLS[key[0]]
         rows = [sizes(ops[index]) for index in indices]
-        shape = np.broadcast_shapes(*(np.shape(size) for row in rows for size in row))
-        stacked = [
-            np.stack([np.broadcast_to(np.asarray(row[column], dtype=np.float64), shape) for row in rows])
-            for column in range(len(rows[0]))
-        ]
-        found = kind([ops[index] for index in indices], prices, *stacked)
+        found = kind([ops[index] for index in indices], prices, *_stacked(rows))
         for index, row in zip(indices, found, strict=True):
-            seconds[index] = np.multiply(row, ops[index].repeats)
+            seconds[index] = row * ops[index].repeats
     return seconds
+
+
+def _stacked(rows: list[tuple[Any, ...]]) -> Array:
+    """Sizes of many ops side by side, shape (sizes, ops, cases)."""
+    shapes = {np.shape(size) for row in rows for size in row}
+    sizes = np.empty((len(rows[0]), len(rows), *np.broadcast_shapes(*shapes)))
+    for number, row in enumerate(rows):
+        for column, size in enumerate(row):
+            sizes[column, number] = size
+    return sizes
 
 
 def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
@@ -114,7 +119,7 @@ def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
     if isinstance(op, Collective):
         return ("collective", op.operation) if np.any(np.asarray(op.size) > 1) else None
     if isinstance(op, MemoryBound):
-        return ("memory", op.variant or op.kind) if np.any(np.asarray(op.bytes) > 0) else None
+        return None if op.is_idle else ("memory", op.variant or op.kind)
     raise TypeError(f"an op of unknown class: {type(op).__name__}")
 
 

@@ -2,6 +2,9 @@
 
 A library picks the algorithm and protocol that it expects to be fastest, and so does ``seconds``. Near
 the crossing of two protocols the pick is neither sharp nor always right, hence a smooth minimum there.
+
+An algorithm's ``seconds`` rest on calibrated constants; ``latency`` adds what the hops of this cluster take
+beyond the hops that were calibrated, shape (calls,).
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ ALGORITHMS: tuple[ModuleType, ...] = (ring, tree, in_switch, pairwise, direct)
 
 def seconds(call: Call) -> Floats:
     """Return the time of each call by its best algorithm, s; 0 for a group of one."""
-    candidates = [a.seconds(call) for a in ALGORITHMS if call.operation in a.OPERATIONS]
-    best = [smooth_minimum(times) for times in candidates if len(times)]
+    candidates = [(a, a.seconds(call)) for a in ALGORITHMS if call.operation in a.OPERATIONS]
+    best = [smooth_minimum(times) + a.latency(call) for a, times in candidates if len(times)]
     return np.where(call.size > 1, np.minimum.reduce(best), 0.0)
 
 

@@ -7,8 +7,9 @@ synchronisation per chunk. Each protocol has a time to start, a time per hop and
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +80,11 @@ class LinkCalibration(Strict):
     errors: dict[str, str] = Field(default_factory=dict)
     """Error left, "median / 90th percentile" in percent, by operation and group size."""
 
+    @cached_property
+    def latency_s(self) -> float:
+        """Measured latency of one hop: LL's step, whose receiver polls the data; median of the families."""
+        return float(np.median([getattr(self, family).ll.step_s for family in get_args(Family)]))
+
 
 class FabricCalibration(Strict):
     """Constants of one kind of network between domains."""
@@ -94,6 +100,8 @@ class FabricCalibration(Strict):
     """The same for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """What is left of the bandwidth when every rank talks to every other."""
+    latency_s: NotNegative
+    """One way from device to device below one leaf, on the systems that were measured; in the constants."""
     rows: int
     """Published figures that the constants rest on; 0 marks a prior, a handful allows no claim."""
     median_error: float | None = None

@@ -20,6 +20,10 @@ class Lanes:
     """Per byte that one rank sends over a link inside, or that a domain sends through its NICs."""
     own_copy: Floats
     """Cost of copying a byte of the rank's own share, over that of a byte on the wire."""
+    latency_s: Floats
+    """Latency of a hop beyond the one in the calibrated constants, shape (calls,); negative where less."""
+    crossing_s: float = 0
+    """Latency that a hop between leaves adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Call:
     """Ranks in the group."""
     domains: Floats
     """Domains that the group spans."""
+    leaves: Floats
+    """Leaves of the network, or groups of a dragonfly, that the group spans."""
     inside: Lanes
     network: Lanes | None = None
     """None if the groups stay in one domain."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.collectives.call import Floats
+
+
+class Links(NamedTuple):
+    """What collectives ask of the links of each level, shape (levels + 1, ...); see ``Cost``."""
+
+    busy: Floats
+    bytes: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +25,30 @@ class Cost:
 
     Costs are linear: ``gather + scatter`` is the cost of one after the other, ``4 * gather`` that of four,
     and ``0 + gather`` is ``gather``, so that ``sum`` works. Levels are those of the cluster, innermost
-    first; the last is the network.
+    first; the last is the network. A search reads seconds only, so links are evaluated when they are read.
     """
 
     seconds: Floats
     """Shape (...)."""
-    busy: Floats
-    """Seconds for which the bytes alone fill the links of each level, shape (levels + 1, ...).
+    links: Callable[[], Links]
 
-    A collective fills the outermost level that it spans, which is the one that limits it.
-    """
-    bytes: Floats
-    """Bytes that a rank sends over each level, mean over its group, shape (levels + 1, ...)."""
+    @classmethod
+    def none(cls, shape: tuple[int, ...] = ()) -> Cost:
+        """No communication."""
+        return cls(np.zeros(shape), lambda: Links(np.zeros((1, *shape)), np.zeros((1, *shape))))
+
+    @property
+    def busy(self) -> Floats:
+        """Seconds for which the bytes alone fill the links of each level, shape (levels + 1, ...).
+
+        A collective fills the outermost level that it spans, which is the one that limits it.
+        """
+        return self.links().busy
+
+    @property
+    def bytes(self) -> Floats:
+        """Bytes that a rank sends over each level, mean over its group, shape (levels + 1, ...)."""
+        return self.links().bytes
 
     @property
     def level(self) -> NDArray[np.int64]:
@@ -46,14 +67,18 @@ class Cost:
             if other:
                 raise TypeError("only a cost, or 0, can be added to a cost")
             return self
-        return Cost(self.seconds + other.seconds, self.busy + other.busy, self.bytes + other.bytes)
+        both = self.links, other.links
+        return Cost(
+            self.seconds + other.seconds,
+            lambda: Links(*(one + two for one, two in zip(*(links() for links in both), strict=True))),
+        )
 
     __radd__ = __add__
 
     def __mul__(self, times: ArrayLike) -> Cost:
         """Return the cost of so many, shape (...); 0 where a mask is false."""
         factor = np.asarray(times, np.float64)
-        return Cost(self.seconds * factor, self.busy * factor, self.bytes * factor)
+        return Cost(self.seconds * factor, lambda: Links(*(part * factor for part in self.links())))
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # numpy leaves ``array * cost`` to ``__rmul__``
@@ -61,4 +86,4 @@ class Cost:
     def __getitem__(self, index: ArrayLike) -> Cost:
         """Return the costs that an index array or a mask selects, along the first axis of (...)."""
         chosen = np.asarray(index)
-        return Cost(self.seconds[chosen], self.busy[:, chosen], self.bytes[:, chosen])
+        return Cost(self.seconds[chosen], lambda: Links(*(part[:, chosen] for part in self.links())))

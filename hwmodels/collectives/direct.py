@@ -11,3 +11,9 @@ def seconds(call: Call) -> Floats:
     """Return the time by each protocol, shape (protocols, calls)."""
     lanes = call.network or call.inside
     return lanes.start_s + lanes.step_s + call.bytes_ * lanes.seconds_per_byte
+
+
+def latency(call: Call) -> Floats:
+    """Return the latency beyond the calibrated one, shape (calls,)."""
+    lanes = call.network or call.inside
+    return lanes.latency_s + (call.leaves > 1) * lanes.crossing_s

@@ -24,3 +24,8 @@ def seconds(call: Call) -> Floats:
         start = start + network.start_s[-1] + tree.hops(call) * network.step_s[-1]
         slowest = np.maximum(slowest, tree.sent_by_domain(call) * network.seconds_per_byte[-1])
     return (start + call.bytes_ * slowest)[np.newaxis]
+
+
+def latency(call: Call) -> Floats:
+    """Return the latency beyond the calibrated one, shape (calls,): to the switch and back for each half."""
+    return 2 * call.inside.latency_s + tree.far_latency(call)

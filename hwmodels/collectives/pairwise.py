@@ -24,3 +24,9 @@ def seconds(call: Call) -> Floats:
     far = network.start_s + network.step_s + far_peers * inside.step_s
     far = far + call.local * far_peers * part * network.seconds_per_byte
     return np.maximum(near, far)
+
+
+def latency(call: Call) -> Floats:
+    """Return the latency beyond the calibrated one, shape (calls,): one hop, since pairs do not wait."""
+    lanes = call.network or call.inside
+    return lanes.latency_s + (call.leaves > 1) * lanes.crossing_s

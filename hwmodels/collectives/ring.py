@@ -18,7 +18,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 def seconds(call: Call) -> Floats:
     """Return the time by each protocol, shape (protocols, calls)."""
     inside, network = call.inside, call.network
-    steps = (call.size - 1) * (2.0 if call.operation == "all_reduce" else 1.0)
+    steps = _steps(call)
     part = call.bytes_ / call.size
     sent = call.bytes_ if call.operation == "broadcast" else steps * part
     near = (sent + inside.own_copy * part) * inside.seconds_per_byte
@@ -28,3 +28,19 @@ def seconds(call: Call) -> Floats:
     latency = network.start_s + (steps - far_steps) * inside.step_s + far_steps * network.step_s
     near = np.where(call.local > 1, near, 0.0)
     return latency + np.maximum(near, sent * network.seconds_per_byte)
+
+
+def latency(call: Call) -> Floats:
+    """Return the latency beyond the calibrated one, shape (calls,); a round leaves each leaf once."""
+    inside, network = call.inside, call.network
+    steps = _steps(call)
+    if network is None:
+        return steps * inside.latency_s
+    far_steps = steps / call.local
+    crossing = np.where(call.leaves > 1, steps / call.size * call.leaves, 0.0)
+    near = (steps - far_steps) * inside.latency_s
+    return near + far_steps * network.latency_s + crossing * network.crossing_s
+
+
+def _steps(call: Call) -> Floats:
+    return (call.size - 1) * (2.0 if call.operation == "all_reduce" else 1.0)

@@ -37,3 +37,16 @@ def sent_by_domain(call: Call) -> Floats:
 def hops(call: Call) -> Floats:
     """Return the hops between domains, up the tree and down again."""
     return 2 * np.ceil(np.log2(call.domains))
+
+
+def latency(call: Call) -> Floats:
+    """Return the latency beyond the calibrated one, shape (calls,)."""
+    return far_latency(call) + 2 * (call.local - 1) * call.inside.latency_s
+
+
+def far_latency(call: Call) -> Floats:
+    """Return the part of ``latency`` between domains, whose uppermost hops are those between leaves."""
+    if call.network is None:
+        return np.zeros(call.bytes_.shape)
+    crossing = 2 * np.ceil(np.log2(call.leaves))
+    return hops(call) * call.network.latency_s + crossing * call.network.crossing_s

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hwmodels.collectives import seconds
-from hwmodels.collectives.calibration import FAMILIES, fabric_calibrations
+from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import Call, Floats, Lanes, Switch
-from hwmodels.collectives.cost import Cost
+from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, place
 from hwmodels.collectives.traffic import traffic
 from hwmodels.errors import UnknownNameError
-from hwmodels.levels import Level, Network
+from hwmodels.topology import Topology
 
 LARGE = 2.0**50
 """Bytes of a message whose latency counts for nothing."""
@@ -23,13 +21,11 @@ LARGE = 2.0**50
 class Wiring:
     """The calibrated links of one cluster."""
 
-    def __init__(
-        self, levels: Sequence[Level], network: Network, devices: int, devices_per_node: int
-    ) -> None:
-        self.levels, self.network = levels, network
-        self.devices, self.devices_per_node = devices, devices_per_node
+    def __init__(self, topology: Topology) -> None:
+        self.topology, self.levels, self.network = topology, topology.levels, topology.network
+        self.devices, self.devices_per_node = topology.devices, topology.devices_per_node
         self.links = [level.constants for level in self.levels]
-        self.fabric = fabric_calibrations.get(self.network.calibration or self.network.fabric)
+        self.fabric = self.network.constants
         self._tables = {family: self._by_level(family) for family in set(FAMILIES.values())}
 
     def place(self, size: ArrayLike, stride: ArrayLike) -> tuple[Group, tuple[int, ...]]:
@@ -79,13 +75,16 @@ class Wiring:
     ) -> Cost:
         """Return time, busy links and bytes of collectives; see ``Cluster.collective_cost``."""
         buffer, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
-        taken = self.seconds(operation, buffer, sizes, strides, concurrent, in_switch)
-        rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
-        outermost = self.outermost(sizes, strides)
-        levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
-        busy = np.where(levels == outermost, rate * buffer, 0.0)
-        widths = [level.devices for level in self.levels]
-        return Cost(taken, busy, traffic(operation, buffer, sizes, strides, widths))
+
+        def links() -> Links:
+            rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
+            outermost = self.outermost(sizes, strides)
+            levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
+            busy = np.where(levels == outermost, rate * buffer, 0.0)
+            widths = [level.devices for level in self.levels]
+            return Links(busy, traffic(operation, buffer, sizes, strides, widths))
+
+        return Cost(self.seconds(operation, buffer, sizes, strides, concurrent, in_switch), links)
 
     def _call(
         self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool
@@ -95,28 +94,32 @@ class Wiring:
             bytes_=bytes_,
             size=group.size.astype(np.float64),
             domains=group.domains.astype(np.float64),
+            leaves=self.topology.leaves(operation, group) if far else np.ones(group.size.shape),
             inside=self._inside(operation, group),
             network=self._across(operation, group, concurrent) if far else None,
             switch=self._switch(group) if in_switch else None,
         )
 
-    def _by_level(self, family: str) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return start, step and seconds per byte, each (protocols, levels), and own_copy, (levels,)."""
+    def _by_level(self, family: str) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """Return start, step and seconds per byte, each (protocols, levels), own_copy, latency (levels,)."""
         protocols = [getattr(link, family) for link in self.links]
         bandwidth = np.array([level.bandwidth for level in self.levels])
         start, step, efficiency = np.stack([p.table() for p in protocols], axis=-1)
-        return start, step, 1 / (efficiency * bandwidth), np.array([p.own_copy for p in protocols])
+        own_copy = np.array([p.own_copy for p in protocols])
+        extra = np.array([level.extra_latency_s for level in self.levels])
+        latency = np.maximum(extra, -step.min(axis=0))  # no hop takes less than no time
+        return start, step, 1 / (efficiency * bandwidth), own_copy, latency
 
     def _inside(self, operation: str, group: Group) -> Lanes:
         constants = self._tables[FAMILIES[operation]]
         if len(self.levels) > 1:
             constants = tuple(np.take(constant, group.level, axis=-1) for constant in constants)
-        start, step, per_byte, own_copy = constants
+        start, step, per_byte, own_copy, latency = constants
         if any(level.mesh for level in self.levels):
             peers = np.array([level.devices - 1 if level.mesh else 0 for level in self.levels])[group.level]
             used = np.maximum(group.size / group.domains - 1, 1)
             per_byte = per_byte * np.maximum(peers / used, 1)
-        return Lanes(start, step, per_byte, own_copy)
+        return Lanes(start, step, per_byte, own_copy, latency)
 
     def _across(self, operation: str, group: Group, concurrent: bool) -> Lanes:
         fabric, network = self.fabric, self.network
@@ -131,21 +134,13 @@ class Wiring:
             usable = usable * np.where(group.sharing > 1, shared, 1.0)
         if operation == "all_to_all":
             usable = usable * fabric.all_to_all_efficiency
-        if network.oversubscription > 1:
-            usable = usable / self._uplink_load(operation, group)
+        usable = usable / self.topology.uplink_load(operation, group)
         protocols = fabric.send_receive if pairs else fabric.collective
         start, step, efficiency = protocols.table()[:, :, np.newaxis]
-        return Lanes(start, step, 1 / (efficiency * usable), np.zeros(()))
-
-    def _uplink_load(self, operation: str, group: Group) -> Floats:
-        """Return how many times over the uplinks of a leaf are asked for; 1 where they suffice."""
-        below = self.network.nodes_per_leaf * self.devices_per_node
-        span = group.size * group.stride
-        if operation == "all_to_all":
-            leaving = 1 - below / np.maximum(span, below)
-        else:
-            leaving = np.where(span > below, np.maximum(group.stride, self.devices_per_node) / below, 0.0)
-        return np.maximum(self.network.oversubscription * np.minimum(leaving, 1), 1)
+        least = (start + step if pairs else step).min()  # the hop of a pair is part of its start
+        latency = max(network.extra_latency_s, -least) + self.topology.forwarding_s(operation, group)
+        crossing = self.topology.crossing_s
+        return Lanes(start, step, 1 / (efficiency * usable), np.zeros(()), latency, crossing)
 
     def _switch(self, group: Group) -> Switch | None:
         calibrated = self.links[-1].in_switch

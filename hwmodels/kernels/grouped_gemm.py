@@ -3,6 +3,10 @@
 A grouped GEMM multiplies each expert's own tokens with its own weights in one kernel: the tile-and-wave
 form of `gemm` with one group an expert, rows padded to whole tiles in each. Weights of experts that no
 token chose are not read.
+
+Routing comes in three kinds. A benchmark's is *even*: tokens hit as many experts as they can. A model's is
+random: `uniform_hits` of the experts get a token, and the busiest of several devices has more than its share
+by chance. *Skewed* routing prefers some experts besides.
 """
 
 from __future__ import annotations
@@ -20,6 +24,16 @@ from hwmodels.loading import Strict
 Array = NDArray[np.floating]
 
 TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
+
+
+SERVED_OVERLAP = 2.0
+SERVED_TILE_SPREAD = 0.1
+"""Engines time their tiles before they serve, and take the fastest."""
+SERVED_ROUTING = 0.43
+"""Least share of the bandwidth at which routing kernels move tokens: the one measured in fp8 on B200."""
+
+# Mean of the largest of 2^i standard normal draws (Harter 1961): how far the busiest device is off the mean.
+LARGEST_OF = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.343, 2.594, 2.825, 3.039, 3.240)
 
 
 class GroupedTileWave(Strict):
@@ -45,6 +59,29 @@ class GroupedTileWave(Strict):
     """Under skewed routing, 1 - exp(-(copies per expert)^this) of the experts get any token."""
     skewed_busiest_exponent: float = Field(default=0.4, ge=0, le=1)
     """Under skewed routing, the busiest of `ranks` devices gets ranks^this times the mean."""
+    served_memory_efficiency: float = Field(default=0.89, gt=0)
+    """Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang
+    and TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median
+    0.97)."""
+
+    def served(self) -> GroupedTileWave:
+        """The layer as serving engines run it.
+
+        Engines choose faster kernels than the tables' for few tokens, start them from a graph, and fuse
+        routing with its neighbours: what starting costs is the engine's time a layer, not the kernels'.
+        Matrix units and feed stay as measured.
+        """
+        return self.model_copy(
+            update={
+                "overhead_s": 0.0,
+                "memory_efficiency": self.served_memory_efficiency,
+                "overlap_exponent": SERVED_OVERLAP,
+                "tile_choice_spread": min(self.tile_choice_spread, SERVED_TILE_SPREAD),
+                "routing_overhead_s": 0.0,
+                "routing_efficiency": max(self.routing_efficiency, SERVED_ROUTING),
+                "expert_s": 0.0,
+            }
+        )
 
     @property
     def product(self) -> TileWave:
@@ -78,15 +115,31 @@ class Groups(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """Equal-shape arrays of mixture-of-experts layers, as one of `ranks` devices sees its share."""
+    """Equal-shape arrays of mixture-of-experts layers, as one of `ranks` devices sees its share.
+
+    `hits` are the experts of the device that get any token where routing does not prefer some; none: as many
+    as can. `skewed` is from 0 (no expert is preferred) to 1 (a power law with exponent 1.2).
+    """
 
     copies: Array
     tokens: Array
     hidden: Array
     feed_forward: Array
     experts: Array
-    skewed: NDArray[np.bool_]
+    skewed: Array | NDArray[np.bool_]
     ranks: Array
+    hits: Array | None = None
+
+
+def uniform_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
+    """Return how many of all experts get a token when each token chooses `top_k` of them at random."""
+    return experts * -np.expm1(tokens * np.log1p(-np.minimum(top_k / experts, 1.0 - 1e-12)))
+
+
+def busiest(mean: Array, variance: Array, ranks: Array) -> Array:
+    """Return the mean of the largest of `ranks` equal shares that vary by chance (normal approximation)."""
+    off = np.interp(np.log2(ranks), np.arange(len(LARGEST_OF)), LARGEST_OF)
+    return mean + off * np.sqrt(variance)
 
 
 def coordinates(layer: Experts) -> tuple[Array, ...]:
@@ -113,12 +166,10 @@ def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> A
     `layer.copies` are the routed copies that this device computes; `layer.tokens` those it holds.
     """
     copies = np.maximum(layer.copies, 1.0)
-    active = np.where(
-        layer.skewed,
-        layer.experts * -np.expm1(-((copies / layer.experts) ** form.skewed_active_exponent)),
-        layer.experts,
-    )
-    active = np.clip(active, 1.0, copies)
+    preferred = layer.experts * -np.expm1(-((copies / layer.experts) ** form.skewed_active_exponent))
+    alike = layer.experts if layer.hits is None else layer.hits
+    alike, preferred = (np.clip(hits, 1.0, copies) for hits in (alike, np.minimum(preferred, alike)))
+    active = alike * (preferred / alike) ** layer.skewed
     width, hidden = layer.feed_forward, layer.hidden
     products = grouped_gemm_seconds(
         form, chip, Groups(copies, 2.0 * width, hidden, active, chip.output_bytes)

@@ -11,13 +11,13 @@ import numpy as np
 
 from meshwright.pages.page import Figure, axis, layout
 from meshwright.pages.parts import colour
-from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
+from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
-from simulator.training.step_graph.account import PASSES
+from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
 
 MOST_BLOCKS = 12_000
 """Blocks that a browser draws without delay; of longer steps only both ends are drawn."""
-INNER = (TENSOR, CONTEXT, EXPERT)
+INNER = tuple(stream.name for stream in (TENSOR, CONTEXT, EXPERT))
 """Communication inside passes, left out before anything else is."""
 MOST_NUMBERED = 400
 """Blocks up to which each shows the number of its micro batch."""
@@ -152,37 +152,26 @@ def shown_ranks(ranks: int) -> list[int]:
 def compute_blocks(timeline: Timeline, rank: int) -> list[Block]:
     """The passes of a rank: tasks that follow each other in one pass of one micro batch are one block."""
     graph, blocks = timeline.graph, list[Block]()
-    kinds: dict[str, str] = {}
-    first = before = ""
+    before = NONE
     for task in timeline.tasks(rank, COMPUTE).tolist():
-        name, micro_batch = graph.name[task], graph.micro_batch[task]
-        kind = kinds.setdefault(name, _kind(name))
-        start, end = float(timeline.starts[task]), float(timeline.ends[task])
-        layer = name.rpartition(" ")[0] if name not in PASSES else ""
-        # The first layer comes again where the next chunk begins.
-        goes_on = layer and (layer != first or layer == before)
-        if blocks and goes_on and (kind, micro_batch) == (blocks[-1].kind, blocks[-1].micro_batch):
+        item, end = graph.item[task], float(timeline.ends[task])
+        if item != NONE and item == before:
             blocks[-1] = blocks[-1]._replace(end=end)
         else:
-            blocks.append(Block(kind, rank, micro_batch, start, end))
-            first = layer
-        before = layer
+            kind = graph.name[task] if item == NONE else graph.item_name[item]
+            blocks.append(Block(kind, rank, timeline.number(task), float(timeline.starts[task]), end))
+        before = item
     return blocks
 
 
 def stream_blocks(timeline: Timeline, rank: int) -> list[Block]:
     """What a rank sends, task by task."""
     return [
-        Block(stream, rank, each.micro_batch, each.start, each.end)
+        Block(stream.name, rank, each.number, each.start, each.end)
         for stream in STREAMS
-        if stream != COMPUTE
+        if stream is not COMPUTE
         for each in timeline.intervals(rank, stream)
     ]
-
-
-def _kind(name: str) -> str:
-    """The pass that a task belongs to, or its own name."""
-    return max((each for each in PASSES if name.startswith(each)), key=len, default=name)
 
 
 def _once(blocks: Sequence[Block]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from meshwright.reports.units import percent, seconds, signed_percent
 from planner.metrics import COMMUNICATION
 from planner.prediction import Prediction
 from planner.refine import Refined
-from simulator.engine.graph import COMPUTE
+from simulator.training.step_graph.streams import PASS
 
 SHOWN_PARTS = 2
 """Groups of parts named for each plan."""
@@ -86,7 +86,7 @@ def _gap(found: Prediction, run: Refined, index: int) -> float:
 def _differences(found: Prediction, run: Refined, index: int) -> dict[str, float]:
     """Seconds by which the engine's share of each group is longer, the largest first; none where it ran whole
     passes."""
-    if COMPUTE in run.parts_s:
+    if PASS in run.parts_s:
         return {}
     before, now = grouped(_as_engine_counts(found, index)), grouped(run.parts_s)
     parts = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys([*before, *now])}

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import gibibytes, percent, scaled, seconds, signed_percent
-from simulator.engine import Timeline
-from simulator.engine.graph import COMPUTE, STREAMS
+from simulator.engine import Stream, Timeline
+from simulator.training.step_graph.streams import COMPUTE, STREAMS
 
 SHOWN_RANKS = 16
 
@@ -39,7 +39,7 @@ def describe_run(timeline: Timeline, analytic_step_s: float | None, traffic: Tra
 
 
 def _busy(timeline: Timeline, rank: int) -> dict[str, float]:
-    found = {stream: timeline.busy(rank, stream) for stream in STREAMS}
+    found = {stream.name: timeline.busy(rank, stream) for stream in STREAMS}
     return {stream: value for stream, value in found.items() if value}
 
 
@@ -55,7 +55,7 @@ def run_tables(timeline: Timeline, analytic_step_s: float | None, traffic: Traff
     streams = [
         stream for stream in STREAMS if any(timeline.busy(rank, stream) for rank in range(timeline.ranks))
     ]
-    headings = ["rank", *streams, f"{COMPUTE} idle", "peak memory"]
+    headings = ["rank", *(stream.name for stream in streams), f"{COMPUTE.name} idle", "peak memory"]
     rows = [_rank(timeline, rank, streams) for rank in range(timeline.ranks)]
     if len(rows) > SHOWN_RANKS:
         half = SHOWN_RANKS // 2
@@ -64,7 +64,7 @@ def run_tables(timeline: Timeline, analytic_step_s: float | None, traffic: Traff
     return [facts({name: value for name, value in words.items() if value}, "On the event engine"), made]
 
 
-def _rank(timeline: Timeline, rank: int, streams: list[str]) -> list[str]:
+def _rank(timeline: Timeline, rank: int, streams: list[Stream]) -> list[str]:
     busy = [timeline.busy(rank, stream) for stream in streams]
     idle = 1 - timeline.busy(rank) / timeline.period
     return [str(rank), *map(seconds, busy), percent(idle), gibibytes(timeline.peak_memory(rank))]

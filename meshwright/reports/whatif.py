@@ -11,8 +11,8 @@ from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, seconds, signed_percent
 from meshwright.variations.answer import Outcome
-from simulator.engine.graph import COMPUTE
 from simulator.plan import Plan
+from simulator.training.step_graph.streams import PASS
 
 NUMBERS = 6
 """Column of the table after which only words follow."""
@@ -66,10 +66,10 @@ def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
 
 def _as_coarse_as(parts: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     """The parts, those that the other step counts as whole passes ("compute") put together."""
-    if COMPUTE not in other or COMPUTE in parts:
+    if PASS not in other or PASS in parts:
         return parts
     inside = sum(seconds for name, seconds in parts.items() if name not in other)
-    return {COMPUTE: inside, **{name: seconds for name, seconds in parts.items() if name in other}}
+    return {PASS: inside, **{name: seconds for name, seconds in parts.items() if name in other}}
 
 
 def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:

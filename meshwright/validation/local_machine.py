@@ -111,10 +111,9 @@ def local_cluster(device: Device, count: int, links: tuple[float, dict[str, Any]
         "kind": "ethernet" if device.generation == "cpu" else "pcie",
         "devices": count,
         "bandwidth": bandwidth,
-        "latency_s": 0.0,
         "calibration": calibration,
     }
-    network = {"fabric": "tcp", "nics_per_node": 1, "nic_gbps": 10.0, "latency_s": 0.0, "nodes_per_leaf": 1}
+    network = {"fabric": "tcp", "nics_per_node": 1, "nic_gbps": 10.0, "nodes_per_leaf": 1}
     return build(
         Cluster,
         {

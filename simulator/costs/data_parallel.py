@@ -77,7 +77,7 @@ STATE_FIELDS = (
     "last_stage_layers",
     "rank_order",
 )
-"""The plan fields that moving parameters and gradients depends on."""
+"""The plan fields that decide what state a device holds and who shares it, for most models and schedules."""
 
 
 def move_state(
@@ -90,25 +90,25 @@ def move_state(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds to gather the parameters and to reduce the gradients of one device once, nothing hidden.
 
-    Collectives are costly to evaluate, and most plans of a search hold the same state as others: each state
-    is computed once.
+    Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
+    equal ``STATE_FIELDS`` and equal arguments are computed once.
 
     Args:
         setting: what the plans share.
-        plans: the plans; all other arguments depend on their ``STATE_FIELDS`` only.
+        plans: the plans.
         dense: dense parameters of one device, shape (plans,).
         experts: expert parameters of one device, shape (plans,).
         gathers: calls that the gathering is cut into.
         reductions: calls that the reduction is cut into.
     """
+    given = [np.broadcast_to(values, len(plans)) for values in (dense, experts, gathers, reductions)]
     states, which = plans.unique(*STATE_FIELDS)
-
-    def once(values: np.ndarray | float) -> np.ndarray:
-        each = np.empty(len(states))
-        each[which] = values
-        return each
-
-    dense, experts, gathers, reductions = (once(values) for values in (dense, experts, gathers, reductions))
+    shared = [_of_states(values, which, len(states)) for values in given]
+    if not all(np.array_equal(once[which], values) for once, values in zip(shared, given, strict=True)):
+        # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
+        states, which = plans.unique(*STATE_FIELDS, values=given)
+        shared = [_of_states(values, which, len(states)) for values in given]
+    dense, experts, gathers, reductions = shared
     groups = [(Groups.dense(states), dense)]
     if np.any(experts > 0):
         groups.append((Groups.experts(states), experts))
@@ -117,6 +117,13 @@ def move_state(
         gather += gathers * gather_parameters(setting, group, count / gathers)
         reduce += reductions * reduce_gradients(setting, states, group, count / reductions)
     return gather[which], reduce[which]
+
+
+def _of_states(values: np.ndarray, which: np.ndarray, states: int) -> np.ndarray:
+    """One value a state; the last where plans of a state differ."""
+    once = np.empty(states)
+    once[which] = values
+    return once
 
 
 @dataclass

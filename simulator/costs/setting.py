@@ -12,8 +12,17 @@ from hwmodels.kernels import KernelModel
 from simulator.costs.variation import slowest_of
 from simulator.frameworks import Framework
 from simulator.models import Model
+from simulator.ops import Batch, Formats, Implementation, Rank, Shard
+from simulator.ops.build import LOW_PRECISION
 from simulator.plan import Plans
+from simulator.pricing import Prices
 from simulator.workload import Training
+
+COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}
+"""Time of a product whose operands and result all come from and go to memory, as in a training step, over one
+whose activations a benchmark finds in the cache: median ratio of aiconfigurator's SGLang tables (everything
+rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 1024, n and k >= 1536 that both
+hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,61 @@ class Setting:
         The forms alone: what single points lie above them is in part the burst before clocks settle.
         """
         return self.cluster.device.kernels.sustained().uncorrected().using(self.framework.library)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """What the ops of a step run on. In a training step every operand comes from memory."""
+        cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
+        return Prices(self.kernels, self.cluster, cold=cold, experts_as_dense=True)
+
+    @cached_property
+    def formats(self) -> Formats:
+        """Number formats of a step's ops."""
+        narrow = 1 if self.training.precision in LOW_PRECISION else self.width
+        return Formats(
+            self.linear_dtype,
+            self.core_dtype,
+            width=self.width,
+            operand_width=self.operand_width,
+            partial_width=self.width,
+            kept_width=narrow,
+        )
+
+    @cached_property
+    def implementation(self) -> Implementation:
+        """Which kernels the framework runs."""
+        framework, cluster = self.framework, self.cluster
+        added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
+        low = self.linear_dtype in LOW_PRECISION
+        return Implementation(
+            attention=framework.attention,
+            elementwise=framework.elementwise,
+            composite_norm=framework.composite_norm,
+            splits_projection=framework.splits_projection,
+            dropout=self.dropout,
+            cast_passes=framework.cast_passes.get(self.linear_dtype, 0.0) if low else 0.0,
+            casts_weights=framework.casts_weights,
+            accumulated_bytes=0 if framework.fused_accumulation else added,
+            accumulated_table_bytes=added,
+            experts="per-expert" if framework.grouped_launches == "per-expert" else "one",
+            dispatcher=framework.dispatcher,
+            domain=cluster.domain,
+            node=cluster.devices_per_node,
+            loss=framework.cross_entropy,
+        )
+
+    def rank(self, plans: Plans) -> Rank:
+        """One rank's view of a micro batch; cases are plans."""
+        shard = Shard(
+            plans.tensor,
+            plans.context,
+            plans.expert,
+            plans.expert_tensor,
+            plans.sequence_parallel.astype(bool),
+            plans.context_algorithm,
+        )
+        batch = Batch.training(plans.micro_batch, self.training.seq_len, self.training.causal)
+        return Rank(self.model, batch, shard, self.formats, self.implementation)
 
     def tokens(self, plans: Plans) -> np.ndarray:
         """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""

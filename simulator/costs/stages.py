@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs.ends import padded_vocabulary
 from simulator.costs.setting import Setting
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
 from simulator.schedules import Schedule, get_schedule
 
@@ -144,7 +144,7 @@ def head_share(plans: Plans) -> dict[str, np.ndarray]:
 def _ends(setting: Setting, plans: Plans) -> dict[str, np.ndarray]:
     """Parameters of the input embedding and of the output layer on each kind of stage."""
     model, t = setting.model, plans.tensor
-    table = padded_vocabulary(setting, t) * model.hidden / t
+    table = padded_vocabulary(setting.model, t) * model.hidden / t
     positions = model.max_sequence * model.hidden if model.position == "learned" else 0
     spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
     both = by_schedule(plans, lambda schedule: schedule.copies > 1)

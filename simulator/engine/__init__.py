@@ -1,4 +1,4 @@
-"""The event core: a clock, lanes of tasks, flows on links, and what came of a run. It knows no workload."""
+"""The event core: a clock, lanes of tasks, flows on links, and the record of a run. It knows no workload."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from simulator.engine.clock import Clock, Contention
-from simulator.engine.graph import TaskGraph
+from simulator.engine.graph import NONE, Flow, Stream, TaskGraph
 from simulator.engine.timeline import Timeline
 
-__all__ = ["Clock", "Contention", "TaskGraph", "Timeline", "collector_paused"]
+__all__ = ["NONE", "Clock", "Contention", "Flow", "Stream", "TaskGraph", "Timeline", "collector_paused"]
 
 
 @contextmanager

@@ -5,14 +5,18 @@ order in which their ends were scheduled, and the network's rates are worked out
 and starts of that instant. A lane that serves in order needs no simpy Resource: the task before it on
 the lane is one more thing that a task waits for.
 
-Two things change a running task's speed and schedule its end anew: computation and communication
-beside each other on one rank slow each other, and flows that meet on a link share it fairly. What meets
-nothing ends when it was first said to.
+Two things change a running task's speed and schedule its end again: computation and communication
+beside each other on one rank slow each other, and flows that meet on a link share it fairly. A task that
+meets nothing ends when it was first said to.
+
+A graph may grow while it runs: a client, for instance a simpy process on the clock's environment, adds lanes,
+links and tasks to the graph and releases them; ``ended`` gives it an event to wait for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -22,17 +26,14 @@ from simpy.events import NORMAL, Event, Timeout
 
 from hwmodels.errors import InputError
 from simulator.engine.flows import fair_rates
-from simulator.engine.graph import COMPUTE, FROM_HOST, PIPELINE, TO_HOST, TaskGraph
+from simulator.engine.graph import NONE, Stream, TaskGraph
 
 AFTER_ALL = NORMAL + 1
 """Priority of what happens when all ends and starts of an instant are known."""
 
 
 class Contention(NamedTuple):
-    """How much longer work takes while the other kind runs on the same rank (1: not at all).
-
-    Host copies run on copy engines, sends on two of NCCL's 16 to 24 channels: they slow nothing.
-    """
+    """How much longer work takes while the other kind runs on the same rank (1: not at all)."""
 
     compute: float = 1.0
     communication: float = 1.0
@@ -48,7 +49,7 @@ class Running:
     left: float
     rate: float = 0.0
     share: float = 1.0
-    """Part of what it asks for that its links give it."""
+    """Part of the rate that it asks for that its links give it."""
     since: float = 0.0
     end: Event | None = None
 
@@ -59,50 +60,126 @@ class Clock:
     Args:
         graph: the tasks.
         contention: slow-down of computation beside communication, and the reverse.
+        environment: the simpy environment to run on, shared with the client's processes; by default its own.
     """
 
-    def __init__(self, graph: TaskGraph, contention: Contention | None = None) -> None:
+    def __init__(
+        self,
+        graph: TaskGraph,
+        contention: Contention | None = None,
+        environment: Environment | None = None,
+    ) -> None:
         self.graph = graph
-        self.environment = Environment()
+        self.environment = environment or Environment()
         self._lane, self._seconds, self._flows = graph.lane, graph.seconds, graph.flows
-        self._starts = [-1.0] * len(graph)
-        self._ends = [-1.0] * len(graph)
-        self._first, self._after, self._waits = graph.successors()
-        slower = contention or Contention()
-        self._speed = (1 / slower.compute, 1 / slower.communication)
-        self._place = [(lane.rank, _kind(lane.stream)) for lane in graph.lanes]
-        contends = [slower != Contention() and kind >= 0 for _, kind in self._place]
-        self._changeable = [lane >= 0 and contends[lane] for lane in graph.lane]
-        for task in graph.flows:
-            self._changeable[task] = True
-        ranks = 1 + max((lane.rank for lane in graph.lanes), default=0)
-        # Per rank and kind; None stands for a task that has run at full speed since it started.
-        self._running: list[tuple[dict[int, Running | None], ...]] = [({}, {}, {}) for _ in range(ranks)]
-        # Per link the flows on it (a dict, for its order), and links whose flows are to share anew.
         self._capacity = graph.capacity
-        self._users: list[dict[int, None]] = [{} for _ in graph.capacity]
+        slower = contention or Contention()
+        self._contends = slower != Contention()
+        self._speed = (1 / slower.compute, 1 / slower.communication)
+        # Per task; the tasks released first keep their successors packed, all others in a dictionary.
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        self._waits: list[int] = []
+        self._changeable: list[bool] = []
+        self._first: list[int] = [0]
+        self._after: list[int] = []
+        self._later: dict[int, list[int]] = {}
+        self._watched: dict[int, Event] = {}
+        self._edges = 0
+        # Per lane its rank and kind of work.
+        self._place: list[tuple[int, int]] = []
+        # Per rank and kind; None stands for a task that has run at full speed since it started.
+        self._running: list[tuple[dict[int, Running | None], ...]] = []
+        # Per link the flows on it (a dict, for its order), and links whose flows are to share again.
+        self._users: list[dict[int, None]] = []
         self._changed: dict[int, None] = {}
 
     def run(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Run every task.
+        """Release every task and run until none is left.
 
         Returns:
             Start and end of each task in seconds, shape (tasks,).
 
         Raises:
-            InputError: tasks wait for each other in a circle.
+            InputError: tasks wait for each other (dependency cycle).
         """
-        self._start([task for task, waits in enumerate(self._waits) if waits == 0][::-1])
+        self.release()
         self.environment.run()
+        return self.times()
+
+    def times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Start and end of each released task in seconds, shape (tasks,).
+
+        Raises:
+            InputError: a task has not ended: a dependency cycle, if nothing else is to happen.
+        """
         starts, ends = np.array(self._starts), np.array(self._ends)
         stuck = np.flatnonzero(ends < 0)
         if len(stuck):
             graph, task = self.graph, int(stuck[0])
+            item, lane = graph.item[task], graph.lane[task]
+            of = f" of {graph.counted} {graph.item_number[item]}" if item != NONE else ""
+            on = f" on rank {graph.lanes[lane].rank}" if lane != NONE else ""
             raise InputError(
-                f"deadlock: {len(stuck)} tasks wait for each other, the first is {graph.name[task]!r} of "
-                f"micro batch {graph.micro_batch[task]} on rank {graph.lanes[graph.lane[task]].rank}"
+                f"deadlock: {len(stuck)} tasks wait for each other, the first is {graph.name[task]!r}{of}{on}"
             )
         return starts, ends
+
+    def release(self) -> None:
+        """Take in the tasks added to the graph since the last release; those that wait for nothing start now.
+
+        Raises:
+            ValueError: a new edge leads to a task that has started.
+        """
+        graph, known = self.graph, len(self._starts)
+        added = len(graph) - known
+        self._take_places()
+        self._starts += [-1.0] * added
+        self._ends += [-1.0] * added
+        if known:
+            self._waits += [0] * added
+            self._first += self._first[-1:] * added
+            self._take_edges()
+        else:
+            self._first, self._after, self._waits = graph.successors()
+            self._edges = len(graph.edges_from)
+        contends = [self._contends and kind >= 0 for _, kind in self._place]
+        contends.append(False)  # NONE, the lane of gates
+        self._changeable += [contends[lane] for lane in islice(graph.lane, known, None)]
+        for task in graph.flows if not known else (t for t in range(known, len(graph)) if t in graph.flows):
+            self._changeable[task] = True
+        waits = self._waits
+        self._start([task for task in range(known, len(graph)) if waits[task] == 0][::-1])
+
+    def ended(self, task: int) -> Event:
+        """An event that happens when a task ends, with the task as its value; at once if it has ended."""
+        if task < len(self._ends) and self._ends[task] >= 0:
+            return Timeout(self.environment, 0.0, task)
+        if task not in self._watched:
+            self._watched[task] = Event(self.environment)
+        return self._watched[task]
+
+    def _take_places(self) -> None:
+        graph = self.graph
+        new = graph.lanes[len(self._place) :]
+        self._place += [(lane.rank, _kind(lane.stream)) for lane in new]
+        ranks = 1 + max((lane.rank for lane in new), default=-1)
+        self._running += [({}, {}, {}) for _ in range(len(self._running), ranks)]
+        self._users += [{} for _ in range(len(self._users), len(graph.capacity))]
+
+    def _take_edges(self) -> None:
+        graph, first = self.graph, self._edges
+        for before, after in zip(
+            islice(graph.edges_from, first, None), islice(graph.edges_to, first, None), strict=True
+        ):
+            if self._starts[after] >= 0:
+                raise ValueError(
+                    f"task {after} ({graph.name[after]!r}) has started and can wait for no other"
+                )
+            if self._ends[before] < 0:
+                self._later.setdefault(before, []).append(after)
+                self._waits[after] += 1
+        self._edges = len(graph.edges_from)
 
     def _start(self, ready: list[int]) -> None:
         environment, starts = self.environment, self._starts
@@ -129,7 +206,7 @@ class Clock:
         rank, kind = self._place[self._lane[task]]
         if self._running[rank][kind].get(task, self) is None:
             self._end_of(task, rank, kind)
-        # Else something met it on the way: its end was scheduled anew.
+        # Else something met it on the way: its end was scheduled again.
 
     def _finish(self, task: int, ready: list[int]) -> None:
         self._ends[task] = self.environment.now
@@ -138,6 +215,18 @@ class Clock:
             waits[after] -= 1
             if not waits[after]:
                 ready.append(after)
+        if self._later or self._watched:
+            self._finish_late(task, ready)
+
+    def _finish_late(self, task: int, ready: list[int]) -> None:
+        """Tell tasks that were released later, and clients."""
+        waits = self._waits
+        for after in self._later.pop(task, ()):
+            waits[after] -= 1
+            if not waits[after]:
+                ready.append(after)
+        if task in self._watched:
+            self._watched.pop(task).succeed(task)
 
     def _start_changeable(self, task: int) -> None:
         rank, kind = self._place[self._lane[task]]
@@ -195,10 +284,10 @@ class Clock:
             self._adjust_beside(rank, kind)
 
     def _enter_links(self, task: int) -> None:
-        demand, links = self._flows[task]
+        rate, links = self._flows[task]
         for link in links:
             users = self._users[link]
-            if users or demand > self._capacity[link]:
+            if users or rate > self._capacity[link]:
                 self._share_later(link)
             users[task] = None
 
@@ -241,21 +330,21 @@ class Clock:
 
     def _share_among(self, tasks: list[int]) -> None:
         flows = [self._flows[task] for task in tasks]
-        demands = [flow.demand for flow in flows]
-        rates = fair_rates([flow.links for flow in flows], demands, self._capacity)
-        for task, demand, rate in zip(tasks, demands, rates, strict=True):
+        asked = [flow.rate for flow in flows]
+        rates = fair_rates([flow.links for flow in flows], asked, self._capacity)
+        for task, wanted, rate in zip(tasks, asked, rates, strict=True):
             rank, kind = self._place[self._lane[task]]
             group = self._running[rank][kind]
             running = group[task]
             if running is None:
-                if rate == demand:
+                if rate == wanted:
                     continue
                 running = Running(task, rank, kind, self._seconds[task], 1.0, 1.0, self._starts[task])
                 group[task] = running
-            running.share = rate / demand
+            running.share = rate / wanted
             self._adjust(running)
 
 
-def _kind(stream: str) -> int:
+def _kind(stream: Stream) -> int:
     """0 computes, 1 communicates, -1 slows nothing."""
-    return 0 if stream == COMPUTE else -1 if stream in (PIPELINE, TO_HOST, FROM_HOST) else 1
+    return 0 if stream.does == "compute" else 1 if stream.contends else -1

@@ -1,45 +1,42 @@
-"""Tasks, the lanes they run on, and what each of them waits for."""
+"""Tasks, the lanes they run on, the links they cross, and what each of them waits for.
+
+What tasks mean is the client's: a task carries the id of a part of its client's breakdown and of the item of
+work that it belongs to, and a name for people.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-COMPUTE = "compute"
-TENSOR = "tensor"
-CONTEXT = "context"
-EXPERT = "expert"
-PIPELINE = "pipeline"
-DATA = "data"
-TO_HOST = "to host"
-OUTPUT = "output"
-TO_HOST = "to host"
-FROM_HOST = "from host"
-STREAMS = (COMPUTE, TENSOR, CONTEXT, EXPERT, PIPELINE, DATA, OUTPUT, TO_HOST, FROM_HOST)
-"""What a rank does at the same time; work on one stream runs in the order in which it was added.
+NONE = -1
+"""No lane, part or item. A task without a lane takes no time: it only gathers what others wait for."""
 
-"output" carries the collectives of a vocabulary-parallel output layer.
-"""
 
-NO_LANE = -1
-"""Lane of a task that takes no time and no stream: it only gathers what others wait for."""
+class Stream(NamedTuple):
+    """A kind of lane."""
+
+    name: str
+    does: Literal["compute", "communicate", "copy out", "copy in"] = "communicate"
+    contends: bool = True
+    """Whether its communication and the computation of the same rank slow each other."""
 
 
 class Lane(NamedTuple):
-    """One stream of one rank."""
+    """One stream of one rank; its tasks run one after another, in the order in which they were added."""
 
     rank: int
-    stream: str
+    stream: Stream
 
 
 class Flow(NamedTuple):
-    """A task that crosses shared links; where they cannot carry what it asks for, it takes longer."""
+    """A task that crosses links; where they cannot carry the rate that it asks for, it takes longer."""
 
-    demand: float
-    """Part of each link that it uses at full speed, when its task takes no more than its seconds."""
+    rate: float
+    """B/s on each link while the task takes no more than its seconds."""
     links: tuple[int, ...]
 
 
@@ -48,33 +45,40 @@ class TaskGraph:
 
     A task starts when its predecessors have ended, among them the task before it on its lane, and
     then keeps its lane busy for ``seconds`` of work.
+
+    Args:
+        counted: what the numbers of items count, for people.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counted: str = "item") -> None:
+        self.counted = counted
         self.lanes: list[Lane] = []
+        self.parts: list[str] = []
+        self.item_name: list[str] = []
+        """Of each piece of the client's work that tasks may belong to: a pass, a request."""
+        self.item_number: list[int] = []
         self.lane: list[int] = []
         self.seconds: list[float] = []
         self.name: list[str] = []
-        self.micro_batch: list[int] = []
+        self.part: list[int] = []
+        self.item: list[int] = []
         self.edges_from, self.edges_to = array("q"), array("q")
         self.flows: dict[int, Flow] = {}
         self.capacity: list[float] = []
-        """What each link carries; 1: all that the collectives of a healthy rank can use."""
-        self.bandwidth: dict[int, float] = {}
-        """Capacity of the links of ranks where it is not 1."""
+        """What each link carries, B/s."""
         self.memory: list[tuple[int, bool, int, float]] = []
         """Task, whether at its end (or its start), rank, and bytes taken (or, negative, given back)."""
         self.traffic: list[tuple[int, str, float]] = []
         """Task, level of the topology, bytes."""
         self._lane_index: dict[Lane, int] = {}
-        self._link_index: dict[tuple[int, str], tuple[int, int]] = {}
+        self._part_index: dict[str, int] = {}
         self._last: list[int] = []
 
     def __len__(self) -> int:
         return len(self.lane)
 
-    def lane_of(self, rank: int, stream: str) -> int:
-        """The number of a rank's stream, made on first use."""
+    def lane_of(self, rank: int, stream: Stream) -> int:
+        """The id of a rank's stream, made on first use."""
         lane = Lane(rank, stream)
         index = self._lane_index.get(lane)
         if index is None:
@@ -83,32 +87,51 @@ class TaskGraph:
             self._last.append(-1)
         return index
 
-    def links_of(self, rank: int, level: str) -> tuple[int, int]:
-        """The numbers of a rank's links out to a level of the topology and in from it, made on first use."""
-        links = self._link_index.get((rank, level))
-        if links is None:
-            links = self._link_index[rank, level] = len(self.capacity), len(self.capacity) + 1
-            self.capacity += [self.bandwidth.get(rank, 1.0)] * 2
-        return links
+    def part_of(self, name: str) -> int:
+        """The id of a part of the client's breakdown, made on first use."""
+        index = self._part_index.get(name)
+        if index is None:
+            index = self._part_index[name] = len(self.parts)
+            self.parts.append(name)
+        return index
+
+    def add_item(self, name: str, number: int) -> int:
+        """Begin a piece of work and return its id."""
+        self.item_name.append(name)
+        self.item_number.append(number)
+        return len(self.item_name) - 1
+
+    def add_link(self, capacity: float) -> int:
+        """Make a link that carries ``capacity`` B/s and return its id."""
+        self.capacity.append(capacity)
+        return len(self.capacity) - 1
 
     def add(
-        self, lane: int, seconds: float, name: str, micro_batch: int = -1, after: Iterable[int] = ()
+        self,
+        lane: int,
+        seconds: float,
+        name: str,
+        part: int = NONE,
+        item: int = NONE,
+        after: Iterable[int] = (),
     ) -> int:
-        """Append a task to a lane and return its number.
+        """Append a task to a lane and return its id.
 
         Args:
-            lane: from ``lane_of``, or NO_LANE.
+            lane: from ``lane_of``, or NONE.
             seconds: work at full speed.
-            name: what it is, for people.
-            micro_batch: which one it belongs to; -1 for none.
+            name: for people.
+            part: from ``part_of``, or NONE.
+            item: from ``add_item``, or NONE.
             after: tasks that must have ended first.
         """
         task = len(self.lane)
         self.lane.append(lane)
         self.seconds.append(seconds)
         self.name.append(name)
-        self.micro_batch.append(micro_batch)
-        if lane != NO_LANE:
+        self.part.append(part)
+        self.item.append(item)
+        if lane != NONE:
             before = self._last[lane]
             if before >= 0:
                 self.edges_from.append(before)
@@ -118,6 +141,10 @@ class TaskGraph:
             self.edges_from.append(other)
             self.edges_to.append(task)
         return task
+
+    def gate(self, after: Iterable[int], name: str = "join") -> int:
+        """Append a task that takes no time and no lane, and ends when others have ended."""
+        return self.add(NONE, 0.0, name, after=after)
 
     def edge(self, before: int, after: int) -> None:
         """Make one task wait for another."""

@@ -1,4 +1,4 @@
-"""What one simulated step did: intervals, memory over time, bytes moved."""
+"""The record of a run: intervals, memory over time, bytes moved."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine.graph import COMPUTE, TaskGraph
+from simulator.engine.graph import NONE, Stream, TaskGraph
 
 
 class Interval(NamedTuple):
     """One task's stay on its stream."""
 
     name: str
-    micro_batch: int
+    number: int
+    """That of the task's item; -1: none."""
     start: float
     end: float
 
@@ -47,8 +48,16 @@ class Timeline:
         return 1 + max((lane.rank for lane in self.graph.lanes), default=-1)
 
     @cached_property
-    def _lane(self) -> NDArray[np.int64]:
-        return np.array(self.graph.lane, dtype=np.int64)
+    def _by_lane(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tasks that took time, lane by lane, and where each lane begins."""
+        lane = np.array(self.graph.lane, dtype=np.int64)
+        worked = np.flatnonzero(self.ends > self.starts)
+        tasks = worked[np.argsort(lane[worked], kind="stable")]
+        return tasks, np.searchsorted(lane[tasks], np.arange(len(self.graph.lanes) + 1))
+
+    def _on_lane(self, lane: int) -> NDArray[np.int64]:
+        tasks, first = self._by_lane
+        return tasks[first[lane] : first[lane + 1]]
 
     @cached_property
     def period(self) -> float:
@@ -58,35 +67,50 @@ class Timeline:
         synchronise; less where each goes on by itself (Qi et al., Zero Bubble Pipeline Parallelism,
         section 4).
         """
-        longest = 0.0
-        for rank in range(self.ranks):
-            tasks = np.flatnonzero(np.isin(self._lane, self._lanes_of(rank)) & (self.ends > self.starts))
+        first = dict.fromkeys(range(self.ranks), np.inf)
+        last = dict.fromkeys(range(self.ranks), -np.inf)
+        for index, lane in enumerate(self.graph.lanes):
+            tasks = self._on_lane(index)
             if len(tasks):
-                longest = max(longest, float(self.ends[tasks].max() - self.starts[tasks].min()))
-        return longest
+                first[lane.rank] = min(first[lane.rank], float(self.starts[tasks].min()))
+                last[lane.rank] = max(last[lane.rank], float(self.ends[tasks].max()))
+        return max((last[rank] - first[rank] for rank in first if last[rank] > first[rank]), default=0.0)
 
-    def _lanes_of(self, rank: int) -> list[int]:
-        return [index for index, lane in enumerate(self.graph.lanes) if lane.rank == rank]
+    def tasks(self, rank: int, stream: Stream | None = None) -> NDArray[np.int64]:
+        """Ids of the tasks of one stream that took time, in the order in which they ran.
 
-    def tasks(self, rank: int, stream: str) -> NDArray[np.int64]:
-        """Numbers of the tasks of one stream that took time, in the order in which they ran."""
-        lanes = [index for index, lane in enumerate(self.graph.lanes) if lane == (rank, stream)]
-        return np.flatnonzero(np.isin(self._lane, lanes) & (self.ends > self.starts))
+        ``stream`` is that which computes where it is None.
+        """
+        found = [
+            self._on_lane(index)
+            for index, lane in enumerate(self.graph.lanes)
+            if lane.rank == rank and (lane.stream == stream if stream else lane.stream.does == "compute")
+        ]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
-    def intervals(self, rank: int, stream: str) -> list[Interval]:
-        """What one stream of a rank did, in order."""
-        graph = self.graph
+    def number(self, task: int) -> int:
+        """The number of a task's item; -1: none."""
+        item = self.graph.item[task]
+        return NONE if item == NONE else self.graph.item_number[item]
+
+    def intervals(self, rank: int, stream: Stream | None = None) -> list[Interval]:
+        """The tasks of one stream of a rank, in order; that which computes where ``stream`` is None."""
         return [
             Interval(
-                graph.name[task], graph.micro_batch[task], float(self.starts[task]), float(self.ends[task])
+                self.graph.name[task], self.number(task), float(self.starts[task]), float(self.ends[task])
             )
             for task in self.tasks(rank, stream).tolist()
         ]
 
-    def busy(self, rank: int, stream: str = COMPUTE) -> float:
-        """Seconds in which a stream of a rank had work."""
+    def busy(self, rank: int, stream: Stream | None = None) -> float:
+        """Seconds in which a stream of a rank had work; that which computes where ``stream`` is None."""
         tasks = self.tasks(rank, stream)
         return float((self.ends[tasks] - self.starts[tasks]).sum())
+
+    @cached_property
+    def streams(self) -> tuple[Stream, ...]:
+        """All streams, in the order in which the graph came to them."""
+        return tuple(dict.fromkeys(lane.stream for lane in self.graph.lanes))
 
     @property
     def bubble_share(self) -> float:

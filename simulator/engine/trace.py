@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from hwmodels.files import whole_file
-from simulator.engine.graph import COMPUTE, FROM_HOST, STREAMS, TO_HOST, Lane
+from simulator.engine.graph import Lane, Stream
 from simulator.engine.timeline import Timeline
 
 Event = dict[str, Any]
 Moved = tuple[int, str, float]
 """Task, level of the topology, bytes."""
 
-ANNOTATIONS = len(STREAMS)
-"""Thread of the step's annotation, after those of the streams."""
+MEMCPY = {"copy out": "DtoH", "copy in": "HtoD"}
+"""Directions of copies, as CUPTI names them."""
 
 
 def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = None, step: int = 0) -> None:
@@ -67,11 +67,11 @@ def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Ite
         moved = traffic.get(rank, [])
         yield _named("process_name", rank, 0, f"rank {rank}")
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}}
-        yield _named("thread_name", rank, ANNOTATIONS, "steps")
+        yield _named("thread_name", rank, len(timeline.streams), "steps")
         yield from _step(timeline, rank, step)
         for lane in timeline.graph.lanes:
             if lane.rank == rank:
-                yield _named("thread_name", rank, STREAMS.index(lane.stream), lane.stream)
+                yield _named("thread_name", rank, timeline.streams.index(lane.stream), lane.stream.name)
                 yield from _tasks(timeline, lane, moved)
         yield from _memory(timeline, rank)
         yield from _links(timeline, rank, moved)
@@ -87,7 +87,7 @@ def _step(timeline: Timeline, rank: int, step: int) -> Iterator[Event]:
         "cat": "user_annotation",
         "name": f"ProfilerStep#{step}",
         "pid": rank,
-        "tid": ANNOTATIONS,
+        "tid": len(timeline.streams),
         "ts": 0.0,
         "dur": _microseconds(timeline.seconds),
         "args": {},
@@ -95,18 +95,18 @@ def _step(timeline: Timeline, rank: int, step: int) -> Iterator[Event]:
 
 
 def _tasks(timeline: Timeline, lane: Lane, traffic: list[Moved]) -> Iterator[Event]:
-    graph, stream = timeline.graph, STREAMS.index(lane.stream)
+    graph, stream = timeline.graph, timeline.streams.index(lane.stream)
     moved = {task: (level, size) for task, level, size in traffic}
     for task in timeline.tasks(lane.rank, lane.stream).tolist():
         args: Event = {"stream": stream, "device": lane.rank, "correlation": task}
-        if graph.micro_batch[task] >= 0:
-            args["micro batch"] = graph.micro_batch[task]
+        if (number := timeline.number(task)) >= 0:
+            args[graph.counted] = number
         if task in moved:
             args["level"], args["bytes"] = moved[task]
         start = _microseconds(float(timeline.starts[task]))
         yield {
             "ph": "X",
-            "cat": "gpu_memcpy" if lane.stream in (TO_HOST, FROM_HOST) else "kernel",
+            "cat": "gpu_memcpy" if lane.stream.does in MEMCPY else "kernel",
             "name": _kernel_name(lane.stream, graph.name[task]),
             "pid": lane.rank,
             "tid": stream,
@@ -116,12 +116,12 @@ def _tasks(timeline: Timeline, lane: Lane, traffic: list[Moved]) -> Iterator[Eve
         }
 
 
-def _kernel_name(stream: str, name: str) -> str:
+def _kernel_name(stream: Stream, name: str) -> str:
     """Names by which trace readers tell communication and copies from computation."""
-    if stream == COMPUTE:
+    if stream.does == "compute":
         return name
-    if stream in (TO_HOST, FROM_HOST):
-        return f"Memcpy {'DtoH' if stream == TO_HOST else 'HtoD'} ({name})"
+    if stream.does in MEMCPY:
+        return f"Memcpy {MEMCPY[stream.does]} ({name})"
     return f"ncclDevKernel_{name}"
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.ops import elementwise as passes
-from simulator.ops.op import Collective, MemoryBound, Op, Product, Role, Size
+from simulator.ops.op import Collective, Gradient, MemoryBound, Op, Product, Role, Size
 from simulator.ops.rank import Rank
 
-LOW_PRECISION = ("fp8", "mxfp8", "nvfp4", "fp8_block", "int8")
+LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Number formats that operands are cast to before each product."""
 
 
@@ -59,6 +59,7 @@ def linear(
                 kind="grouped_gemm" if grouped else "gemm",
                 variant="elementwise",
                 part=part,
+                role=role,
                 bytes=how.accumulated_bytes * elements,
                 gradient="weight",
             )
@@ -137,28 +138,44 @@ def kernel(
     )
 
 
-def enter_tensor(rank: Rank, name: str, part: str, kind: str = "tensor") -> list[Op]:
+def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
     """Bring the input of sharded linear layers together, where the sequence is sharded.
 
     Backward reduces the gradient of the input, and gathers once more for the gradient of the weights
     (Korthikanti et al. 2022, section 4.2.2).
+
+    Args:
+        rank: what the op list is made from.
+        name: of what they enter.
+        part: of the layer that it belongs to.
+        width: bytes of a gathered element; those that linear layers read, where not given.
     """
     sharded, whole = _groups(rank)
     size = rank.tokens * rank.model.hidden
-    gather = _collective(name, part, kind, "all_gather", size * rank.formats.operand_width, sharded)
-    again = replace(gather, name=f"{name}.again", gradient="weight")
-    scatter = _collective(name, part, kind, "reduce_scatter", size * rank.width, sharded, "input")
-    reduce = _collective(name, part, kind, "all_reduce", size * rank.width, whole, "input")
+    gathered = size * (rank.formats.operand_width if width is None else width)
+    gather = _collective(name, part, "all_gather", gathered, sharded)
+    again = replace(gather, name=f"{name}.again", gradient="weight", launches=0.0)
+    scatter = _collective(name, part, "reduce_scatter", size * rank.width, sharded, "input")
+    reduce = _collective(name, part, "all_reduce", size * rank.width, whole, "input")
     return [replace(gather, only_backward=(scatter, reduce, again))]
 
 
-def leave_tensor(rank: Rank, name: str, part: str, kind: str = "tensor") -> list[Op]:
-    """Add up the partial outputs of sharded linear layers, into the sequence's shards if any."""
+def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
+    """Add up the partial outputs of sharded linear layers, into the sequence's shards if any.
+
+    Args:
+        rank: what the op list is made from.
+        name: of what they leave.
+        part: of the layer that it belongs to.
+        width: bytes of an element that moves, forward and backward; as the formats say, where not given.
+    """
     sharded, whole = _groups(rank)
-    size = rank.tokens * rank.model.hidden
-    gather = _collective(name, part, kind, "all_gather", size * rank.formats.operand_width, sharded, "input")
-    scatter = _collective(name, part, kind, "reduce_scatter", size * rank.width, sharded)
-    reduce = _collective(name, part, kind, "all_reduce", size * rank.width, whole)
+    size, formats = rank.tokens * rank.model.hidden, rank.formats
+    gathered = size * (formats.operand_width if width is None else width)
+    reduced = size * (formats.partial_width if width is None else width)
+    gather = _collective(name, part, "all_gather", gathered, sharded, "input")
+    scatter = _collective(name, part, "reduce_scatter", reduced, sharded)
+    reduce = _collective(name, part, "all_reduce", reduced, whole)
     return [replace(scatter, only_backward=(gather,)), reduce]
 
 
@@ -169,15 +186,15 @@ def _groups(rank: Rank) -> tuple[Size, Size]:
 
 
 def _collective(
-    name: str, part: str, kind: str, operation: str, size: Size, ranks: Size, gradient: str = ""
+    name: str, part: str, operation: str, size: Size, ranks: Size, gradient: Gradient = ""
 ) -> Collective:
     return Collective(
         name=f"{name}.{operation}",
-        kind=kind,
+        kind="tensor",
         part=part,
         operation=operation,
         bytes=size,
         size=ranks,
         launches=np.where(np.asarray(ranks) > 1, 1.0, 0.0),
-        gradient=gradient,  # type: ignore[arg-type]
+        gradient=gradient,
     )

@@ -57,7 +57,7 @@ def embedding(rank: Rank) -> list[Op]:
     return [
         lookup,
         *([dropped] if rank.how.dropout else []),
-        *leave_tensor(rank, "embedding_output", "end"),
+        *leave_tensor(rank, "embedding_output", "end", rank.width),
     ]
 
 
@@ -91,7 +91,7 @@ def head(rank: Rank) -> list[Op]:
         bias=False,
     )
     end = _loss(rank, tokens, rows) if rank.how.loss else _gather_logits(rank, tokens, rows)
-    return [norm, *enter_tensor(rank, "output_layer_input", "end"), *logits, *end]
+    return [norm, *enter_tensor(rank, "output_layer_input", "end", rank.width), *logits, *end]
 
 
 def further_prediction(rank: Rank) -> list[Op]:

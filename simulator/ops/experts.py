@@ -97,12 +97,12 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             "expert",
             outputs,
             inputs,
-            part="mlp",
+            part="routed",
             tokens=routed / local,
             groups=local,
             launches=launches,
         )
-    yield activation(rank, "expert_activation", routed * width)
+    yield activation(rank, "expert_activation", routed * width, "routed")
     if model.bias:
         yield _biases(rank, routed, local)
     if not replicated:
@@ -116,7 +116,7 @@ def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     parameters = 3.0 * moe.experts * model.hidden * moe.feed_forward / (rank.expert * rank.expert_tensor)
     return ExpertLayer(
         name="experts",
-        part="mlp",
+        part="routed",
         tokens=own if replicated else own * rank.expert * rank.expert_tensor,
         hidden=model.hidden,
         feed_forward=moe.feed_forward,
@@ -132,7 +132,7 @@ def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
 def _biases(rank: Rank, routed: Array, local: Array) -> Op:
     """Biases of the down projections of a rank's experts."""
     op = kernel(
-        rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, routed * rank.model.hidden, part="mlp"
+        rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, routed * rank.model.hidden, part="routed"
     )
     return replace(op, launches=op.launches * local, backward_launches=op.backward_launches * local)
 
@@ -144,7 +144,7 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     return MemoryBound(
         name="routing",
         kind="copy",
-        part="mlp",
+        part="routed",
         bytes=moved,
         launches=ROUTING_LAUNCHES[0],
         backward_bytes=moved,
@@ -212,7 +212,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         forward = Collective(
             name=f"expert.{name}",
             kind="expert",
-            part="mlp",
+            part="routed",
             operation=operation,
             bytes=moved,
             size=ranks,

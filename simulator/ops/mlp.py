@@ -25,7 +25,7 @@ def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True)
     ]
 
 
-def activation(rank: Rank, name: str, elements: Size) -> Op:
+def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
     """The activation, with the product of both halves where it is gated; ``elements`` of its output."""
     model, fusion = rank.model, rank.how.elementwise
     table = passes.GATED if model.gated else passes.PLAIN
@@ -37,7 +37,7 @@ def activation(rank: Rank, name: str, elements: Size) -> Op:
         "activation",
         table[fusion],
         elements,
-        part="mlp",
+        part=part,
         variant=passes.VARIANTS.get(model.activation, ""),
         kept=inputs * rank.width * elements,
     )

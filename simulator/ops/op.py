@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hwmodels.kernels.model import BACKWARD_FLOPS
 
 Size = float | NDArray[np.floating]
-Role = Literal["column", "row", "down", "expert"]
+Role = Literal["", "column", "row", "down", "expert"]
 Gradient = Literal["", "input", "weight"]
 
 FLASH_BACKWARD_LAUNCHES = 3
@@ -30,8 +30,10 @@ class Op:
     Args:
         name: what it is in the model, e.g. ``query_key_value``; unique in a list of one layer.
         kind: class that its seconds are summed under: gemm, grouped_gemm, attention, norm, copy, tensor, ...
-        part: the part of a layer that it belongs to: projections, core, mlp, around (norms and residuals),
-            or end.
+        part: the part of a layer that it belongs to: projections, core, mlp, routed (experts), around
+            (norms and residuals), or end.
+        role: of a linear layer's ops: its outputs are sharded over tensor-parallel ranks (column), its inputs
+            (row), neither (down), or it is an expert's.
         launches: kernels that the host launches.
         repeats: times that the kernel runs with this shape.
         parameters: weights of one rank.
@@ -43,6 +45,7 @@ class Op:
     name: str
     kind: str
     part: str = ""
+    role: Role = ""
     launches: Size = 1.0
     repeats: Size = 1.0
     parameters: Size = 0.0
@@ -71,8 +74,6 @@ class Product(Op):
         groups: independent products; experts of a rank, or heads.
         dtype: number format of the operands.
         layout: forward, dgrad or wgrad.
-        role: what of a weight is sharded over tensor-parallel ranks: its outputs (column), its inputs (row),
-            neither (down); or it is an expert's.
         weights: whether the right operand is a weight; the backward pass of two activations is two products.
         row_bytes: greatest power of 2 (up to 16) that the rows of operands are aligned to.
     """
@@ -84,7 +85,6 @@ class Product(Op):
     groups: Size = 1.0
     dtype: str = "bf16"
     layout: Literal["forward", "dgrad", "wgrad"] = "forward"
-    role: Role = "column"
     weights: bool = True
     row_bytes: int = 16
 
@@ -241,9 +241,15 @@ class MemoryBound(Op):
     backward_bytes: Size = 0.0
     backward_launches: Size = 1.0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it moves nothing in any case."""
+        moved = np.asarray(self.bytes)
+        return moved.size > 0 and not moved.any()
+
     def backward(self) -> tuple[Op, ...]:
         """One memory-bound kernel, where its gradient has any."""
-        if not np.any(np.asarray(self.backward_bytes) > 0):
+        if not np.any(self.backward_bytes):
             return self.only_backward
         back = replace(self, bytes=self.backward_bytes, launches=self.backward_launches, gradient="input")
         return _spent(back), *self.only_backward

@@ -48,6 +48,8 @@ class Formats:
         kv: the KV cache, where it differs from ``core``.
         width: bytes of an activation element.
         operand_width: bytes of an element that linear layers read, as it is gathered before them.
+        partial_width: bytes of an element of partial results that tensor-parallel ranks add up; an array
+            where cases differ.
         kept_width: bytes of an element of their inputs that the backward pass keeps.
     """
 
@@ -56,6 +58,7 @@ class Formats:
     kv: str | None = None
     width: float = 2.0
     operand_width: float = 2.0
+    partial_width: float | Array = 2.0
     kept_width: float = 2.0
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs.data_parallel import DataParallel, each_micro_batch, once_a_step
-from simulator.costs.ends import END_FIELDS, End, embedding, head
-from simulator.costs.layer import LAYER_FIELDS, Layer, Pass, layers
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Parameters, Stages, parameters
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
+from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
+from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_kinds, layer_ops, layer_passes
+from simulator.training.work import price_passes
 
 KINDS = ("first", "middle", "last")
 
@@ -120,15 +121,25 @@ def predict(setting: Setting, plans: Plans) -> Step:
 def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
     """What stages are made of: layers without and with experts, and both ends of the model."""
     unique, index = plans.unique(*LAYER_FIELDS)
+    kinds = layer_kinds(setting)
+    priced = price_passes(
+        setting,
+        embedding_ops(setting, unique),
+        *head_ops(setting, unique),
+        *(layer_ops(setting, unique, experts) for experts, _ in kinds),
+    )
     pieces = []
-    for each, share in layers(setting, unique):
+    for ops, (experts, share) in zip(priced[3:], kinds, strict=True):
+        each = layer_passes(setting, unique, ops, experts)
         count = {kind: share * getattr(stages, kind) for kind in KINDS}
         pieces.append(_piece(each, [each.recompute], count, index))
-    unique, index = plans.unique(*END_FIELDS)
     alone, none = 1.0 * (plans.pipeline == 1), np.zeros(len(plans))
     for end, count in (
-        (embedding(setting, unique), {"first": 1 + none, "middle": none, "last": none}),
-        (head(setting, unique), {"first": alone, "middle": none, "last": 1 - alone}),
+        (embedding_passes(setting, unique, priced[0]), {"first": 1 + none, "middle": none, "last": none}),
+        (
+            head_passes(setting, unique, priced[1], priced[2]),
+            {"first": alone, "middle": none, "last": 1 - alone},
+        ),
     ):
         pieces.append(_piece(end, [], count, index))
     return pieces

@@ -6,7 +6,6 @@ answer with bytes instead of seconds, they add up the traffic of the very same c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +15,15 @@ from pydantic import PrivateAttr
 from hwmodels.cluster import Cluster
 from hwmodels.collectives.traffic import traffic
 from simulator.costs.setting import Setting
-from simulator.engine.graph import DATA
+from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 from simulator.training.step_graph.loads import NETWORK
+from simulator.training.step_graph.streams import GRADIENTS, PARAMETERS
+
+NOTHING = "", 0.0
+"""The level and rate of what sends nothing."""
 
 ANY_SCHEDULE = "1f1b"
 """What is sent does not depend on the order of passes; this one has a closed form."""
@@ -79,25 +82,14 @@ def assign_traffic(timeline: Timeline, setting: Setting, plan: Plan) -> None:
     for level, kinds in step_traffic(setting, plan).items():
         rates |= {kind: (level, size / float(np.ravel(seconds[kind])[0])) for kind, size in kinds.items()}
     graph = timeline.graph
-    rates_of = [_rates_by_name(lane.stream, rates) for lane in graph.lanes]
+    # Full sharding counts its gathers and reductions as one kind.
+    rates = {PARAMETERS: rates.get(GRADIENTS, NOTHING), GRADIENTS: rates.get(PARAMETERS, NOTHING), **rates}
+    rate_of = [rates.get(part, NOTHING) for part in graph.parts]
     spans = (timeline.ends - timeline.starts).tolist()
     graph.traffic[:] = [
         (task, level, graph.seconds[task] * rate)
-        for task, lane in enumerate(graph.lane)
-        if lane >= 0 and spans[task] > 0
-        for level, rate in rates_of[lane](graph.name[task])
+        for task, part in enumerate(graph.part)
+        if part != NONE and spans[task] > 0
+        for level, rate in [rate_of[part]]
+        if rate > 0
     ]
-
-
-def _rates_by_name(
-    stream: str, rates: Mapping[str, tuple[str, float]]
-) -> Callable[[str], tuple[tuple[str, float], ...]]:
-    """How fast tasks of a stream put bytes on which level, by their name."""
-    if stream != DATA:
-        found = (rates[stream],) if stream in rates else ()
-        return lambda _: found
-    # Full sharding counts its gathers and reductions as one kind.
-    gathers = rates.get("parameters", rates.get("gradients"))
-    reductions = rates.get("gradients", gathers)
-    by_kind = [() if each is None else (each,) for each in (gathers, reductions)]
-    return lambda name: by_kind[0 if name.startswith("gather") else 1]

@@ -185,7 +185,7 @@ def test_oversubscription_slows_groups_that_leave_their_leaf():
     narrow = clusters.get(definition)
     for size, stride in ((128, 1), (16, 8), (256, 1)):  # in a leaf, or leaving it on one node in sixteen
         same = [float(c.collective("all_gather", 1e10, size, stride)) for c in (cluster, narrow)]
-        assert same[0] == pytest.approx(same[1])
+        assert same[0] == pytest.approx(same[1], abs=5e-6)  # a few hops over the spine
     far = [float(c.collective("all_gather", 1e10, 8, 128)) for c in (cluster, narrow)]
     assert far[1] == pytest.approx(4 * far[0], rel=0.05)
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.costs.ends import head
-from simulator.costs.layer import _alternate, layer
-from simulator.costs.mlp import _arrivals, expert_mlp
 from simulator.costs.stages import Stages
-from simulator.costs.work import Work
+from simulator.ops.experts import arrivals
 from simulator.plan import Plan, Plans
 from simulator.training import predict
+from simulator.training.ends import head
+from simulator.training.layer import _alternate, layer, layer_ops
+from simulator.training.work import Work, price_passes
 
 EIGHT = Plans.of(Plan(data=8, expert=8, micro_batch=4))
 
@@ -23,12 +23,30 @@ def experts(make_setting, model="mixtral-8x7b", devices=8, **changes):
     return make_setting(model, devices=devices, **chosen)
 
 
+def work_of_mlp(setting, plans, gradient="", products=None):
+    """Kernels of the MLP with experts; its products and their casts only, or all but those."""
+    priced = price_passes(setting, layer_ops(setting, plans, True))[0]
+    chosen = [each for each in priced if each.op.part in ("mlp", "routed") and each.op.gradient == gradient]
+    linear = [bool(each.op.role) or each.op.name.endswith(".cast") for each in chosen]
+    return Work.of(
+        each for each, is_linear in zip(chosen, linear, strict=True) if products in (None, is_linear)
+    )
+
+
+def copies_of_a_token(setting, plans):
+    return arrivals(setting.rank(plans), setting.model.moe)
+
+
+def exchange(setting, plans):
+    return layer(setting, plans, experts=True).forward.expert.total
+
+
 def test_one_expert_a_device_costs_the_dense_product_of_its_tokens(make_setting):
     setting = experts(make_setting)
     kernels = setting.kernels
     tokens = 4 * 4096 * 2
     dense = kernels.gemm(tokens, 2 * 14336, 4096) + kernels.gemm(tokens, 4096, 14336)
-    grouped = expert_mlp(setting, EIGHT).linears.forward.seconds["grouped_gemm"][0]
+    grouped = work_of_mlp(setting, EIGHT).seconds["grouped_gemm"][0]
     assert grouped == pytest.approx(float(dense), rel=0.03)
 
 
@@ -39,53 +57,52 @@ def test_a_training_step_asks_no_more_of_experts_than_dense_products_reach(make_
     setting = experts(make_setting, precision=dtype)
     setting = replace(setting, cluster=setting.cluster.with_device(device))
     kernels = setting.kernels
-    grouped = expert_mlp(setting, EIGHT).linears.forward.seconds["grouped_gemm"][0]
+    grouped = work_of_mlp(setting, EIGHT).seconds["grouped_gemm"][0]
     rate = 2 * 4 * 4096 * 2 * 3 * 14336 * 4096 / grouped
     best = 2 * 16384**3 / float(kernels.gemm(16384, 16384, 16384, dtype))
     assert 0.7 * best < rate < 1.03 * best
 
 
 def test_eight_bits_cast_what_experts_read(make_setting):
-    wide, narrow = (expert_mlp(experts(make_setting, precision=p), EIGHT) for p in ("bf16", "fp8"))
+    wide, narrow = (
+        work_of_mlp(experts(make_setting, precision=p), EIGHT, products=True) for p in ("bf16", "fp8")
+    )
     routed = 4 * 4096 * 2
-    cast = narrow.linears.forward.seconds["elementwise"][0]
-    assert "elementwise" not in wide.linears.forward.seconds
+    cast = narrow.seconds["elementwise"][0]
+    assert "elementwise" not in wide.seconds
     assert cast > 4 * routed * (4096 + 14336) / 3.35e12
 
 
 def test_flex_sends_one_copy_to_a_rank_and_between_nodes_one_to_a_node(make_setting):
     plans = Plans.of([Plan(data=64, expert=e) for e in (8, 16, 64)])
     setting = experts(make_setting, "deepseek-v3", 64, dispatcher="flex")
-    inside, two, eight = _arrivals(setting, plans, setting.model.moe)
+    inside, two, eight = copies_of_a_token(setting, plans)
     # DeepSeek-V3 chooses a token's 8 experts in 4 of 8 groups.
     assert inside == pytest.approx(4)
     assert two == pytest.approx(2 * (1 - 0.5**4))
     assert eight == pytest.approx(4)
     anywhere = experts(make_setting, "qwen3-235b-a22b", 64, dispatcher="flex")
-    assert _arrivals(anywhere, plans, anywhere.model.moe) == pytest.approx(
+    assert copies_of_a_token(anywhere, plans) == pytest.approx(
         [8 * (1 - (7 / 8) ** 8), 2 * (1 - 0.5**8), 8 * (1 - (7 / 8) ** 8)]
     )
     plain = experts(make_setting, "deepseek-v3", 64)
-    assert np.all(_arrivals(plain, plans, plain.model.moe) == 8)
+    assert np.all(copies_of_a_token(plain, plans) == 8)
 
 
 def test_flex_between_nodes_leaves_a_node_to_the_all_to_all(make_setting):
     plans = Plans.of([Plan(data=64, expert=8), Plan(data=64, expert=16)])
     words = ("all-to-all", "flex-between-nodes", "flex")
-    plain, mixed, flex = (
-        expert_mlp(experts(make_setting, "deepseek-v3", 64, dispatcher=word), plans) for word in words
-    )
-    assert mixed.expert_forward.total == pytest.approx(
-        [plain.expert_forward.total[0], flex.expert_forward.total[1]]
-    )
-    copies = [mlp.between_forward.seconds["copy"] for mlp in (plain, mixed, flex)]
+    settings = [experts(make_setting, "deepseek-v3", 64, dispatcher=word) for word in words]
+    plain, mixed, flex = (exchange(setting, plans) for setting in settings)
+    assert mixed == pytest.approx([plain[0], flex[1]])
+    copies = [work_of_mlp(setting, plans).seconds["copy"] for setting in settings]
     assert copies[1] == pytest.approx([copies[0][0], copies[2][1]])
 
 
 def test_flex_takes_less_time_between_nodes(make_setting):
     plans = Plans.of(Plan(data=64, expert=64))
     slow, fast = (
-        expert_mlp(experts(make_setting, "deepseek-v3", 64, dispatcher=d), plans).expert_forward.total[0]
+        exchange(experts(make_setting, "deepseek-v3", 64, dispatcher=d), plans)[0]
         for d in ("all-to-all", "flex")
     )
     assert 0.4 * slow < fast < 0.7 * slow
@@ -93,10 +110,10 @@ def test_flex_takes_less_time_between_nodes(make_setting):
 
 def test_an_all_to_all_sorts_again_where_a_rank_has_several_experts(make_setting):
     one, several = (
-        expert_mlp(experts(make_setting, devices=8), Plans.of(Plan(data=8, expert=e, micro_batch=4)))
+        work_of_mlp(experts(make_setting, devices=8), Plans.of(Plan(data=8, expert=e, micro_batch=4)))
         for e in (8, 4)
     )
-    copies = [mlp.between_forward.seconds["copy"][0] for mlp in (one, several)]
+    copies = [mlp.seconds["copy"][0] for mlp in (one, several)]
     assert copies[1] / copies[0] == pytest.approx((2 * 3 + 4 * 2) / (2 * 3), rel=0.02)
 
 
@@ -104,9 +121,10 @@ def test_biases_of_experts_are_kernels_of_their_own(make_setting):
     setting = experts(make_setting, "gpt-oss-120b")
     without = replace(setting, model=setting.model.model_copy(update={"bias": False}))
     local = 128 / 8
-    with_bias, plain = (expert_mlp(s, EIGHT) for s in (setting, without))
-    assert with_bias.between_forward.launches == plain.between_forward.launches + 2 * local
-    assert with_bias.between_backward.device[0] > plain.between_backward.device[0]
+    with_bias, plain = (work_of_mlp(s, EIGHT, products=False) for s in (setting, without))
+    assert with_bias.launches == plain.launches + 2 * local
+    with_bias, plain = (work_of_mlp(s, EIGHT, "input", products=False) for s in (setting, without))
+    assert with_bias.device[0] > plain.device[0]
 
 
 def test_normalised_heads_cost_norms(make_setting):

@@ -8,11 +8,10 @@ import pytest
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
-from simulator.costs.attention import attention
-from simulator.costs.layer import layer
 from simulator.frameworks import Framework, frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import boundary_transfer, predict
+from simulator.training.layer import layer
 from simulator.training.step_graph import run
 from simulator.training.step_graph.build import step_program
 
@@ -153,9 +152,9 @@ def test_heads_that_start_off_16_bytes_leave_the_tensor_cores(make_setting, head
     model = setting.model.model_copy(
         update={"hidden": 13824, "heads": heads, "kv_heads": heads, "head_dim": 13824 // heads}
     )
-    core = attention(replace(setting, model=model), Plans.of(Plan(tensor=8))).core_forward
+    forward = layer(replace(setting, model=model), Plans.of(Plan(tensor=8)), experts=False).forward
     flops = 4 * heads / 8 * setting.training.seq_len**2 * (13824 // heads)
-    rate = flops / core.seconds["attention"][0]
+    rate = flops / forward.work.seconds["attention"][0]
     peak = setting.cluster.device.peak("fp32")
     assert bool(rate < peak) is unaligned
 

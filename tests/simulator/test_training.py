@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.costs.layer import layer
 from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import predict
+from simulator.training.layer import layer
 
 PLAN = Plan(tensor=8, pipeline=4, data=2, micro_batch=1, sequence_parallel=True, zero=1)
 VARIED = [

@@ -31,7 +31,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
                 "kind": level.kind,
                 "devices": level.devices,
                 "bandwidth_bytes_per_s": level.bandwidth,
-                "latency_s": level.latency_s,
+                "latency_s": level.latency,
                 "calibration": level.constants.name,
             }
             for level in cluster.levels
@@ -42,6 +42,8 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
             "nic_bytes_per_s": network.nic_gbps * 1e9 / 8,
             "shape": network.shape,
             "oversubscription": network.oversubscription,
+            "nodes_per_leaf": network.nodes_per_leaf,
+            "latency_s": network.latency,
         },
         "host_watts": cluster.host_watts,
         "host_slowdown": cluster.host_slowdown,

@@ -5,27 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine.graph import (
-    COMPUTE,
-    CONTEXT,
-    DATA,
-    EXPERT,
-    FROM_HOST,
-    OUTPUT,
-    PIPELINE,
-    TENSOR,
-    TO_HOST,
-)
+from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
-from simulator.training.step_graph.rank import NAMES
+from simulator.training.step_graph.streams import COMMUNICATION
 
 BUBBLE = "bubble"
-GRADIENTS, PARAMETERS = "gradients", "parameters"
-PASSES = frozenset(NAMES.values())
-"""Names of tasks that are whole passes."""
-
-SHOWN = (TENSOR, CONTEXT, EXPERT, OUTPUT, PIPELINE, GRADIENTS, PARAMETERS, TO_HOST, FROM_HOST)
-"""Communication by kind; a moment in which a rank waits while several run counts for the first of them."""
 
 
 def account(timeline: Timeline, rank: int) -> dict[str, float]:
@@ -35,21 +19,18 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     step, communication while no kernel ran, and "bubble": time in which the rank had nothing to do. They
     add up to the step.
     """
-    parts: dict[str, float] = {}
-    tasks = timeline.tasks(rank, COMPUTE)
-    for name, seconds in _by_name(timeline, tasks).items():
-        part = _part(name)
-        parts[part] = parts.get(part, 0.0) + seconds
-    busy = {COMPUTE: tasks, **{kind: _communication(timeline, rank, kind) for kind in SHOWN}}
+    tasks = timeline.tasks(rank)
+    parts = _by_part(timeline, tasks)
+    busy = {BUBBLE: tasks, **_communication(timeline, rank)}
     edges = np.unique(
-        np.concatenate([[0.0, timeline.seconds], *(_ends(timeline, each) for each in busy.values())])
+        np.concatenate([[0.0, timeline.seconds], *(_ends(timeline, found) for found in busy.values())])
     )
     middles, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     free = ~_running(timeline, tasks, middles)
-    for kind in SHOWN:
-        shown = free & _running(timeline, busy[kind], middles)
+    for part in COMMUNICATION:
+        shown = free & _running(timeline, busy[part], middles)
         if shown.any():
-            parts[kind] = float(widths[shown].sum())
+            parts[part] = float(widths[shown].sum())
             free &= ~shown
     parts[BUBBLE] = float(widths[free].sum())
     return parts
@@ -57,12 +38,11 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
 
 def communicated(timeline: Timeline, rank: int) -> dict[str, float]:
     """Seconds for which each kind of communication of one rank runs, beside kernels or not."""
-    found = {}
-    for kind in SHOWN:
-        tasks = _communication(timeline, rank, kind)
-        if len(tasks):
-            found[kind] = float((timeline.ends[tasks] - timeline.starts[tasks]).sum())
-    return found
+    return {
+        part: float((timeline.ends[tasks] - timeline.starts[tasks]).sum())
+        for part, tasks in _communication(timeline, rank).items()
+        if len(tasks)
+    }
 
 
 def busiest(timeline: Timeline) -> int:
@@ -70,34 +50,25 @@ def busiest(timeline: Timeline) -> int:
     return max(range(timeline.ranks), key=lambda rank: timeline.busy(rank))
 
 
-def _by_name(timeline: Timeline, tasks: NDArray[np.int64]) -> dict[str, float]:
+def _by_part(timeline: Timeline, tasks: NDArray[np.int64]) -> dict[str, float]:
+    """Seconds of tasks by part, in the order in which the parts come."""
     found: dict[str, float] = {}
     spans = (timeline.ends[tasks] - timeline.starts[tasks]).tolist()
+    parts = timeline.graph.parts
     for task, seconds in zip(tasks.tolist(), spans, strict=True):
-        name = timeline.graph.name[task]
+        part = timeline.graph.part[task]
+        name = parts[part] if part != NONE else ""
         found[name] = found.get(name, 0.0) + seconds
     return found
 
 
-def _part(name: str) -> str:
-    """The part of the breakdown that a task on the compute stream belongs to."""
-    words = name.split()
-    if "recompute" in words:
-        return "recompute"
-    if words[0] == "output":
-        return "output_layer"
-    return COMPUTE if name in PASSES else words[-1]
-
-
-def _communication(timeline: Timeline, rank: int, kind: str) -> NDArray[np.int64]:
-    """Tasks of one kind of communication; the data-parallel stream carries two."""
-    if kind not in (GRADIENTS, PARAMETERS):
-        return timeline.tasks(rank, kind)
-    tasks = timeline.tasks(rank, DATA)
-    gathers = np.array(
-        [timeline.graph.name[task].startswith("gather") for task in tasks.tolist()], dtype=bool
-    )
-    return tasks[gathers if kind == PARAMETERS else ~gathers]
+def _communication(timeline: Timeline, rank: int) -> dict[str, NDArray[np.int64]]:
+    """Tasks of a rank that communicate, by part."""
+    graph = timeline.graph
+    found = [timeline.tasks(rank, stream) for stream in timeline.streams if stream.does != "compute"]
+    tasks = np.concatenate([*found, np.zeros(0, np.int64)])
+    parts = np.array([graph.part[task] for task in tasks.tolist()], dtype=np.int64)
+    return {name: tasks[parts == graph.part_of(name)] for name in COMMUNICATION}
 
 
 def _ends(timeline: Timeline, tasks: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,25 +9,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
-from simulator.costs.ends import embedding, head
-from simulator.costs.layer import Layer, layers
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
 from simulator.costs.stages import Stages, parameters
 from simulator.engine.clock import Contention
-from simulator.engine.graph import CONTEXT, DATA, EXPERT, PIPELINE, TENSOR
+from simulator.engine.graph import Stream
 from simulator.engine.timeline import Timeline
 from simulator.memory import memory
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
+from simulator.training.ends import embedding, head
+from simulator.training.layer import Layer, layers
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import Load, Loads
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position, one
-from simulator.training.step_graph.rank import NAMES
 from simulator.training.step_graph.step import Attached, ChunkWork, OutputWork, Pass, Segment, StepProgram
+from simulator.training.step_graph.streams import (
+    CONTEXT,
+    DATA,
+    EXPERT,
+    GRADIENTS,
+    NAMES,
+    PARAMETERS,
+    PIPELINE,
+    RECOMPUTE,
+    TENSOR,
+)
 
 
 def step_program(setting: Setting, plan: Plan) -> StepProgram:
@@ -71,7 +81,7 @@ class _Build:
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
-    def _kinds(self) -> list[tuple[Layer, dict[str, dict[str, Load]], float]]:
+    def _kinds(self) -> list[tuple[Layer, dict[str, dict[Stream, Load]], float]]:
         """Each kind of layer, what its communication asks of links by pass and stream, and its share."""
         known: dict[int, list[tuple[Layer, float]]] = {}
 
@@ -80,9 +90,9 @@ class _Build:
                 known[id(setting)] = layers(setting, self.plans)
             return known[id(setting)]
 
-        def load(kind: int, name: str, stream: str) -> Load:
+        def load(kind: int, name: str, stream: Stream) -> Load:
             return self.loads.of(
-                lambda setting: getattr(getattr(priced(setting)[kind][0], name), stream).total
+                lambda setting: getattr(getattr(priced(setting)[kind][0], name), stream.name).total
             )
 
         passes = "forward", "backward_input", "backward_weight", "recompute"
@@ -165,7 +175,7 @@ class _Build:
                 passes.begin_layer()
             for each, loads, part in self.kinds:
                 name, part = f"layer {number}", share * part
-                backward.add(f"recompute {number}", each.recompute, part, loads["recompute"])
+                backward.add(f"recompute {number}", each.recompute, part, loads["recompute"], RECOMPUTE)
                 backward.add(name, each.backward_input, part, loads["backward_input"])
                 reducing.add(name, each.backward_weight, part, loads["backward_weight"])
         if first:
@@ -200,20 +210,22 @@ class _Build:
         again = 2 if full and self.plan.recompute == "full" and self.setting.framework.gathers_again else 1
         unit_bytes = (dense + experts) / units * self.setting.framework.gather_bytes
 
-        def attached(places: list[int], name: str, load: Load, seconds: float) -> tuple[Attached, ...]:
-            segment = Segment(name, seconds, DATA, None, unit_bytes, *load)
+        gathering = Segment("gather", gather, DATA, PARAMETERS, None, unit_bytes, *gather_load)
+        reduction = Segment("reduce", reduce, DATA, GRADIENTS, None, unit_bytes, *reduce_load)
+
+        def attached(places: list[int], segment: Segment) -> tuple[Attached, ...]:
             # The memory model counts gathered units as workspace, which is static here.
             return tuple(Attached(place, segment) for place in places)
 
         forward_gathers = backward_gathers = reductions = ()
         if full or (self.plan.zero > 0 and self.plan.overlap_parameters):
-            forward_gathers = attached(first_of(forward.layers, units), "gather", gather_load, gather)
+            forward_gathers = attached(first_of(forward.layers, units), gathering)
         if full:
             backward_gathers = attached(
-                first_of(backward.layers, units), "gather", gather_load, again * gather
+                first_of(backward.layers, units), replace(gathering, seconds=again * gather)
             )
         if full or self.plan.overlap_gradients:
-            reductions = attached(last_of(reducing, units), "reduce", reduce_load, reduce)
+            reductions = attached(last_of(reducing, units), reduction)
         return replace(
             work,
             forward_gathers=forward_gathers,
@@ -264,8 +276,8 @@ class _Build:
             micro_batches = np.array([self.micro_batches])
             return once_a_step(setting, self.plans, dense, experts, window, window, micro_batches)
 
-        def add(name: str, price: Callable[[Setting], ArrayLike]) -> None:
-            finish.append(self.loads.segment(name, price, DATA))
+        def add(name: str, price: Callable[[Setting], ArrayLike], part: str = GRADIENTS) -> None:
+            finish.append(self.loads.segment(name, price, DATA, part))
 
         if plan.zero < 3 and not plan.overlap_gradients:
             add("reduce", lambda setting: once(setting).gradients)
@@ -274,10 +286,10 @@ class _Build:
         if self.schedule.copies > 1:
             add("reduce replicas", lambda setting: self._reduce_replicas(setting, rank))
         alone = once(self.setting)
-        finish.append(Segment("gradient elementwise", float(alone.gradient_kernels[0])))
-        finish.append(Segment("optimizer", float(alone.optimizer[0])))
+        finish.append(Segment("gradient elementwise", float(alone.gradient_kernels[0]), part="elementwise"))
+        finish.append(Segment("optimizer", float(alone.optimizer[0]), part="optimizer"))
         if plan.zero in (1, 2) and not plan.overlap_parameters:
-            add("gather", lambda setting: once(setting).parameters)
+            add("gather", lambda setting: once(setting).parameters, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
 
     def _reduce_replicas(self, setting: Setting, rank: int) -> float:

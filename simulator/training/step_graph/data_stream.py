@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.engine.graph import DATA, TaskGraph
 from simulator.schedules import Task
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
-from simulator.training.step_graph.step import Attached, ChunkWork, Segment, StepProgram, add_segment
+from simulator.training.step_graph.step import Attached, ChunkWork, Segment, StepProgram
+from simulator.training.step_graph.tasks import StepTasks
 
 
 class DataStream:
     """Issues one rank's gathers and reductions in the order in which the rank comes to them.
 
     Args:
-        graph: where tasks are added.
+        tasks: where tasks are added.
         rank: the rank's number in the graph.
         program: the step.
         order: the rank's work.
@@ -23,14 +23,13 @@ class DataStream:
 
     def __init__(
         self,
-        graph: TaskGraph,
+        tasks: StepTasks,
         rank: int,
         program: StepProgram,
         order: Sequence[Task],
         works: dict[int, ChunkWork],
     ) -> None:
-        self._graph, self._rank, self._program = graph, rank, program
-        self._lane = graph.lane_of(rank, DATA)
+        self._tasks, self._rank, self._program = tasks, rank, program
         self.gathers: dict[int, tuple[Attached, ...]] = {}
         self.reductions: dict[int, tuple[Attached, ...]] = {}
         self._ends: dict[int, int] = {}
@@ -87,24 +86,24 @@ class DataStream:
         gathered = range(max(self.gathers, default=-1) + 1)
         return {*gathered, *range(min(self.reductions, default=len(order)), len(order))}
 
-    def next_gather(self, micro_batch: int) -> int:
-        """The task that gathers what the rank uses next, in a pass of this micro batch.
+    def next_gather(self, item: int) -> int:
+        """The task that gathers what the rank uses next, in this pass.
 
         Later ones are issued as far as prefetching goes.
         """
         number = self._used
         self._used += 1
-        self._issue(number + self._program.prefetch, micro_batch)
+        self._issue(number + self._program.prefetch, item)
         self.issue_reductions()
         return self._issued[number]
 
-    def _issue(self, until: int, micro_batch: int) -> None:
+    def _issue(self, until: int, item: int) -> None:
         while len(self._issued) <= min(until, len(self._queue) - 1):
             gather = self._queue[len(self._issued)]
             allowed = self._freed.get(len(self._issued) - self._program.prefetch - 1)
-            task = self._collective(gather.work, micro_batch, [] if allowed is None else [allowed])
+            task = self._collective(gather.work, item, [] if allowed is None else [allowed])
             if gather.held:
-                self._graph.memory.append((task, False, self._rank, gather.held))
+                self._tasks.graph.memory.append((task, False, self._rank, gather.held))
             self._issued.append(task)
 
     def free(self, task: int, place: int) -> None:
@@ -126,26 +125,26 @@ class DataStream:
         self._freed[number] = task
         held = self._queue[number].held
         if held:
-            self._graph.memory.append((task, True, self._rank, -held))
+            self._tasks.graph.memory.append((task, True, self._rank, -held))
 
-    def reduce(self, work: Segment, micro_batch: int, after: int) -> list[int]:
+    def reduce(self, work: Segment, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; returns what computation must wait for.
 
         Where nothing is gathered ahead, the gather that kernels wait for next goes first.
         """
         program = self._program
-        self._ready.append((work, micro_batch, after))
+        self._ready.append((work, item, after))
         if program.prefetch or not program.overlap_gradients:
             self.issue_reductions()
         return [] if program.overlap_gradients else self.reduced[-1:]
 
     def issue_reductions(self) -> None:
         """Issue the reductions that are ready."""
-        for work, micro_batch, after in self._ready:
-            self.reduced.append(self._collective(work, micro_batch, [after]))
+        for work, item, after in self._ready:
+            self.reduced.append(self._collective(work, item, [after]))
         self._ready.clear()
 
-    def _collective(self, work: Segment, micro_batch: int, after: list[int]) -> int:
-        task = add_segment(self._graph, self._lane, work, 1.0, micro_batch, after)
+    def _collective(self, work: Segment, item: int, after: list[int]) -> int:
+        task = self._tasks.add(self._rank, work, item, after)
         self.collectives.append((task, after))
         return task

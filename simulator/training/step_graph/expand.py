@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simulator.engine.graph import NO_LANE, TaskGraph
+from simulator.engine.graph import NONE, TaskGraph
 from simulator.schedules.base import BACKWARD, FORWARD, OUTPUT_FORWARD, OUTPUT_WEIGHT
 from simulator.training.step_graph.rank import Expansion, Key, Rank
-from simulator.training.step_graph.step import StepProgram, add_segment, predecessors
+from simulator.training.step_graph.step import StepProgram, predecessors
 
 
 def expand(program: StepProgram) -> TaskGraph:
@@ -56,10 +56,10 @@ def _connect_output(plan: Expansion, ranks: list[Rank], micro_batch: int) -> Non
 
 def _together(graph: TaskGraph, ranks: list[Rank], key: Key) -> int:
     """A collective of all ranks after their passes of this key; returns what ends with it."""
-    ready = graph.add(NO_LANE, 0.0, "barrier", key[1], [rank.last[key] for rank in ranks])
+    ready = graph.gate([rank.last[key] for rank in ranks], "barrier")
     for rank in ranks:
         graph.edge(ready, rank.output_sends[key])
-    return graph.add(NO_LANE, 0.0, "barrier", key[1], [rank.output_sends[key] for rank in ranks])
+    return graph.gate([rank.output_sends[key] for rank in ranks], "barrier")
 
 
 def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
@@ -68,7 +68,7 @@ def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
         return
     for alike in zip(*copies, strict=True):
         for same in zip(*(rank.data.collectives for rank in alike), strict=True):
-            ready = graph.add(NO_LANE, 0.0, "join", -1, [task for _, after in same for task in after])
+            ready = graph.gate([task for _, after in same for task in after])
             for task, _ in same:
                 graph.edge(ready, task)
 
@@ -76,16 +76,12 @@ def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
 def _finish(plan: Expansion, ranks: list[Rank]) -> None:
     """What follows a rank's last work and reductions: optimizer, parameter gathering."""
     graph, program = plan.graph, plan.program
-    ready = [
-        graph.add(NO_LANE, 0.0, "join", -1, [*rank.data.reduced, rank.previous, *rank.output_sends.values()])
-        for rank in ranks
-    ]
+    ready = [graph.gate([*rank.data.reduced, rank.previous, *rank.output_sends.values()]) for rank in ranks]
     if program.synchronous:
-        ready = [graph.add(NO_LANE, 0.0, "barrier", -1, ready)] * len(ranks)
+        ready = [graph.gate(ready, "barrier")] * len(ranks)
     for rank, after in zip(ranks, ready, strict=True):
         tasks: list[int] = []
         work = program.finish[rank.rank] if program.finish else ()
         for index, segment in enumerate(work):
             waits = [tasks[other] for other in predecessors(work, index)] or [after]
-            lane = graph.lane_of(rank.index, segment.stream)
-            tasks.append(add_segment(graph, lane, segment, rank.slowdown, -1, waits))
+            tasks.append(plan.tasks.add(rank.index, segment, NONE, waits, rank.slowdown))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from simulator.schedules import PipelineTimes, Schedule
 from simulator.schedules.base import position_times
 from simulator.training.step_graph.step import ChunkWork, Segment, StepProgram
+from simulator.training.step_graph.streams import PIPELINE
 
 
 def from_times(
@@ -47,6 +48,6 @@ def from_times(
         micro_batches=micro_batches,
         chunks=chunks,
         work=work,
-        transfer=Segment("send", float(times.transfer), stream="pipeline"),
+        transfer=Segment("send", float(times.transfer), PIPELINE),
         blocking=not bool(times.overlap_transfer),
     )

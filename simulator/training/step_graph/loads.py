@@ -16,6 +16,7 @@ from pydantic import PrivateAttr
 
 from hwmodels.cluster import Cluster
 from simulator.costs.setting import Setting
+from simulator.engine.graph import Stream
 from simulator.training.step_graph.step import Segment
 
 NETWORK = "network"
@@ -34,6 +35,9 @@ class Load(NamedTuple):
     share: float = 0.0
     """Part of the bandwidth that the library reaches there: 1 where bytes alone set the time, less where
     latencies do."""
+
+
+NO_LOAD = Load()
 
 
 class _Busy(Cluster):
@@ -78,15 +82,17 @@ class Loads:
         """
         seconds = _one(price(self._setting))
         if seconds <= 0:
-            return Load()
+            return NO_LOAD
         busy = {name: _one(price(setting)) for name, setting in self._busy.items()}
         level = max(busy, key=lambda name: busy[name])
-        return Load(level, min(busy[level] / seconds, 1.0)) if busy[level] > 0 else Load()
+        return Load(level, min(busy[level] / seconds, 1.0)) if busy[level] > 0 else NO_LOAD
 
-    def segment(self, name: str, price: Callable[[Setting], ArrayLike], stream: str) -> Segment:
+    def segment(
+        self, name: str, price: Callable[[Setting], ArrayLike], stream: Stream, part: str = ""
+    ) -> Segment:
         """A communication with its seconds and its load."""
         level, load = self.of(price)
-        return Segment(name, _one(price(self._setting)), stream, level=level, load=load)
+        return Segment(name, _one(price(self._setting)), stream, part, level=level, load=load)
 
 
 def _one(value: ArrayLike) -> float:

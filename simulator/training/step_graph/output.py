@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.costs.ends import head, padded_vocabulary
 from simulator.costs.overlap import contention
 from simulator.costs.setting import Setting
-from simulator.costs.work import Transfer
-from simulator.engine.graph import OUTPUT
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
 from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
+from simulator.training.ends import head
 from simulator.training.step_graph.loads import Loads
 from simulator.training.step_graph.passes import Passes, one
-from simulator.training.step_graph.rank import NAMES
 from simulator.training.step_graph.step import OutputWork
+from simulator.training.step_graph.streams import NAMES, OUTPUT, OUTPUT_LAYER
+from simulator.training.work import Transfer
 
 
 def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads: Loads) -> OutputWork:
@@ -42,7 +42,8 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads:
     for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
         passes_of = Passes(NAMES[kind], contention(setting))
         for each in works:
-            passes_of.add("output layer", replace(each, tensor=Transfer(np.zeros(1), np.zeros(1))))
+            alone = replace(each, tensor=Transfer(np.zeros(1), np.zeros(1)))
+            passes_of.add("output layer", alone, part=OUTPUT_LAYER)
         passes.append(passes_of.done())
     tokens = one(setting.tokens(Plans.of(plan)))
     hidden = tokens * setting.model.hidden * setting.width / plan.tensor
@@ -55,7 +56,7 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads:
         sizes = np.array([4 * tokens] * 3 + [hidden])
         return float(setting.cluster.collective("all_reduce", sizes, plan.pipeline, stride).sum()) / barriers
 
-    logits = 2 * tokens * one(padded_vocabulary(setting, shared.tensor)) / (plan.tensor * plan.pipeline)
+    logits = 2 * tokens * one(padded_vocabulary(setting.model, shared.tensor)) / (plan.tensor * plan.pipeline)
     return OutputWork(
         forward=passes[0],
         weight=passes[1],

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.layer import Pass as LayerPass
 from simulator.costs.stages import Stages
-from simulator.engine.graph import COMPUTE, CONTEXT, EXPERT, TENSOR
-from simulator.training.step_graph.loads import Load
+from simulator.engine.graph import Stream
+from simulator.training.layer import Pass as LayerPass
+from simulator.training.step_graph.loads import NO_LOAD, Load
 from simulator.training.step_graph.step import Pass, Segment
+from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
 
 class Passes:
@@ -39,7 +40,7 @@ class Passes:
     def wait(self, name: str, seconds: float) -> None:
         """Append time in which the device waits for the host."""
         if seconds > 0:
-            self._append(Segment(f"{self._name} {name}", seconds, COMPUTE))
+            self._append(Segment(f"{self._name} {name}", seconds, COMPUTE, name))
 
     def last_segment(self, layer: int) -> int:
         """The last segment of a layer (of those that were begun, in order)."""
@@ -48,14 +49,24 @@ class Passes:
 
     def done(self) -> Pass:
         """The whole pass; never empty."""
-        return tuple(self._segments) or (Segment("nothing", 0.0),)
+        return tuple(self._segments) or (Segment("nothing", 0.0, COMPUTE, PASS),)
 
     def add(
-        self, name: str, each: LayerPass, share: float = 1.0, loads: Mapping[str, Load] | None = None
+        self,
+        name: str,
+        each: LayerPass,
+        share: float = 1.0,
+        loads: Mapping[Stream, Load] | None = None,
+        part: str = "",
     ) -> None:
         """Append the kernels and communication of a pass through one layer (or a share of it).
 
-        ``loads`` says by stream what the communication asks of links.
+        Args:
+            name: for people, after that of the pass.
+            each: the layer's costs.
+            share: of the layer.
+            loads: by stream, what the communication asks of links.
+            part: what its kernels count for; by default each for its class.
         """
         name, before = f"{self._name} {name}", self._ends
         kernels, device = one(each.kernels), one(each.work.device)
@@ -65,18 +76,24 @@ class Passes:
             total = one(transfer.total)
             # The analytic form counts what hiding costs the kernels as exposed (costs.overlap.hide).
             beside = (total - one(transfer.exposed)) / (1 - self._slow)
-            level, load = (loads or {}).get(stream, Load())
+            level, load = (loads or {}).get(stream, NO_LOAD)
             for segments, seconds in ((shown, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
                     segments.append(
                         Segment(
-                            f"{name} {stream}", share * seconds, stream, after=before, level=level, load=load
+                            f"{name} {stream.name}",
+                            share * seconds,
+                            stream,
+                            after=before,
+                            level=level,
+                            load=load,
                         )
                     )
         running: list[int] = []
         for kind, seconds in each.work.seconds.items():
             if one(seconds) > 0:
-                self._append(Segment(f"{name} {kind}", share * one(seconds) * kernels / device, COMPUTE))
+                time = share * one(seconds) * kernels / device
+                self._append(Segment(f"{name} {kind}", time, COMPUTE, part or kind))
                 # On its own stream, but after the segment that a gather of parameters may hold up.
                 running += [self._beside(segment) for segment in hidden]
                 hidden.clear()

@@ -7,38 +7,21 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from simulator.engine.clock import Clock
-from simulator.engine.graph import (
+from simulator.engine.graph import Flow
+from simulator.schedules import Task, WorkTimes
+from simulator.schedules.base import BACKWARD, FORWARD, OFFLOAD, OUTPUT_FORWARD, OUTPUT_WEIGHT, RELOAD, WEIGHT
+from simulator.training.step_graph.data_stream import DataStream
+from simulator.training.step_graph.step import Pass, Segment, StepProgram, predecessors
+from simulator.training.step_graph.streams import (
     COMPUTE,
     FROM_HOST,
-    NO_LANE,
-    OUTPUT,
+    NAMES,
+    OUTPUT_LAYER,
+    PASS,
     PIPELINE,
     TO_HOST,
-    Flow,
-    TaskGraph,
 )
-from simulator.schedules import Task, WorkTimes
-from simulator.schedules.base import (
-    BACKWARD,
-    FORWARD,
-    OFFLOAD,
-    OUTPUT_FORWARD,
-    OUTPUT_WEIGHT,
-    RELOAD,
-    WEIGHT,
-)
-from simulator.training.step_graph.data_stream import DataStream
-from simulator.training.step_graph.step import Pass, Segment, StepProgram, add_segment, predecessors
-
-NAMES = {
-    FORWARD: "forward",
-    BACKWARD: "backward",
-    WEIGHT: "weight gradient",
-    OFFLOAD: "offload",
-    RELOAD: "reload",
-    OUTPUT_FORWARD: "output forward",
-    OUTPUT_WEIGHT: "output weight gradient",
-}
+from simulator.training.step_graph.tasks import StepTasks
 
 Key = tuple[str, int, int]
 """Kind, micro batch and position."""
@@ -48,7 +31,8 @@ class Expansion:
     """What all ranks of one expansion share."""
 
     def __init__(self, program: StepProgram) -> None:
-        self.program, self.graph = program, TaskGraph()
+        self.program, self.tasks = program, StepTasks(program)
+        self.graph = self.tasks.graph
         schedule, stages, chunks = program.schedule, program.stages, program.chunks
         m = program.micro_batches
         self._blocks: dict[tuple[int, float], float] = {}
@@ -58,9 +42,6 @@ class Expansion:
         self.last = len(routes[0]) - 1
         self.route = [routes[schedule.route_index(micro_batch, m)] for micro_batch in range(m)]
         self.slowdowns = [copy.slowdown or (1.0,) * stages for copy in program.replicas]
-        for index, copy in enumerate(program.replicas):
-            first = index * stages
-            self.graph.bandwidth |= {first + rank: part for rank, part in enumerate(copy.bandwidth)}
 
     def _times(self) -> WorkTimes:
         work, output = self.program.work, self.program.output
@@ -81,13 +62,12 @@ class Expansion:
             return work[0].seconds * slowdown
         key = (id(work), slowdown)
         if key not in self._blocks:
-            graph = TaskGraph()
+            alone = StepTasks(self.program)
             tasks: list[int] = []
             for index, segment in enumerate(work):
                 after = [tasks[other] for other in predecessors(work, index)]
-                lane = graph.lane_of(0, segment.stream)
-                tasks.append(add_segment(graph, lane, replace(segment, load=0.0), slowdown, -1, after))
-            _, ends = Clock(graph, self.program.contention).run()
+                tasks.append(alone.add(0, replace(segment, load=0.0), after=after, slowdown=slowdown))
+            _, ends = Clock(alone.graph, self.program.contention).run()
             self._blocks[key] = float(ends.max(initial=0.0))
         return self._blocks[key]
 
@@ -99,6 +79,7 @@ class Visit(NamedTuple):
     segments: Pass
     seconds: float
     name: str
+    part: int
     moved: tuple[tuple[str, float], ...]
     needs_input: bool
     sends_to: int
@@ -112,9 +93,10 @@ class Rank:
 
     def __init__(self, plan: Expansion, index: int, rank: int, slowdown: float) -> None:
         self.plan, self.index, self.rank, self.slowdown = plan, index, rank, slowdown
-        self.program, self.graph = plan.program, plan.graph
+        self.program, self.tasks, self.graph = plan.program, plan.tasks, plan.graph
         self.compute = self.graph.lane_of(index, COMPUTE)
         self.sends = self.graph.lane_of(index, PIPELINE)
+        self.sending = self.graph.part_of(PIPELINE.name)
         order = plan.orders[rank]
         chunks = {chunk: position for (owner, chunk), position in plan.position.items() if owner == rank}
         works = {chunk: self.program.work[position] for chunk, position in chunks.items()}
@@ -123,7 +105,7 @@ class Rank:
             for chunk, position in chunks.items()
             for kind in (FORWARD, BACKWARD, WEIGHT)
         }
-        self.data = DataStream(self.graph, index, self.program, order, works)
+        self.data = DataStream(self.tasks, index, self.program, order, works)
         self.wires: dict[int, Flow] = {}
         """Transfers to other ranks of the pipeline, made on first use."""
         self.sent: dict[Key, int] = {}
@@ -164,6 +146,7 @@ class Rank:
             segments=segments,
             seconds=self.plan.block_seconds(segments, self.slowdown),
             name=NAMES[kind],
+            part=self.graph.part_of(PASS),
             moved=tuple((each.level, each.size) for each in segments if each.size),
             needs_input=(kind == FORWARD and position > 0) or (kind == BACKWARD and position < last),
             sends_to=to if to <= last else -1,
@@ -175,17 +158,18 @@ class Rank:
 
     def _pass(self, place: int, task: Task) -> None:
         data, visit = self.data, self.visits[task.kind, task.chunk]
+        item = self.graph.add_item(visit.name, task.micro_batch)
         roots: Sequence[int]
         apart = self.program.detail or place in data.gathers or place in data.reductions
         if apart or place in data.beside:
-            roots, last = finished(self._segments(place, visit.segments, task.micro_batch))
+            roots, last = finished(self._segments(place, visit.segments, item))
         else:
-            last = self.graph.add(self.compute, visit.seconds, visit.name, task.micro_batch, self.blocked_by)
+            last = self.graph.add(self.compute, visit.seconds, visit.name, visit.part, item, self.blocked_by)
             roots = (last,)
             for level, size in visit.moved:
                 self.graph.traffic.append((last, level, size))
         self.previous, self.blocked_by, self.leaving = last, self.leaving, []
-        self._passed(place, task, roots, last)
+        self._passed(place, task, item, roots, last)
 
     def _is_pair(self, tasks: Sequence[Task]) -> bool:
         """Whether a forward and a backward run at once, to hide the communication that either has."""
@@ -198,10 +182,15 @@ class Rank:
 
     def _pair(self, place: int, *tasks: Task) -> None:
         """Two passes at once: each computes while the other communicates."""
-        passes = [self.visits[task.kind, task.chunk].segments for task in tasks]
+        visits = [self.visits[task.kind, task.chunk] for task in tasks]
+        passes = [visit.segments for visit in visits]
+        items = [
+            self.graph.add_item(visit.name, task.micro_batch)
+            for visit, task in zip(visits, tasks, strict=True)
+        ]
         steps = [
-            self._segments(place + index, segments, task.micro_batch)
-            for index, (segments, task) in enumerate(zip(passes, tasks, strict=True))
+            self._segments(place + index, segments, item)
+            for index, (segments, item) in enumerate(zip(passes, items, strict=True))
         ]
         done = [0, 0]
         while all(count < len(segments) for count, segments in zip(done, passes, strict=True)):
@@ -209,12 +198,12 @@ class Rank:
             next(steps[behind])
             done[behind] += 1
         results = [finished(each) for each in steps]
-        self.previous = self.graph.add(NO_LANE, 0.0, "join", -1, [last for _, last in results])
+        self.previous = self.graph.gate([last for _, last in results])
         self.blocked_by, self.leaving = self.leaving, []
-        for index, (task, (roots, last)) in enumerate(zip(tasks, results, strict=True)):
-            self._passed(place + index, task, roots, last)
+        for index, (task, item, (roots, last)) in enumerate(zip(tasks, items, results, strict=True)):
+            self._passed(place + index, task, item, roots, last)
 
-    def _passed(self, place: int, task: Task, roots: Sequence[int], last: int) -> None:
+    def _passed(self, place: int, task: Task, item: int, roots: Sequence[int], last: int) -> None:
         """What a pass needs, holds, gives back and sends on, once its tasks are there."""
         kind, micro_batch, chunk = task
         plan, graph, visit = self.plan, self.graph, self.visits[kind, chunk]
@@ -234,14 +223,14 @@ class Rank:
         if visit.position == plan.last:
             self.first[key], self.last[key] = roots[0], last
             if kind == FORWARD and self.program.output:
-                self._to_output(key, self.program.output.broadcast, last)
+                self._to_output(key, self.program.output.broadcast, item, last)
         if self.reloaded and kind == BACKWARD and (micro_batch, visit.position) in self.reloaded:
             graph.edge(self.reloaded.pop((micro_batch, visit.position)), roots[0])
         if visit.sends_to >= 0:
-            self._send(kind, micro_batch, visit.sends_to, last)
+            self._send(task, item, visit.sends_to, last)
 
     def _segments(
-        self, place: int, segments: Pass, micro_batch: int
+        self, place: int, segments: Pass, item: int
     ) -> Generator[None, None, tuple[list[int], int]]:
         """Add the segments of a pass one by one, with the collectives that they wait for or complete.
 
@@ -262,27 +251,27 @@ class Rank:
             if index in gathered:
                 if tasks:
                     self.data.free_used(tasks[-1])
-                after.append(self.data.next_gather(micro_batch))
-            lane = self.graph.lane_of(self.index, segment.stream)
-            task = add_segment(self.graph, lane, segment, self.slowdown, micro_batch, after)
+                after.append(self.data.next_gather(item))
+            task = self.tasks.add(self.index, segment, item, after, self.slowdown)
             tasks.append(task)
             if not others:
                 roots.append(task)
             reduced = []
             for each in reductions:
                 if each.segment == index:
-                    reduced += self.data.reduce(each.work, micro_batch, task)
+                    reduced += self.data.reduce(each.work, item, task)
             yield
         self.data.issue_reductions()
         ends = [task for index, task in enumerate(tasks) if index not in inner] + reduced
-        return roots, ends[0] if len(ends) == 1 else self.graph.add(NO_LANE, 0.0, "join", micro_batch, ends)
+        return roots, self.tasks.together(ends)
 
-    def _send(self, kind: str, micro_batch: int, to: int, ended: int) -> None:
+    def _send(self, task: Task, item: int, to: int, ended: int) -> None:
         """Pass the result on to the next position, over the network if another rank holds it."""
+        kind, micro_batch, _ = task
         there = self.plan.route[micro_batch][to][0]
         if there != self.rank:
             transfer = self.program.transfer
-            ended = self.graph.add(self.sends, transfer.seconds, transfer.name, micro_batch, (ended,))
+            ended = self.graph.add(self.sends, transfer.seconds, transfer.name, self.sending, item, (ended,))
             if transfer.load and transfer.seconds > 0:
                 self.graph.flows[ended] = self.wires.get(there) or self._wire(there)
             if transfer.size:
@@ -293,10 +282,8 @@ class Rank:
 
     def _wire(self, there: int) -> Flow:
         """What a transfer asks of the links out of this rank and into another."""
-        transfer = self.program.transfer
-        out, _ = self.graph.links_of(self.index, transfer.level)
-        _, into = self.graph.links_of(self.index - self.rank + there, transfer.level)
-        self.wires[there] = Flow(transfer.load, (out, into))
+        other = self.index - self.rank + there
+        self.wires[there] = self.tasks.wire(self.program.transfer, self.index, other)
         return self.wires[there]
 
     def _allocate(self, task: int, at_end: bool, size: float) -> None:
@@ -307,10 +294,11 @@ class Rank:
         """Move a chunk's activations to the host or back, issued after the work before it in the order."""
         kind, micro_batch, chunk = task
         position = self.plan.position[self.rank, chunk]
-        copy = self.program.work[position].offload
-        lane = self.graph.lane_of(self.index, TO_HOST if kind == OFFLOAD else FROM_HOST)
+        stream = TO_HOST if kind == OFFLOAD else FROM_HOST
+        copy = replace(self.program.work[position].offload, name=NAMES[kind], stream=stream)
+        item = self.graph.add_item(copy.name, micro_batch)
         after = [self.previous] if self.previous >= 0 else []
-        number = add_segment(self.graph, lane, replace(copy, name=NAMES[kind]), 1.0, micro_batch, after)
+        number = self.tasks.add(self.index, copy, item, after)
         place = micro_batch, position
         if kind == OFFLOAD:
             self._allocate(number, True, -copy.size)
@@ -328,17 +316,18 @@ class Rank:
             return
         forward = task.kind == OUTPUT_FORWARD
         seconds = self.plan.block_seconds(output.forward if forward else output.weight, self.slowdown)
-        number = self.graph.add(self.compute, seconds, NAMES[task.kind], task.micro_batch, self.blocked_by)
+        name, part = NAMES[task.kind], self.graph.part_of(OUTPUT_LAYER)
+        item = self.graph.add_item(name, task.micro_batch)
+        number = self.graph.add(self.compute, seconds, name, part, item, self.blocked_by)
         self.previous, self.blocked_by = number, []
         key = task.kind, task.micro_batch, 0
         self.first[key] = self.last[key] = number
         self._allocate(number, not forward, output.memory if forward else -output.memory)
         if forward or self.program.schedule.output_barriers == 2:
-            self._to_output(key, output.barrier, number)
+            self._to_output(key, output.barrier, item, number)
 
-    def _to_output(self, key: Key, work: Segment, after: int) -> None:
-        lane = self.graph.lane_of(self.index, OUTPUT)
-        self.output_sends[key] = add_segment(self.graph, lane, work, 1.0, key[1], (after,))
+    def _to_output(self, key: Key, work: Segment, item: int, after: int) -> None:
+        self.output_sends[key] = self.tasks.add(self.index, work, item, (after,))
 
 
 def finished(steps: Generator[None, None, tuple[list[int], int]]) -> tuple[list[int], int]:

@@ -6,13 +6,14 @@ for all tensor-, context- and data-parallel ranks that do the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from simulator.engine.clock import Contention
-from simulator.engine.graph import COMPUTE, Flow, TaskGraph
+from simulator.engine.graph import Stream
 from simulator.schedules import Schedule
+from simulator.training.step_graph.streams import COMPUTE
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,9 @@ class Segment:
 
     name: str
     seconds: float
-    stream: str = COMPUTE
+    stream: Stream = COMPUTE
+    part: str = ""
+    """The part of the breakdown that it counts for; empty: that of its stream's name."""
     after: tuple[int, ...] | None = None
     """Which segments of the same pass it waits for, by place; None: the one before it."""
     size: float = 0.0
@@ -29,8 +32,18 @@ class Segment:
     level: str = ""
     """The level of the topology that it crosses."""
     load: float = 0.0
-    """Part of its rank's links to that level that it uses when it runs alone, for ``seconds``; beside
-    others that need them too it takes longer."""
+    """Part of its rank's share of the link to that level that it uses when it runs alone, for ``seconds``;
+    beside others that need the link too it takes longer."""
+
+
+class Port(NamedTuple):
+    """Where the devices of a rank enter the links of a level; ranks behind the same link contend for it."""
+
+    link: Hashable
+    bandwidth: float = 1.0
+    """B/s of the link, each direction."""
+    share: float = 1.0
+    """B/s of it that the devices of the rank use together at full load."""
 
 
 Pass = tuple[Segment, ...]
@@ -118,6 +131,7 @@ class StepProgram:
         finish: per rank, after its last work and reductions: optimizer, parameter gathering.
         synchronous: the finish waits for all ranks (gradient norm, overflow check).
         static: bytes that each rank holds throughout.
+        ports: by level of the topology, where each rank enters its links; without, each has its own.
     """
 
     schedule: Schedule
@@ -135,6 +149,7 @@ class StepProgram:
     finish: tuple[Pass, ...] = ()
     synchronous: bool = True
     static: tuple[float, ...] = ()
+    ports: Mapping[str, tuple[Port, ...]] = field(default_factory=dict)
     output: OutputWork | None = None
     replicas: tuple[Replicas, ...] = (Replicas(),)
     contention: Contention | None = None
@@ -142,19 +157,6 @@ class StepProgram:
     """Micro batches whose activations a rank has memory for, for schedules that use what there is."""
     detail: bool = False
     """Run every segment as a task of its own; otherwise passes that nothing interrupts run as one."""
-
-
-def add_segment(
-    graph: TaskGraph, lane: int, work: Segment, slowdown: float, micro_batch: int, after: Sequence[int]
-) -> int:
-    """Add one segment to a graph, on the links of its rank; ``slowdown`` scales it if it computes."""
-    seconds = work.seconds * slowdown if work.stream == COMPUTE else work.seconds
-    task = graph.add(lane, seconds, work.name, micro_batch, after)
-    if work.load and seconds > 0:
-        graph.flows[task] = Flow(work.load, graph.links_of(graph.lanes[lane].rank, work.level))
-    if work.size:
-        graph.traffic.append((task, work.level, work.size))
-    return task
 
 
 def predecessors(work: Pass, index: int) -> tuple[int, ...]:

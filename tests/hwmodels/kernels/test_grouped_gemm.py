@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from hwmodels.device import devices
+from hwmodels.kernels import grouped_gemm
 
 
 def test_one_expert_with_many_tokens_is_nearly_a_dense_product():
@@ -35,12 +36,48 @@ def test_imbalance_is_more_tokens():
     )
 
 
-def test_a_layer_is_more_than_its_products_and_less_than_four_times_them():
+def weights_seconds(device, hits, hidden, width, element):
+    return hits * 3 * hidden * width * element / device.memory_bandwidth
+
+
+@pytest.mark.parametrize(("name", "dtype", "element"), [("h100-sxm", "bf16", 2), ("b200", "nvfp4", 0.5625)])
+def test_a_decode_step_reads_the_experts_that_random_routing_hits(name, dtype, element):
+    device, tokens = devices.get(name), np.array([1.0, 8.0, 32.0, 256.0])
+    seconds = device.kernels.expert_layer(tokens, 7168, 2048, 8, 256, dtype=dtype)
+    hits = 256 * (1 - (1 - 8 / 256) ** tokens)
+    ratio = seconds / weights_seconds(device, hits, 7168, 2048, element)
+    assert np.all((ratio > 1.0) & (ratio < 1.3))
+
+
+def test_random_routing_hits_all_experts_of_a_token_and_in_the_end_all():
+    hits = grouped_gemm.uniform_hits(np.array([1.0, 1e6]), np.array(8.0), np.array(128.0))
+    assert hits == pytest.approx([8.0, 128.0])
+    assert grouped_gemm.uniform_hits(np.array(3.0), np.array(4.0), np.array(4.0)) == pytest.approx(4.0)
+
+
+def test_chance_loads_the_busiest_device_less_and_less_as_tokens_grow():
+    kernels = devices.get("h200-sxm").kernels
+    tokens = np.array([8.0, 64.0, 512.0, 8192.0])
+    one = kernels.expert_layer(tokens, 4096, 1536, 8, 128) / 8
+    split = kernels.expert_layer(tokens, 4096, 1536, 8, 128, expert_parallel=8)
+    assert split[0] / one[0] > split[1] / one[1] + 0.2
+    assert np.all((split / one > 1.0) & (split / one < 2.0))
+
+
+def test_skew_is_a_degree():
+    kernels = devices.get("b200").kernels
+    seconds = kernels.expert_layer(64, 4096, 1536, 8, 128, skewed=[0.0, 0.5, 1.0])
+    assert seconds[0] > seconds[1] > seconds[2]
+    many = kernels.expert_layer(16384, 4096, 1536, 8, 128, expert_parallel=8, skewed=[0.0, 0.5, 1.0])
+    assert many[0] < many[1] < many[2]
+
+
+def test_a_served_layer_is_its_products_and_little_more_where_they_are_large():
     kernels = devices.get("h100-sxm").kernels.uncorrected()
     copies = 8192 * 8
     products = kernels.grouped_gemm(copies, 2 * 768, 2048, 128) + kernels.grouped_gemm(copies, 2048, 768, 128)
     layer = kernels.expert_layer(8192, 2048, 768, 8, 128)
-    assert products < layer < 4 * products
+    assert 0.6 * products < layer < 2 * products
 
 
 def test_skewed_routing_loads_the_busiest_device():

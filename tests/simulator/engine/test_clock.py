@@ -4,10 +4,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from simpy import Environment
 
 from hwmodels.errors import InputError
 from simulator.engine.clock import Clock, Contention
-from simulator.engine.graph import COMPUTE, DATA, FROM_HOST, NO_LANE, PIPELINE, TENSOR, Flow, TaskGraph
+from simulator.engine.graph import Flow, Stream, TaskGraph
+
+COMPUTE = Stream("compute", "compute")
+DATA, TENSOR = Stream("data"), Stream("tensor")
+PIPELINE = Stream("pipeline", contends=False)
+FROM_HOST = Stream("from host", "copy in", contends=False)
 
 
 def lanes(graph, *streams, rank=0):
@@ -30,16 +36,17 @@ def test_work_that_takes_no_time_passes_at_once():
     graph = TaskGraph()
     (compute,) = lanes(graph, COMPUTE)
     tasks = [graph.add(compute, 1.0, "work") for _ in range(3)]
-    gate = graph.add(NO_LANE, 0.0, "gate", after=tasks)
+    gate = graph.gate(tasks)
     last = graph.add(graph.lane_of(1, COMPUTE), 1.0, "elsewhere", after=[gate])
     starts, ends = Clock(graph).run()
     assert (starts[gate], ends[gate], starts[last]) == (3.0, 3.0, 3.0)
 
 
 def test_a_circle_is_a_deadlock_with_a_name():
-    graph = TaskGraph()
-    a = graph.add(graph.lane_of(0, COMPUTE), 1.0, "forward", 3)
-    b = graph.add(graph.lane_of(1, COMPUTE), 1.0, "backward", 3, after=[a])
+    graph = TaskGraph("micro batch")
+    item = graph.add_item("pass", 3)
+    a = graph.add(graph.lane_of(0, COMPUTE), 1.0, "forward", item=item)
+    b = graph.add(graph.lane_of(1, COMPUTE), 1.0, "backward", item=item, after=[a])
     graph.edge(b, a)
     with pytest.raises(InputError, match=r"deadlock: 2 tasks .* 'forward' of micro batch 3 on rank 0"):
         Clock(graph).run()
@@ -96,8 +103,15 @@ def test_no_slow_down_gives_the_same_times_as_no_contention():
 def flow(graph, rank, seconds, demand=1.0, links=None, stream=DATA, after=()):
     """A communication that uses so much of its rank's links, or of given ones."""
     task = graph.add(graph.lane_of(rank, stream), seconds, "flow", after=after)
-    graph.flows[task] = Flow(demand, graph.links_of(rank, "network") if links is None else links)
+    graph.flows[task] = Flow(demand, ports(graph, rank) if links is None else links)
     return task
+
+
+def ports(graph, rank):
+    """The links out of a rank and into it, 1 B/s each."""
+    while len(graph.capacity) < 2 * rank + 2:
+        graph.add_link(1.0)
+    return 2 * rank, 2 * rank + 1
 
 
 def test_two_equal_flows_on_one_link_take_twice_as_long():
@@ -148,7 +162,7 @@ def test_flows_share_while_they_meet_and_speed_up_when_one_leaves():
 
 def test_a_send_meets_what_leaves_the_sender_and_what_enters_the_receiver():
     graph = TaskGraph()
-    links = [graph.links_of(rank, "network") for rank in range(3)]
+    links = [ports(graph, rank) for rank in range(3)]
     there = flow(graph, 0, 1.0, links=(links[0][0], links[1][1]), stream=PIPELINE)
     back = flow(graph, 1, 1.0, links=(links[1][0], links[0][1]), stream=PIPELINE)
     _, ends = Clock(graph).run()
@@ -181,7 +195,7 @@ def test_what_crosses_a_link_is_never_more_than_it_carries_nor_less_than_was_sen
     starts, ends = Clock(graph).run()
     for link, capacity in enumerate(graph.capacity):
         crossing = [task for task, each in graph.flows.items() if link in each.links]
-        sent = sum(graph.seconds[task] * graph.flows[task].demand for task in crossing)
+        sent = sum(graph.seconds[task] * graph.flows[task].rate for task in crossing)
         busy = np.union1d(starts[crossing], ends[crossing])
         open_for = sum(
             after - before
@@ -195,8 +209,8 @@ def test_what_crosses_a_link_is_never_more_than_it_carries_nor_less_than_was_sen
 
 def test_a_thin_link_slows_a_flow_that_is_alone():
     graph = TaskGraph()
-    graph.bandwidth[1] = 0.5
     tasks = [flow(graph, rank, 2.0) for rank in range(2)]
+    graph.capacity[2] = 0.5
     _, ends = Clock(graph).run()
     assert ends[tasks].tolist() == pytest.approx([2.0, 4.0])
 
@@ -230,3 +244,104 @@ def test_the_same_graph_runs_the_same_way_twice():
     (starts, ends), (again_starts, again_ends) = once(), once()
     assert starts.tobytes() == again_starts.tobytes()
     assert ends.tobytes() == again_ends.tobytes()
+
+
+# ---- graphs that grow while they run ---------------------------------------------------------------
+
+
+def test_a_process_adds_tasks_as_others_end():
+    """Each iteration is added when the one before it has ended, on a lane made during the run."""
+    graph, environment = TaskGraph("iteration"), Environment()
+    clock = Clock(graph, environment=environment)
+    seen = []
+
+    def server():
+        yield environment.timeout(1.0)
+        for number in range(3):
+            item = graph.add_item("decode", number)
+            task = graph.add(graph.lane_of(number % 2, COMPUTE), 2.0, "step", item=item)
+            clock.release()
+            ended = yield clock.ended(task)
+            seen.append((environment.now, ended))
+
+    environment.process(server())
+    starts, ends = clock.run()
+    assert starts.tolist() == [1.0, 3.0, 5.0]
+    assert ends.tolist() == [3.0, 5.0, 7.0]
+    assert seen == [(3.0, 0), (5.0, 1), (7.0, 2)]
+
+
+def test_tasks_added_later_wait_for_their_lane_and_for_tasks_that_run():
+    graph, environment = TaskGraph(), Environment()
+    clock = Clock(graph, environment=environment)
+    compute, send = lanes(graph, COMPUTE, PIPELINE)
+    first = graph.add(compute, 4.0, "first")
+
+    def later():
+        yield environment.timeout(1.0)
+        second = graph.add(compute, 1.0, "second")
+        third = graph.add(send, 1.0, "third", after=[first])
+        fourth = graph.add(send, 1.0, "fourth", after=[second, third])
+        fifth = graph.add(graph.lane_of(3, DATA), 0.5, "fifth")
+        clock.release()
+        assert (yield clock.ended(fifth)) == fifth
+        assert environment.now == 1.5
+        assert (yield clock.ended(fourth)) == fourth
+        assert (yield clock.ended(first)) == first  # at once: it ended long ago
+        assert environment.now == 6.0
+
+    environment.process(later())
+    _, ends = clock.run()
+    assert ends.tolist() == [4.0, 5.0, 5.0, 6.0, 1.5]
+
+
+def test_a_flow_added_later_shares_its_link_with_one_that_runs():
+    graph, environment = TaskGraph(), Environment()
+    clock = Clock(graph, environment=environment)
+    link = graph.add_link(100.0)
+    task = graph.add(graph.lane_of(0, DATA), 4.0, "first")
+    graph.flows[task] = Flow(100.0, (link,))
+
+    def later():
+        yield environment.timeout(2.0)
+        second = graph.add(graph.lane_of(1, DATA), 1.0, "second")
+        graph.flows[second] = Flow(100.0, (link,))
+        other = graph.add(graph.lane_of(2, DATA), 1.0, "other")
+        graph.flows[other] = Flow(50.0, (graph.add_link(25.0),))
+        clock.release()
+
+    environment.process(later())
+    _, ends = clock.run()
+    # From 2 s on both have half of the link: the second needs 2 s, then 1 s of the first is left.
+    assert ends.tolist() == pytest.approx([5.0, 4.0, 4.0])
+
+
+def test_a_graph_released_in_pieces_runs_as_one_released_whole():
+    def build(graph, count, begin):
+        random = np.random.default_rng(3)
+        for index in range(count):
+            after = [int(other) for other in random.integers(0, index, 2)] if index else []
+            lane, seconds = int(random.integers(4)), float(random.random())
+            if index >= begin:
+                graph.add(graph.lane_of(lane, (COMPUTE, DATA)[index % 2]), seconds, "w", after=after)
+
+    whole, pieces = TaskGraph(), TaskGraph()
+    build(whole, 200, 0)
+    expected = Clock(whole, Contention(1.1, 1.3)).run()
+    clock = Clock(pieces, Contention(1.1, 1.3))
+    for count in (50, 120, 200):
+        build(pieces, count, len(pieces))
+        clock.release()
+    starts, ends = clock.run()
+    assert starts.tobytes() == expected[0].tobytes()
+    assert ends.tobytes() == expected[1].tobytes()
+
+
+def test_a_started_task_cannot_be_made_to_wait():
+    graph = TaskGraph()
+    first = graph.add(graph.lane_of(0, COMPUTE), 1.0, "first")
+    clock = Clock(graph)
+    clock.release()
+    graph.edge(graph.add(graph.lane_of(1, COMPUTE), 1.0, "second"), first)
+    with pytest.raises(ValueError, match=r"'first'.* has started"):
+        clock.release()

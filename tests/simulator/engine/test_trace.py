@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.engine.graph import DATA
 from simulator.engine.trace import write_trace
 from simulator.schedules import PipelineTimes, schedules
 from simulator.training.step_graph import Attached, Segment, run
 from simulator.training.step_graph.from_times import from_times
+from simulator.training.step_graph.streams import DATA
 
 TIMES = PipelineTimes(4, 8, 2, 1.1, 1.0, 1.2, 2.0, 1.9, 2.4, 0.05, True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulator.engine.clock import Clock
-from simulator.engine.graph import COMPUTE, DATA, PIPELINE, TENSOR, TaskGraph
+from simulator.engine.graph import TaskGraph
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
@@ -14,24 +14,25 @@ from simulator.training import predict
 from simulator.training.step_graph import run
 from simulator.training.step_graph.account import BUBBLE, account, busiest
 from simulator.training.step_graph.build import step_program
+from simulator.training.step_graph.streams import COMPUTE, DATA, PIPELINE, TENSOR
 
 
 def timeline(*tasks):
-    """A timeline of tasks on rank 0: stream, name, seconds, and the places of those that it waits for."""
+    """A timeline of tasks on rank 0: stream, part, seconds, and the places of those that it waits for."""
     graph = TaskGraph()
-    for stream, name, seconds, after in tasks:
-        graph.add(graph.lane_of(0, stream), seconds, name, 0, after)
+    for stream, part, seconds, after in tasks:
+        graph.add(graph.lane_of(0, stream), seconds, "task", graph.part_of(part), after=after)
     starts, ends = Clock(graph).run()
     return Timeline(graph, starts, ends)
 
 
 def test_what_kernels_hide_is_not_counted_and_of_several_the_first_kind_is():
     ran = timeline(
-        (COMPUTE, "forward layer 0 gemm", 2.0, ()),
-        (TENSOR, "forward layer 0 tensor", 5.0, ()),
-        (PIPELINE, "send", 7.0, ()),
-        (DATA, "gather", 8.0, ()),
-        (DATA, "reduce", 1.0, ()),
+        (COMPUTE, "gemm", 2.0, ()),
+        (TENSOR, "tensor", 5.0, ()),
+        (PIPELINE, "pipeline", 7.0, ()),
+        (DATA, "parameters", 8.0, ()),
+        (DATA, "gradients", 1.0, ()),
         (COMPUTE, "optimizer", 1.0, (4,)),
     )
     assert account(ran, 0) == pytest.approx(
@@ -42,8 +43,8 @@ def test_what_kernels_hide_is_not_counted_and_of_several_the_first_kind_is():
 
 def test_waiting_for_nothing_of_ones_own_is_the_bubble():
     graph = TaskGraph()
-    first = graph.add(graph.lane_of(0, COMPUTE), 3.0, "forward", 0)
-    graph.add(graph.lane_of(1, COMPUTE), 2.0, "backward recompute 0 gemm", 0, [first])
+    first = graph.add(graph.lane_of(0, COMPUTE), 3.0, "forward", graph.part_of("compute"))
+    graph.add(graph.lane_of(1, COMPUTE), 2.0, "gemm", graph.part_of("recompute"), after=[first])
     ran = Timeline(graph, *Clock(graph).run())
     assert account(ran, 0) == {"compute": 3.0, BUBBLE: 2.0}
     assert account(ran, 1) == {"recompute": 2.0, BUBBLE: 3.0}

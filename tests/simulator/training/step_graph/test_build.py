@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.engine.graph import COMPUTE, DATA, TENSOR
 from simulator.memory import memory
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
@@ -16,6 +15,7 @@ from simulator.training import predict
 from simulator.training.step_graph import Replicas, run
 from simulator.training.step_graph.account import account
 from simulator.training.step_graph.build import simulate, step_program
+from simulator.training.step_graph.streams import COMPUTE, CONTEXT, DATA, TENSOR
 
 GPT3 = ("gpt3-175b", "dgx-a100-80gb", 512, 2048, 384)
 LLAMA = ("llama3-8b", "dgx-h100", 64, 8192, 128)
@@ -200,10 +200,10 @@ def test_ring_attention_between_nodes_is_slower_beside_reductions():
     plan = {"tensor": 8, "context": 4, "sequence_parallel": True, "zero": 3}
     program = step_program(*scenario("llama3-8b", "dgx-h100", 64, 32768, 16, plan))
     levels = {(each.stream, each.level) for each in program.work[0].forward if each.load}
-    assert levels == {("context", "network"), (TENSOR, "nvlink")}
+    assert levels == {(CONTEXT, "network"), (TENSOR, "nvlink")}
     timeline = run(program)
     spans = [
-        each.end - each.start for each in timeline.intervals(0, "context") if each.name.startswith("backward")
+        each.end - each.start for each in timeline.intervals(0, CONTEXT) if each.name.startswith("backward")
     ]
     # The first layer's ring has no reduction beside it yet.
     assert min(spans) == pytest.approx(spans[0])

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from simulator.engine import Contention
-from simulator.engine.graph import COMPUTE, DATA, PIPELINE, TENSOR
 from simulator.schedules import PipelineTimes, WorkTimes, schedules
 from simulator.schedules.walk import walk
 from simulator.training.step_graph import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram, run
 from simulator.training.step_graph.expand import expand
 from simulator.training.step_graph.from_times import from_times
+from simulator.training.step_graph.streams import COMPUTE, DATA, OUTPUT, PIPELINE, TENSOR
 
 CHUNKS = {
     "interleaved": 3,
@@ -313,13 +313,12 @@ def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, 
     output = OutputWork(
         (Segment("s", 0.2),),
         (Segment("t", 0.3),),
-        Segment("broadcast", 0.05, "output"),
-        Segment("sum", 0.01, "output"),
+        Segment("broadcast", 0.05, OUTPUT),
+        Segment("sum", 0.01, OUTPUT),
     )
     timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))
     spans = [
-        {(each.name, each.micro_batch): each for each in timeline.intervals(rank, COMPUTE)}
-        for rank in range(4)
+        {(each.name, each.number): each for each in timeline.intervals(rank, COMPUTE)} for rank in range(4)
     ]
     needed = "output forward" if barriers == 1 else "output weight gradient"
     for i in range(12):
@@ -331,7 +330,7 @@ def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, 
 
 def test_interlaced_ranks_stop_together_for_the_output_layer():
     """No rank passes on to other work between its share and the reductions (Yeung et al. 2025, section 2)."""
-    output = OutputWork((Segment("s", 0.2),), (Segment("t", 0.3),), SEND, Segment("sum", 0.1, "output"))
+    output = OutputWork((Segment("s", 0.2),), (Segment("t", 0.3),), SEND, Segment("sum", 0.1, OUTPUT))
     ended = {}
     for name in ("interlaced", "vocab-1f1b-2"):
         timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))

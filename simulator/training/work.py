@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from hwmodels.kernels import KernelModel
+from simulator.costs.setting import Setting
+from simulator.ops import Collective, MemoryBound, Op, backward
+from simulator.pricing import price
+
+
+class Priced(NamedTuple):
+    """An op and its seconds, shape (plans,)."""
+
+    op: Op
+    seconds: np.ndarray
+
+
+def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
+    """Price lists of forward ops and of the backward ops that follow from them, all in one go."""
+    both = [[*forward, *backward(forward)] for forward in lists]
+    seconds = iter(price([op for ops in both for op in ops], setting.prices))
+    return [[Priced(op, next(seconds)) for op in ops] for ops in both]
 
 
 @dataclass
@@ -20,25 +38,20 @@ class Work:
     seconds: dict[str, np.ndarray] = field(default_factory=dict)
     launches: float | np.ndarray = 0.0
 
+    @classmethod
+    def of(cls, ops: Iterable[Priced]) -> Work:
+        """The kernels among priced ops; those that move no bytes are not launched."""
+        work = cls()
+        for op, seconds in ops:
+            if isinstance(op, Collective) or (isinstance(op, MemoryBound) and op.is_idle):
+                continue
+            work.add(op.kind, seconds, op.launches)
+        return work
+
     def add(self, kind: str, seconds: np.ndarray, launches: float | np.ndarray = 1) -> None:
         """Append kernels of one class."""
         self.seconds[kind] = self.seconds.get(kind, 0.0) + np.asarray(seconds, dtype=float)
         self.launches = self.launches + launches
-
-    def add_bytes(
-        self,
-        kernels: KernelModel,
-        kind: str,
-        moved: np.ndarray,
-        launches: float | np.ndarray = 1,
-        variant: str = "",
-    ) -> None:
-        """Append kernels of a memory-bound class that read and write so many bytes (none: nothing).
-
-        ``variant`` is the operation, where a calibration may know it apart from others of its class.
-        """
-        if np.any(moved > 0):
-            self.add(kind, kernels.memory_bound(moved, variant or kind), launches)
 
     def extend(self, other: Work, times: float | np.ndarray = 1.0) -> None:
         """Append another list of kernels, some number of times."""
@@ -59,3 +72,13 @@ class Transfer:
 
     total: np.ndarray
     exposed: np.ndarray
+
+    @classmethod
+    def shown(cls, seconds: np.ndarray) -> Transfer:
+        """Communication that nothing hides."""
+        return cls(seconds, seconds)
+
+
+def sum_seconds(ops: Iterable[Priced], shape: tuple[int, ...] = ()) -> np.ndarray:
+    """Seconds of all of them, at least of ``shape``."""
+    return sum((seconds for _, seconds in ops), np.zeros(shape))

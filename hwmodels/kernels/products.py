@@ -1,0 +1,207 @@
+"""Times of matrix products, dense, batched and grouped by expert, as methods of `KernelModel`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.kernels import gemm, grouped_gemm
+from hwmodels.kernels.base import Array, Kernels, broadcast
+from hwmodels.kernels.chip import peak_dtype
+
+Layout = Literal["forward", "dgrad", "wgrad"]
+
+# A dtype with a peak so far from that of the dtype that stands for it runs on other units (fp32 beside
+# the matrix units of bf16): tile constants do not carry over, shares of peak and bandwidth do.
+OTHER_UNITS = 3.0
+# fp32 accumulation into a weight gradient reads and writes four bytes an element (Megatron-LM's fused
+# gradient accumulation).
+WGRAD_OUTPUT_BYTES = 8.0
+
+
+class Products(Kernels):
+    """Matrix products of one device."""
+
+    def gemm(
+        self,
+        m: ArrayLike,
+        n: ArrayLike,
+        k: ArrayLike,
+        dtype: str = "bf16",
+        layout: Layout = "forward",
+        quantises: bool = False,
+    ) -> Array:
+        """Return the time of an m x k by k x n product.
+
+        Args:
+            m: rows of the output.
+            n: columns of the output.
+            k: depth.
+            dtype: of the operands.
+            layout: forward, dgrad or wgrad; m, n, k are the product's own in each.
+            quantises: whether the call also casts its 16-bit activations to the dtype, as serving libraries
+                do; else operands are taken as they are, and casts are the caller's.
+
+        Raises:
+            InputError: a dtype that the device lacks.
+        """
+        seconds = self._gemm(1.0, m, n, k, dtype, layout)
+        quantisation = self._entry("gemm", dtype)[1].quantisation
+        if quantisation and quantises:
+            figures = self._chip(dtype)
+            moved = np.multiply(m, k, dtype=np.float64) * (2.0 + figures.element_bytes)
+            seconds = seconds + quantisation.overhead_s
+            seconds = seconds + moved / (figures.bandwidth * quantisation.memory_efficiency)
+        if quantises or not quantisation:
+            # Points of a dtype with a cast are measured with it.
+            seconds = seconds * self._correction("gemm", dtype, m, n, k)
+        flops = 2.0 * np.asarray(m, dtype=np.float64) * np.asarray(n, dtype=np.float64) * np.asarray(k)
+        return np.maximum(seconds, flops / self.device.peak(peak_dtype(dtype)))
+
+    def batched_gemm(
+        self,
+        batch: ArrayLike,
+        m: ArrayLike,
+        n: ArrayLike,
+        k: ArrayLike,
+        dtype: str = "bf16",
+        layout: Layout = "forward",
+    ) -> Array:
+        """Return the time of `batch` independent m x k by k x n products that run side by side.
+
+        Operands are taken as they are, and no measured points correct the form.
+        """
+        seconds = self._gemm(batch, m, n, k, dtype, layout)
+        m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
+        return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
+
+    def _gemm(
+        self,
+        batch: ArrayLike,
+        m: ArrayLike,
+        n: ArrayLike,
+        k: ArrayLike,
+        dtype: str,
+        layout: Layout,
+    ) -> Array:
+        figures = self._chip(dtype)
+        output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
+        shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
+        found, fitted = self._entry("gemm", dtype)
+        share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
+        if fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
+            # L2 feeds bytes a second, whatever the matrix units do with them.
+            feed = fitted.rich.feed_bytes_per_flop * share
+            rich = fitted.rich.model_copy(update={"feed_bytes_per_flop": feed})
+            seconds = gemm.tile_wave_seconds(rich, figures, shape)
+        else:
+            seconds = gemm.roofline_seconds(fitted.simple, figures, shape)
+        return (seconds * self._layout(layout)).reshape(outer)
+
+    def _layout(self, layout: Layout) -> float:
+        if layout == "forward":
+            return 1.0
+        if layout not in ("dgrad", "wgrad"):
+            raise UnknownNameError("GEMM layout", layout, ("forward", "dgrad", "wgrad"))
+        return getattr(self.calibration.layouts, layout)
+
+    def grouped_gemm(
+        self,
+        tokens: ArrayLike,
+        n: ArrayLike,
+        k: ArrayLike,
+        experts: ArrayLike,
+        dtype: str = "bf16",
+        layout: Layout = "forward",
+        imbalance: ArrayLike = 1.0,
+    ) -> Array:
+        """Return the time of one grouped GEMM over the experts of a device.
+
+        Args:
+            tokens: routed token copies on this device, over all its experts.
+            n: columns of an expert's weight.
+            k: rows of an expert's weight.
+            experts: experts on this device.
+            dtype: of the operands.
+            layout: forward, dgrad or wgrad.
+            imbalance: this device's tokens over `tokens`, for a device that got more than its share.
+        """
+        figures = self._chip(dtype)
+        output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
+        tokens, n, k, experts, imbalance = broadcast(tokens, n, k, experts, imbalance)
+        copies = tokens * imbalance
+        groups = grouped_gemm.Groups(copies, n, k, np.minimum(experts, copies), output_bytes)
+        seconds = grouped_gemm.grouped_gemm_seconds(
+            self._entry("grouped_gemm", dtype)[1].form, figures, groups
+        )
+        return seconds * self._layout(layout)
+
+    def expert_layer(
+        self,
+        tokens: ArrayLike,
+        hidden: ArrayLike,
+        feed_forward: ArrayLike,
+        top_k: ArrayLike,
+        experts: ArrayLike,
+        tensor: ArrayLike = 1,
+        expert_parallel: ArrayLike = 1,
+        dtype: str = "bf16",
+        skewed: ArrayLike = False,
+    ) -> Array:
+        """Return the time of a gated mixture-of-experts layer on its busiest device, as engines serve it.
+
+        Tokens choose experts at random, so E (1 - (1 - k/E)^tokens) of them are read; of several devices the
+        busiest counts. Kernels are those of `GroupedTileWave.served`, moving the routed tokens included,
+        starting them not. `expert_layer_of` gives the kernels of benchmark tables.
+
+        Args:
+            tokens: token positions over all devices of the expert group.
+            hidden: model width.
+            feed_forward: width of one expert.
+            top_k: experts a token.
+            experts: experts of the layer.
+            tensor: devices over which each expert's width is cut.
+            expert_parallel: devices over which the experts are spread.
+            dtype: of the products.
+            skewed: how far tokens prefer some experts, from 0 (not at all) to 1 (a power law with
+                exponent 1.2).
+        """
+        arrays = broadcast(tokens, hidden, feed_forward, top_k, experts, tensor, expert_parallel, skewed)
+        tokens, hidden, feed_forward, top_k, experts, tensor, ranks, prefers = arrays
+        form = self._entry("grouped_gemm", dtype)[1].form.served()
+        share = 1.0 / ranks
+        copies, spread = tokens * top_k * share, 1.0 - share
+        copies = grouped_gemm.busiest(copies, copies * spread, ranks) * ranks ** (
+            form.skewed_busiest_exponent * prefers
+        )
+        local = experts * share
+        hits = grouped_gemm.uniform_hits(tokens, top_k, experts) * share
+        hits = grouped_gemm.busiest(hits, hits * (1.0 - hits / local) * spread, ranks)
+        layer = grouped_gemm.Experts(
+            np.minimum(copies, tokens * top_k),
+            tokens,
+            hidden,
+            feed_forward / tensor,
+            local,
+            prefers,
+            ranks,
+            np.clip(hits, 0.0, local),
+        )
+        return grouped_gemm.expert_layer_seconds(form, self._chip(dtype), layer)
+
+    def expert_layer_of(self, layer: Callable[[float], grouped_gemm.Experts], dtype: str = "bf16") -> Array:
+        """Return the time of mixture-of-experts layers as one device sees them, in a benchmark's loop.
+
+        Args:
+            layer: gives the layers, from the exponent by which the busiest device's share grows with the
+                number of devices under skewed routing.
+            dtype: of the products.
+        """
+        form = self._entry("grouped_gemm", dtype)[1].form
+        seen = layer(form.skewed_busiest_exponent)
+        seconds = grouped_gemm.expert_layer_seconds(form, self._chip(dtype), seen)
+        return seconds * self._correction("grouped_gemm", dtype, *grouped_gemm.coordinates(seen))

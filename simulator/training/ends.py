@@ -1,0 +1,91 @@
+"""Passes through the two ends of the model: input embedding on the first stage, output layer and loss on the
+last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator import ops
+from simulator.costs.setting import Setting
+from simulator.ops import Op
+from simulator.ops.ends import further_prediction
+from simulator.plan import Plans
+from simulator.training.layer import Pass
+from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
+
+
+@dataclass
+class End:
+    """Forward and backward pass of one end for one micro batch on one device."""
+
+    forward: Pass
+    backward_input: Pass
+    backward_weight: Pass
+
+
+def embedding(setting: Setting, plans: Plans) -> End:
+    """Passes through the input embedding; arrays of shape (plans,)."""
+    return embedding_passes(setting, plans, price_passes(setting, embedding_ops(setting, plans))[0])
+
+
+def head(setting: Setting, plans: Plans) -> End:
+    """Passes through final norm, output layer and loss, for each prediction; arrays of shape (plans,)."""
+    return head_passes(setting, plans, *price_passes(setting, *head_ops(setting, plans)))
+
+
+def embedding_ops(setting: Setting, plans: Plans) -> list[Op]:
+    """Forward ops of the input embedding."""
+    return ops.embedding(setting.rank(plans))
+
+
+def head_ops(setting: Setting, plans: Plans) -> list[list[Op]]:
+    """Forward ops of one prediction, and of the projection before a further one."""
+    rank = setting.rank(plans)
+    return [ops.head(rank), further_prediction(rank) if setting.mtp_layers else []]
+
+
+def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> End:
+    """The passes that priced ops of the embedding make."""
+    return _end(setting, plans, priced, _works(priced))
+
+
+def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection: list[Priced]) -> End:
+    """The passes that priced ops of one prediction make, for the model's own and for each further one."""
+    once, times = _works(priced), 1.0 + setting.mtp_layers
+    if not setting.mtp_layers:
+        return _end(setting, plans, priced, once)
+    works = Work(), Work(), Work()
+    for work, each, project in zip(works, once, _works(projection), strict=True):
+        work.extend(each, times)
+        work.extend(project, 1.0 * setting.mtp_layers)
+    return _end(setting, plans, priced, works, times)
+
+
+def _works(priced: list[Priced]) -> tuple[Work, Work, Work]:
+    forward, inputs, weights = (
+        Work.of(each for each in priced if each.op.gradient == gradient)
+        for gradient in ("", "input", "weight")
+    )
+    return forward, inputs, weights
+
+
+def _end(
+    setting: Setting,
+    plans: Plans,
+    priced: list[Priced],
+    works: tuple[Work, Work, Work],
+    times: float = 1.0,
+) -> End:
+    shape = (len(plans),)
+    none = Transfer.shown(np.zeros(shape))
+    sends = [each for each in priced if each.op.kind == "tensor"]
+    first = times * sum_seconds((each for each in sends if not each.op.gradient), shape)
+    second = times * sum_seconds((each for each in sends if each.op.gradient), shape)
+    forward, backward_input, backward_weight = works
+    return End(
+        Pass(forward, Transfer.shown(first), none, none, setting),
+        Pass(backward_input, Transfer.shown(second), none, none, setting),
+        Pass(backward_weight, none, none, none, setting),
+    )

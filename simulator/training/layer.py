@@ -1,0 +1,324 @@
+"""One transformer layer: kernels and communication of its forward, backward and recomputed passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator import ops
+from simulator.costs.overlap import contention, hide
+from simulator.costs.setting import Setting
+from simulator.ops import Attention, Op, Product
+from simulator.ops import elementwise as passes
+from simulator.ops.experts import DISPATCH_LAUNCHES
+from simulator.plan import FULL, RING, SELECTIVE, Plans
+from simulator.training.tensor import products, slices_products, tensor_traffic
+from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
+
+LAYER_FIELDS = (
+    "tensor",
+    "context",
+    "expert",
+    "expert_tensor",
+    "micro_batch",
+    "sequence_parallel",
+    "recompute",
+    "context_algorithm",
+    "overlap_tensor",
+    "overlap_expert",
+)
+"""The plan fields that a layer's cost depends on."""
+
+ORDER = "projections", "core", "mlp", "routed", "around"
+"""Parts of a layer in the order in which they run."""
+
+GRAPH_LAUNCHES = 1
+"""Launches of a pass whose other kernels a graph replays."""
+
+
+@dataclass
+class Pass:
+    """One pass through a layer: kernels, and each kind of communication inside it."""
+
+    work: Work
+    tensor: Transfer
+    context: Transfer
+    expert: Transfer
+    setting: Setting
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Elapsed seconds on the slowest device, shape (plans,)."""
+        return self.kernels + self.exposed
+
+    @property
+    def kernels(self) -> np.ndarray:
+        """Seconds of kernels and of waiting for them to be launched, where that is slower.
+
+        The host launches on while collectives run, but not past a dispatch to experts, whose sizes it reads.
+        """
+        host = self.work.launches * self.setting.host_seconds_per_kernel
+        device = self.work.device * self.setting.pace
+        if not self.setting.launches_ahead:
+            return device + host
+        return np.maximum(device, host - self.tensor.exposed - self.context.exposed)
+
+    @property
+    def exposed(self) -> np.ndarray:
+        """Seconds of communication that nothing hides."""
+        return self.tensor.exposed + self.context.exposed + self.expert.exposed
+
+
+@dataclass
+class Layer:
+    """What one layer costs for one micro batch on one device; arrays of shape (plans,).
+
+    ``backward_weight`` holds no communication: it is what a schedule may move. ``recompute`` is what the
+    plan's recomputation adds before the backward pass.
+    """
+
+    forward: Pass
+    backward_input: Pass
+    backward_weight: Pass
+    recompute: Pass
+
+
+def layers(setting: Setting, plans: Plans) -> list[tuple[Layer, float]]:
+    """Cost of each kind of layer that the model has, dense and with experts, and its share of the layers."""
+    kinds = layer_kinds(setting)
+    priced = price_passes(setting, *(layer_ops(setting, plans, experts) for experts, _ in kinds))
+    return [
+        (layer_passes(setting, plans, ops, experts), share)
+        for ops, (experts, share) in zip(priced, kinds, strict=True)
+    ]
+
+
+def layer_kinds(setting: Setting) -> list[tuple[bool, float]]:
+    """Whether a kind of layer has experts, and its share of the layers."""
+    share = setting.model.moe_layers / setting.model.layers
+    return [(experts, part) for experts, part in ((False, 1 - share), (True, share)) if part > 0]
+
+
+def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
+    """Cost of one layer, with a dense MLP or with experts."""
+    return layer_passes(setting, plans, price_passes(setting, layer_ops(setting, plans, experts))[0], experts)
+
+
+def layer_ops(setting: Setting, plans: Plans, experts: bool) -> list[Op]:
+    """Forward ops of one layer."""
+    rank = setting.rank(plans)
+    sliced = slices_products(setting, plans)
+    # User buffers reduce the outputs of fp8 products in 8 bits too (NeMo, tp_overlap_configs/userbuffers.py:
+    # fp8_buf).
+    partial = np.where(sliced, setting.operand_width, setting.width)
+    rank = replace(rank, formats=replace(rank.formats, partial_width=partial))
+    seen = _visible_share(setting)
+    return [
+        replace(op, repeats=seen * op.repeats) if isinstance(op, Attention) else op
+        for op in ops.layer(rank, "full", experts)
+    ]
+
+
+def _visible_share(setting: Setting) -> float:
+    """Share of the attention matrix that sliding windows leave, averaged over the layers."""
+    model, s = setting.model, setting.training.seq_len
+    if model.sliding_window is None or model.sliding_window >= s:
+        return 1.0
+    sliding = model.layers_of_kind("sliding") / model.layers
+    full_area = s * (s + 1) / 2 if setting.training.causal else s * s
+    w = model.sliding_window
+    area = w * (w + 1) / 2 + (s - w) * w
+    return 1.0 - sliding + sliding * area / full_area
+
+
+def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: bool) -> Layer:
+    """The passes that priced ops of one layer make, dense or with experts."""
+    model, parts = setting.model, _Parts(priced)
+    forward = Work.of(parts.forward(*ORDER))
+    backward_input = Work.of(parts.backward("input"))
+    backward_weight = Work.of(parts.backward("weight"))
+    if setting.framework.stacks_activations:
+        _stack(setting, plans, parts, forward, backward_input)
+
+    none = Transfer.shown(np.zeros(len(plans)))
+    communicates = not experts or (model.moe and model.moe.shared_experts)
+    mixer, mlp = parts.named("projections"), parts.named("mlp")
+    blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
+    tensor = tensor_traffic(setting, plans, blocks)
+    forward.add("gemm", tensor.slicing_forward, 0)
+    backward_input.add("gemm", tensor.slicing_backward, 0)
+    for work, gradients in ((forward, ("",)), (backward_input, ("input", "weight"))):
+        sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in gradients)
+        work.launches = work.launches + sum((op.launches for op in sends), 0.0)
+    core = Work.of(parts.forward("core"))
+    if setting.captures_layers and experts:
+        for work, gradient in ((forward, ""), (backward_input, "input"), (backward_weight, "weight")):
+            work.launches = _routed_launches(parts, gradient) + GRAPH_LAUNCHES
+        # The graph of the backward pass repeats the core too.
+        core = Work(core.seconds)
+    _alternate(backward_input, backward_weight)
+    context = context_traffic(plans, parts.named("core"))
+    expert = [Transfer.shown(parts.sent("expert", gradient, len(plans))) for gradient in ("", "input")]
+    first = Pass(forward, tensor.forward, context[0], expert[0], setting)
+    back = Pass(backward_input, tensor.backward, context[1], expert[1], setting)
+    return Layer(
+        forward=_beside_experts(plans, first),
+        backward_input=_beside_experts(plans, back),
+        backward_weight=Pass(backward_weight, none, none, none, setting),
+        recompute=_recompute(setting, plans, parts, core, first),
+    )
+
+
+class _Parts:
+    """Priced ops of a layer by the part that they belong to."""
+
+    def __init__(self, priced: list[Priced]) -> None:
+        self.priced = priced
+
+    def named(self, *parts: str) -> list[Priced]:
+        """All ops of some parts, forward and backward."""
+        return [each for each in self.priced if each.op.part in parts]
+
+    def forward(self, *parts: str) -> list[Priced]:
+        """Forward ops of some parts: linear layers, part by part, then what lies between them."""
+        return _linear_first(each for each in self.named(*parts) if not each.op.gradient)
+
+    def backward(self, gradient: str) -> list[Priced]:
+        """Backward ops for the gradients of inputs or of weights, in the same order."""
+        return _linear_first(each for each in self.priced if each.op.gradient == gradient)
+
+    def sent(self, kind: str, gradient: str, plans: int) -> np.ndarray:
+        """Seconds of one kind of communication, shape (plans,)."""
+        found = (each for each in self.priced if each.op.kind == kind and each.op.gradient == gradient)
+        return sum_seconds(found, (plans,))
+
+
+def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
+    def place(each: Priced) -> tuple[int, int, bool]:
+        beside = each.op.name.endswith((".cast", ".bias_gradient"))
+        return (0 if each.op.role or beside else 1), ORDER.index(each.op.part), beside
+
+    return sorted(priced, key=place)
+
+
+def _routed_launches(parts: _Parts, gradient: str) -> float | np.ndarray:
+    """Kernels of routed experts, which graphs cannot hold, as the tokens of an expert differ."""
+    routed = (
+        each for each in parts.named("routed") if each.op.gradient == gradient and each.op.name != "routing"
+    )
+    launches = Work.of(routed).launches
+    return launches + (0.0 if gradient == "weight" else DISPATCH_LAUNCHES)
+
+
+def _beside_experts(plans: Plans, each: Pass) -> Pass:
+    """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
+
+    Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
+    the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
+    DualPipe does alike). A pass hides as much as it has kernels.
+    """
+    total = each.expert.total
+    beside = np.where(plans.overlap_expert, np.minimum(total, each.work.device), 0.0)
+    exposed = hide(total, beside, np.zeros(len(plans)), contention(each.setting))
+    return replace(each, expert=Transfer(total, exposed))
+
+
+def _alternate(inputs: Work, weights: Work) -> None:
+    """Spread the launches of both backward products over their device time.
+
+    Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
+    ones of the other.
+    """
+    launches, both = inputs.launches + weights.launches, inputs.device + weights.device
+    share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
+    inputs.launches, weights.launches = launches * share, launches * (1 - share)
+
+
+def context_traffic(plans: Plans, core: list[Priced]) -> tuple[Transfer, Transfer]:
+    """Context-parallel traffic forward and backward: what is moved, and what attention does not hide.
+
+    Ring attention computes a block while the next one's keys and values travel; gathers and all-to-alls are
+    not hidden (Llama 3, section 3.3.2).
+    """
+    found = []
+    c, ring = plans.context, plans.context_algorithm == RING
+    for gradient in ("", "input"):
+        some = [each for each in core if each.op.gradient == gradient]
+        total = sum_seconds((each for each in some if each.op.kind == "context"), (len(plans),))
+        hidden = np.where(ring, (c - 1) / c, 0.0) * Work.of(some).device
+        found.append(Transfer(total, np.maximum(total - hidden, 0.0)))
+    return found[0], found[1]
+
+
+def _stack(setting: Setting, plans: Plans, parts: _Parts, forward: Work, backward: Work) -> None:
+    """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
+
+    The layer's input is always kept, what its products write unless it is repeated.
+    """
+
+    def outputs(part: str) -> np.ndarray:
+        written = (
+            each.op.n
+            for each in parts.named(part)
+            if isinstance(each.op, Product) and not each.op.gradient and each.op.name != "router"
+        )
+        return sum(written, np.zeros(len(plans)))
+
+    repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
+    written = outputs("projections") + np.where(repeats_mlp, 0.0, outputs("mlp"))
+    written = np.where(plans.recompute == FULL, 0.0, written)
+    moved = passes.COPY * setting.width * setting.tokens(plans) * (setting.model.hidden + written)
+    for work in (forward, backward):
+        work.add("copy", setting.kernels.memory_bound(moved, "copy"))
+
+
+def _recompute(setting: Setting, plans: Plans, parts: _Parts, core: Work, first: Pass) -> Pass:
+    """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
+    repeats = setting.framework.selective
+    selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
+    work = Work()
+    if repeats == "every-other-product":
+        _every_other_product(setting, parts, first, selective, work)
+    else:
+        work.extend(core, selective * 1.0)
+    if repeats == "all-but-projections":
+        work.extend(Work.of(parts.forward("mlp", "routed")), selective * 1.0)
+    work.extend(first.work, full * 1.0)
+
+    def repeated(transfer: Transfer, too: bool) -> Transfer:
+        times = full | selective & too
+        return Transfer(transfer.total * times, transfer.exposed * times)
+
+    return Pass(
+        work,
+        repeated(first.tensor, False),
+        repeated(first.context, repeats != "every-other-product"),
+        repeated(first.expert, repeats == "all-but-projections"),
+        setting,
+    )
+
+
+def _every_other_product(
+    setting: Setting, parts: _Parts, first: Pass, selective: np.ndarray, work: Work
+) -> None:
+    """Append what torchtitan's selective recomputation of operations repeats to ``work``.
+
+    It keeps the results of attention and of every other product, in the order query, key, value, output,
+    gate, up, down, and repeats the rest (torchtitan, activation_checkpoint.py: _save_list and mm_count).
+    With 8-bit products it takes the same memory (its benchmarks of December 2024), so it keeps as many.
+    """
+    model = setting.model
+    for kind, seconds in first.work.seconds.items():
+        if kind not in ("attention", "gemm"):
+            work.add(kind, seconds * selective, 0)
+    work.launches = work.launches + first.work.launches * selective
+
+    def seconds_of(part: str, role: str) -> np.ndarray:
+        return sum_seconds(products(parts.named(part), role, ""), np.shape(selective))
+
+    key = model.kv_heads / (model.heads + 2 * model.kv_heads)
+    attention = key * seconds_of("projections", "column") + seconds_of("projections", "row")
+    role, share = ("column", 0.5) if model.gated else ("row", 1.0)
+    work.add("gemm", (attention + share * seconds_of("mlp", role)) * selective, 0)

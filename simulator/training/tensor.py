@@ -1,0 +1,157 @@
+"""Tensor-parallel communication of one layer: what it takes, and what products do not hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.costs.overlap import contention
+from simulator.costs.setting import Setting
+from simulator.ops import Product
+from simulator.plan import BACKWARD_OVERLAP, FULL_OVERLAP, Plans
+from simulator.pricing import price
+from simulator.training.work import Priced, Transfer, sum_seconds
+
+
+@dataclass
+class TensorTraffic:
+    """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them.
+
+    Seconds, shape (plans,).
+    """
+
+    forward: Transfer
+    backward: Transfer
+    slicing_forward: np.ndarray
+    slicing_backward: np.ndarray
+
+
+@dataclass
+class _Collectives:
+    """What attention or MLP communicates, seconds of each collective, shape (plans,).
+
+    ``gather`` brings its input together, where the sequence is sharded; ``output`` reduces what it writes,
+    ``gradient`` the gradient of its input.
+    """
+
+    gather: np.ndarray
+    output: np.ndarray
+    gradient: np.ndarray
+
+    @classmethod
+    def of(cls, plans: Plans, block: list[Priced]) -> _Collectives:
+        def seconds(end: str, operations: tuple[str, ...], gradient: str) -> np.ndarray:
+            return sum_seconds(
+                (
+                    each
+                    for each in block
+                    if each.op.gradient == gradient
+                    and each.op.name.endswith(tuple(f"_{end}.{name}" for name in operations))
+                ),
+                (len(plans),),
+            )
+
+        reductions = "reduce_scatter", "all_reduce"
+        return cls(
+            seconds("input", ("all_gather",), ""),
+            seconds("output", reductions, ""),
+            seconds("input", reductions, "input"),
+        )
+
+
+def slices_products(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether a plan cuts products into slices beside their communication, shape (plans,).
+
+    Transformer Engine's user buffers do; they reach one NVLink domain.
+    """
+    within = plans.tensor <= setting.cluster.domain
+    return (plans.overlap_tensor == FULL_OVERLAP) & plans.sequence_parallel.astype(bool) & within
+
+
+def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -> TensorTraffic:
+    """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
+
+    Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
+    gradient backward; with it, each gathers its input and reduce-scatters its output, and gathers once
+    more backward for the weight gradient (Korthikanti et al. 2022, section 4.2.2). "backward" overlap
+    runs the input-gradient reduction beside the weight-gradient product and the second gather beside the
+    input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
+    the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
+    domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
+    to run beside. Attention and MLP hide their own traffic only.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        blocks: priced ops of attention and of the MLP, where that communicates at all; together, where they
+            communicate once for both.
+    """
+    shape, sliced = (len(plans),), slices_products(setting, plans)
+    forward, backward, hidden_forward, hidden_backward = np.zeros((4, *shape))
+    for block in blocks:
+        sends = [each for each in block if each.op.kind == "tensor"]
+        forward += sum_seconds((each for each in sends if not each.op.gradient), shape)
+        backward += sum_seconds((each for each in sends if each.op.gradient), shape)
+        beside = _beside(plans, block, _Collectives.of(plans, sends), sliced)
+        hidden_forward += beside[0]
+        hidden_backward += beside[1]
+    kept = 1 - contention(setting)
+    return TensorTraffic(
+        Transfer(forward, forward - kept * hidden_forward),
+        Transfer(backward, backward - kept * hidden_backward),
+        *_slicing(setting, plans, [each for block in blocks for each in block], sliced),
+    )
+
+
+def _beside(
+    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of one block's communication that run beside its products, forward and backward."""
+
+    def product(role: str, gradient: str = "") -> np.ndarray:
+        return sum_seconds(products(block, role, gradient), (len(plans),))
+
+    others = 1 - 1 / plans.tensor
+    whole = np.minimum(sends.gather, product("column", "input"))
+    whole += np.minimum(sends.gradient, product("column", "weight"))
+    forward = np.minimum(sends.gather, others * product("column"))
+    forward += others * np.minimum(sends.output, product("row"))
+    backward = whole + np.minimum(sends.gather, others * product("row", "input"))
+    return np.where(sliced, forward, 0.0), np.select(
+        [sliced, plans.overlap_tensor >= BACKWARD_OVERLAP], [backward, whole], 0.0
+    )
+
+
+def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
+    """Products of one role, with the kernels that accumulate weight gradients; gradient "" is forward."""
+    return [
+        each
+        for each in block
+        if each.op.kind == "gemm" and each.op.role == role and each.op.gradient == gradient
+    ]
+
+
+def _slicing(
+    setting: Setting, plans: Plans, ops: list[Priced], sliced: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds by which slices are slower than whole products, forward and backward.
+
+    Slices read all weights again and fill fewer rows of tiles. They lie on several streams, so that they
+    fill the multiprocessors together, as one kernel of as many products does.
+    """
+    longer = {"": np.zeros(len(plans)), "input": np.zeros(len(plans))}
+    if not np.any(sliced & (plans.tensor > 1)):
+        return longer[""], longer["input"]
+    calls = np.where(sliced, plans.tensor, 1.0)
+    cut = [
+        replace(each.op, layout="forward")
+        for role, gradient in (("column", ""), ("row", ""), ("row", "input"))
+        for each in products(ops, role, gradient)
+        if isinstance(each.op, Product)
+    ]
+    seconds = price([*cut, *(op.sliced(calls) for op in cut)], setting.prices)
+    for op, whole, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):
+        longer[op.gradient] += np.maximum(parts - whole, 0.0)
+    return longer[""], longer["input"]
