@@ -135,11 +135,7 @@ def _product_form(op: Product, prices: Prices) -> str:
 
 def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array) -> Array:
     kernels, first = prices.kernels, ops[0]
-    seconds = np.empty(m.shape)
-    for layout in dict.fromkeys(op.layout for op in ops):
-        rows = [index for index, op in enumerate(ops) if op.layout == layout]
-        sizes = groups[rows], m[rows], n[rows], k[rows]
-        seconds[rows] = kernels.batched_gemm(*sizes, first.dtype, layout)
+    seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, [op.layout for op in ops])
     if first.weights:
         return prices.cold * seconds
     return _unaligned(first, prices, seconds, 2 * groups * m * n * k)

@@ -81,7 +81,7 @@ class Shape(NamedTuple):
     m: Array
     n: Array
     k: Array
-    output_bytes: float
+    output_bytes: float | Array
 
 
 def roofline_seconds(form: Roofline, chip: Chip, shape: Shape) -> Array:
@@ -110,7 +110,8 @@ def tile_wave_seconds(
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
         part = slice(start, start + BLOCK)
-        block = Shape(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], shape.output_bytes)
+        moved = shape.output_bytes if np.ndim(shape.output_bytes) == 0 else shape.output_bytes[part]
+        block = Shape(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved)
         total[part] = _tile_wave_block(form, chip, block, tiles, splits)
     return total
 
@@ -195,9 +196,12 @@ def soft_minimum(candidates: Array, spread: float) -> Array:
 
 
 def flat_shape(
-    batch: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, output_bytes: float
+    batch: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, output_bytes: ArrayLike
 ) -> tuple[Shape, tuple[int, ...]]:
     """Broadcast the arguments, return them as one-dimensional arrays and the shape they had."""
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (batch, m, n, k)))
     flat = [np.ascontiguousarray(a).ravel() for a in arrays]
-    return Shape(flat[0], flat[1], flat[2], flat[3], output_bytes), arrays[0].shape
+    moved = np.asarray(output_bytes, dtype=np.float64)
+    if moved.ndim:
+        moved = np.broadcast_to(moved, arrays[0].shape).ravel()
+    return Shape(flat[0], flat[1], flat[2], flat[3], moved), arrays[0].shape

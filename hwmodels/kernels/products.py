@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -69,11 +69,12 @@ class Products(Kernels):
         n: ArrayLike,
         k: ArrayLike,
         dtype: str = "bf16",
-        layout: Layout = "forward",
+        layout: Layout | Sequence[Layout] = "forward",
     ) -> Array:
         """Return the time of `batch` independent m x k by k x n products that run side by side.
 
-        Operands are taken as they are, and no measured points correct the form.
+        Operands are taken as they are, and no measured points correct the form. `layout` may be one for each
+        row of the sizes' first axis.
         """
         seconds = self._gemm(batch, m, n, k, dtype, layout)
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
@@ -86,10 +87,12 @@ class Products(Kernels):
         n: ArrayLike,
         k: ArrayLike,
         dtype: str,
-        layout: Layout,
+        layout: Layout | Sequence[Layout],
     ) -> Array:
         figures = self._chip(dtype)
-        output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
+        output_bytes, slower = self._layouts(
+            layout, figures.output_bytes, max(map(np.ndim, (batch, m, n, k)))
+        )
         shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
         found, fitted = self._entry("gemm", dtype)
         share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
@@ -100,7 +103,17 @@ class Products(Kernels):
             seconds = gemm.tile_wave_seconds(rich, figures, shape)
         else:
             seconds = gemm.roofline_seconds(fitted.simple, figures, shape)
-        return (seconds * self._layout(layout)).reshape(outer)
+        return seconds.reshape(outer) * slower
+
+    def _layouts(
+        self, layout: Layout | Sequence[Layout], output_bytes: float, axes: int
+    ) -> tuple[ArrayLike, ArrayLike]:
+        """Return bytes of an output element, and time over the forward layout's; one for each first index."""
+        if isinstance(layout, str):
+            return (WGRAD_OUTPUT_BYTES if layout == "wgrad" else output_bytes), self._layout(layout)
+        both = np.array([self._layouts(each, output_bytes, axes) for each in layout]).T
+        moved, slower = both.reshape(2, -1, *(1,) * (axes - 1))
+        return moved, slower
 
     def _layout(self, layout: Layout) -> float:
         if layout == "forward":

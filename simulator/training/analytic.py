@@ -158,7 +158,7 @@ def _piece(
         into[name] = into.get(name, none) + seconds
 
     for one in forward + backward:
-        device, pace = one.work.device, one.setting.pace
+        device, pace = one.device, one.setting.pace
         for kind, seconds in one.work.seconds.items():
             put(parts, kind, seconds)
         put(parts, "variation", device * (pace - 1))
@@ -263,9 +263,11 @@ def _pipeline(
             "chunks": plans.virtual_pipeline[chosen],
         }
         shape |= {"overlap_transfer": plans.overlap_pipeline[chosen].astype(bool)}
-        schedule = get_schedule(name)
-        makespan[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=transfer[chosen]))
-        without[chosen] = schedule.makespan(PipelineTimes(**shape, transfer=np.zeros(int(chosen.sum()))))
+        # With their transfers, and without: both in one evaluation.
+        twice = {key: np.concatenate((values, values)) for key, values in shape.items()}
+        sent = np.concatenate((transfer[chosen], np.zeros(int(chosen.sum()))))
+        both = get_schedule(name).makespan(PipelineTimes(**twice, transfer=sent))
+        makespan[chosen], without[chosen] = np.split(both, 2)
     total = 2 * m * plans.virtual_pipeline * transfer
     # What more they delay are others' transfers while the pipeline fills: a bubble.
     return makespan, np.minimum(makespan - without, total), total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ GRAPH_LAUNCHES = 1
 """Launches of a pass whose other kernels a graph replays."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Pass:
     """One pass through a layer: kernels, and each kind of communication inside it."""
 
@@ -48,24 +49,29 @@ class Pass:
     expert: Transfer
     setting: Setting
 
-    @property
+    @cached_property
     def seconds(self) -> np.ndarray:
         """Elapsed seconds on the slowest device, shape (plans,)."""
         return self.kernels + self.exposed
 
-    @property
+    @cached_property
+    def device(self) -> np.ndarray:
+        """Seconds of kernels on the average device, shape (plans,)."""
+        return self.work.device
+
+    @cached_property
     def kernels(self) -> np.ndarray:
         """Seconds of kernels and of waiting for them to be launched, where that is slower.
 
         The host launches on while collectives run, but not past a dispatch to experts, whose sizes it reads.
         """
         host = self.work.launches * self.setting.host_seconds_per_kernel
-        device = self.work.device * self.setting.pace
+        device = self.device * self.setting.pace
         if not self.setting.launches_ahead:
             return device + host
         return np.maximum(device, host - self.tensor.exposed - self.context.exposed)
 
-    @property
+    @cached_property
     def exposed(self) -> np.ndarray:
         """Seconds of communication that nothing hides."""
         return self.tensor.exposed + self.context.exposed + self.expert.exposed
