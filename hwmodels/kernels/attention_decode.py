@@ -22,6 +22,11 @@ Array = NDArray[np.floating]
 SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
+EMULATED_CACHE = 4.0
+"""Time over a 16-bit cache of an 8-bit one that is unpacked without hardware conversion. An estimate: whole
+runs of vLLM on A100 reach 0.84 (few sequences) to 0.2 (many) of their throughput (LLM-Inference-Bench)."""
+
+
 class SplitKv(Strict):
     """Constants of the decode form; see `split_kv_seconds`."""
 

@@ -8,9 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hwmodels.errors import UnknownNameError
-from hwmodels.kernels import attention, attention_decode
+from hwmodels.kernels import (
+    attention,
+    attention_decode,
+    attention_latent,
+    attention_mixed,
+)
+from hwmodels.kernels import linear_attention as scan
 from hwmodels.kernels.base import Array, Kernels, broadcast
-from hwmodels.kernels.chip import chip
+from hwmodels.kernels.chip import element_bytes
 
 # Scores are computed again in the backward pass: five products for two (Dao 2023, FlashAttention-2).
 BACKWARD_FLOPS = 2.5
@@ -92,12 +98,17 @@ class AttentionKernels(Kernels):
             kv_heads: key-value heads.
             head_dim: of all heads.
             dtype: of the arithmetic.
-            kv_dtype: of the cache, where it differs.
+            kv_dtype: of the cache, where it differs; slower than a whole one where the device has no fp8.
             cache_in_l2: whether a cache that fits lies in L2, as in a benchmark loop.
         """
+        if kv_dtype is not None and kv_dtype.startswith("fp8") and not self._has("fp8"):
+            whole = self.attention_decode(
+                batch, seq_kv, heads, kv_heads, head_dim, dtype, cache_in_l2=cache_in_l2
+            )
+            return attention_decode.EMULATED_CACHE * whole
         batch, seq_kv, heads, kv_heads, head_dim = broadcast(batch, seq_kv, heads, kv_heads, head_dim)
         figures = self._chip(dtype)
-        kv_bytes = chip(self.device, kv_dtype).element_bytes if kv_dtype else figures.element_bytes
+        kv_bytes = self._cache_bytes(dtype, kv_dtype)
         key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype
         call = attention_decode.Decode(batch, seq_kv, heads, kv_heads, head_dim, kv_bytes)
         form = self._entry("attention_decode", key)[1].form
@@ -105,3 +116,150 @@ class AttentionKernels(Kernels):
         return seconds * self._correction(
             "attention_decode", key, batch, seq_kv, kv_heads, heads / kv_heads, head_dim
         )
+
+    def mla_decode(
+        self,
+        batch: ArrayLike,
+        seq_kv: ArrayLike,
+        heads: ArrayLike,
+        latent_dim: ArrayLike = 512,
+        rope_dim: ArrayLike = 64,
+        queries: ArrayLike = 1,
+        dtype: str = "bf16",
+        kv_dtype: str | None = None,
+    ) -> Array:
+        """Return the time of absorbed latent attention (MLA) of new tokens over cached latent vectors.
+
+        The cache is read once for all heads. The products that lead into the latent space and out of it are
+        not in it.
+
+        Args:
+            batch: sequences.
+            seq_kv: cached positions of each.
+            heads: query heads of this device.
+            latent_dim: width of the latent vector (kv_lora_rank).
+            rope_dim: width of the rotary part of keys.
+            queries: new tokens a sequence, more than one when speculation is verified.
+            dtype: of the arithmetic.
+            kv_dtype: of the cache, where it differs.
+        """
+        arrays = broadcast(batch, queries, seq_kv, heads, latent_dim, rope_dim)
+        figures = self._chip(dtype)
+        call = attention_latent.LatentCache(*arrays, kv_bytes=self._cache_bytes(dtype, kv_dtype))
+        form = self.calibration.latent_decode.form
+        return attention_latent.latent_decode_seconds(form, figures, call)
+
+    def mixed_attention(
+        self,
+        seq_q: ArrayLike,
+        seq_kv: ArrayLike,
+        decodes: ArrayLike,
+        decode_kv: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        batch: ArrayLike = 1,
+        dtype: str = "bf16",
+        kv_dtype: str | None = None,
+        v_head_dim: ArrayLike | None = None,
+    ) -> Array:
+        """Return the time of attention in a step of prefill chunks and decodes.
+
+        Engines that call FlashAttention-2 once for both (vLLM on Ampere, Ada, RTX Blackwell) run decodes in
+        the prefill kernel, which is slower than its own; elsewhere it is the sum of both kernels.
+
+        Args:
+            seq_q: tokens of a chunk.
+            seq_kv: positions that its last token sees, the chunk included.
+            decodes: sequences that decode one token.
+            decode_kv: cached positions of each of them, on average.
+            heads: query heads.
+            kv_heads: key-value heads.
+            head_dim: of queries and keys.
+            batch: chunks of that size.
+            dtype: of the arithmetic.
+            kv_dtype: of the cache, where it differs.
+            v_head_dim: of values in the chunk, where it differs.
+        """
+        chunk = self.attention(
+            batch,
+            seq_q,
+            seq_kv,
+            heads,
+            kv_heads,
+            head_dim,
+            dtype=dtype,
+            v_head_dim=v_head_dim,
+            appends=True,
+            kv_dtype=kv_dtype,
+        )
+        arrays = broadcast(decodes, decode_kv, heads, kv_heads, head_dim)
+        mixed = self.calibration.mixed_attention
+        if mixed is None:
+            some = np.maximum(arrays[0], 1.0), np.maximum(arrays[1], 1.0), *arrays[2:]
+            alone = self.attention_decode(*some, dtype=dtype, kv_dtype=kv_dtype)
+            return chunk + np.where(arrays[0] > 0.0, alone, 0.0)
+        key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype
+        kernel = self._entry("attention", key)[1].form
+        beside = attention_mixed.MixedDecodes(*arrays, kv_bytes=self._cache_bytes(dtype, kv_dtype))
+        return attention_mixed.mixed_seconds(mixed.form, kernel, self._chip(dtype), chunk, beside)
+
+    def linear_attention(
+        self,
+        batch: ArrayLike,
+        sequence: ArrayLike,
+        heads: ArrayLike,
+        key_dim: ArrayLike,
+        value_dim: ArrayLike,
+        chunk: ArrayLike = 64,
+        key_heads: ArrayLike | None = None,
+        delta: ArrayLike = False,
+        dtype: str = "bf16",
+        direction: Literal["forward", "backward"] = "forward",
+    ) -> Array:
+        """Return the time of a chunked scan over whole sequences: Mamba-2, linear attention, delta rule.
+
+        Args:
+            batch: sequences.
+            sequence: positions of each.
+            heads: value heads, each with a state of its own.
+            key_dim: of a head's keys (Mamba's state size).
+            value_dim: of a head's values (Mamba's head dimension).
+            chunk: positions taken together; 64 in linear attention, 128 or 256 in Mamba-2.
+            key_heads: heads of queries and keys (Mamba's groups), where they are fewer.
+            delta: whether states change by the delta rule (gated DeltaNet).
+            dtype: of the operands; states are fp32.
+            direction: forward or backward.
+        """
+        if direction not in ("forward", "backward"):
+            raise UnknownNameError("attention direction", direction, ("forward", "backward"))
+        groups = heads if key_heads is None else key_heads
+        call = scan.Scan(*broadcast(batch, sequence, heads, groups, key_dim, value_dim, chunk, delta))
+        form, backward = self.calibration.linear_attention.form, direction == "backward"
+        return scan.scan_seconds(form, self._chip(dtype), call, backward)
+
+    def linear_decode(
+        self,
+        batch: ArrayLike,
+        heads: ArrayLike,
+        key_dim: ArrayLike,
+        value_dim: ArrayLike,
+        dtype: str = "bf16",
+        state_bytes: float = scan.STATE_BYTES,
+    ) -> Array:
+        """Return the time of one decode step of linear attention, which reads and writes each state once.
+
+        Args:
+            batch: sequences.
+            heads: value heads, each with a state of its own.
+            key_dim: of a head's keys (Mamba's state size).
+            value_dim: of a head's values.
+            dtype: of the new token's operands.
+            state_bytes: an element of the state.
+        """
+        states = broadcast(batch, heads, key_dim, value_dim)
+        form = self.calibration.linear_attention.form
+        return scan.state_step_seconds(form, self._chip(dtype), scan.States(*states), state_bytes)
+
+    def _cache_bytes(self, dtype: str, kv_dtype: str | None) -> float:
+        return element_bytes(kv_dtype or dtype, self.device.name)

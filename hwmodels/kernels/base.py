@@ -114,6 +114,12 @@ class Kernels:
         grid = self._grids.get(self._entry(operation, dtype)[0]) if self.corrects else None
         return 1.0 if grid is None else grid.factor(*coordinates)
 
+    def _has(self, dtype: str) -> bool:
+        try:
+            return self.device.peak(dtype) > 0.0
+        except InputError:
+            return False
+
     def _peak_of(self, dtype: str, otherwise: float) -> float:
         """Return the peak of a dtype that stands for another, or `otherwise` where the device lacks it."""
         for name in (peak_dtype(dtype), *STANDS_FOR.get(dtype, ())):

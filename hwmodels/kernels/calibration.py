@@ -10,8 +10,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from hwmodels.kernels.attention import FlashAttention
 from hwmodels.kernels.attention_decode import SplitKv
+from hwmodels.kernels.attention_latent import LatentDecode
+from hwmodels.kernels.attention_mixed import DecodesInPrefill
 from hwmodels.kernels.gemm import Roofline, TileWave
 from hwmodels.kernels.grouped_gemm import GroupedTileWave
+from hwmodels.kernels.linear_attention import ChunkedScan
 from hwmodels.kernels.memory_bound import MemoryBound
 from hwmodels.loading import Catalogue, Strict, Versioned, read_mapping
 
@@ -31,6 +34,10 @@ class ErrorOnUnseen(Strict):
     large_p90: float | None = None
     small_median: float | None = None
     small_p90: float | None = None
+
+
+GUESSED = ErrorOnUnseen(shapes=0, median=0.2, p90=0.5)
+"""The error that an estimate without any point carries."""
 
 
 class Entry(Strict):
@@ -99,6 +106,16 @@ class Library(Strict):
     memory_bound: dict[str, Fitted[MemoryBound]] = Field(default_factory=dict)
 
 
+def _latent_decode() -> Fitted[LatentDecode]:
+    source = "FlashMLA README (2025), H800: shares of peak and bandwidth"
+    return Fitted(status="estimated", source=source, error=GUESSED, form=LatentDecode())
+
+
+def _linear_attention() -> Fitted[ChunkedScan]:
+    source = "no public table; shares of peak and bandwidth that Triton kernels usually reach"
+    return Fitted(status="estimated", source=source, error=GUESSED, form=ChunkedScan())
+
+
 class Calibration(Versioned):
     """All fitted constants of one kind of device, by operation and dtype.
 
@@ -120,6 +137,10 @@ class Calibration(Versioned):
     attention_decode: dict[str, Fitted[SplitKv]]
     grouped_gemm: dict[str, Fitted[GroupedTileWave]]
     memory_bound: dict[str, Fitted[MemoryBound]]
+    latent_decode: Fitted[LatentDecode] = Field(default_factory=_latent_decode)
+    linear_attention: Fitted[ChunkedScan] = Field(default_factory=_linear_attention)
+    mixed_attention: Fitted[DecodesInPrefill] | None = None
+    """Where engines run the decodes of a mixed step in the prefill kernel; none where they call two."""
     host_copy: HostLink
     libraries: dict[str, Library] = Field(default_factory=dict)
     residuals: str | None = None

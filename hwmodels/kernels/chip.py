@@ -65,9 +65,7 @@ def chip(device: Specifications, dtype: str) -> Chip:
     Raises:
         InputError: a dtype that kernels do not know, or that the device does not have.
     """
-    if dtype not in ELEMENT_BYTES:
-        raise InputError(f"unknown dtype {dtype!r}; allowed: {', '.join(ELEMENT_BYTES)}", device.name)
-    element = ELEMENT_BYTES[dtype]
+    element = element_bytes(dtype, device.name)
     return Chip(
         peak=device.peak(peak_dtype(dtype)),
         bandwidth=device.memory_bandwidth,
@@ -76,3 +74,14 @@ def chip(device: Specifications, dtype: str) -> Chip:
         element_bytes=element,
         output_bytes=4.0 if element == 4.0 else 2.0,
     )
+
+
+def element_bytes(dtype: str, where: str = "") -> float:
+    """Return the bytes that an element takes as an operand or in a cache, scales included.
+
+    Raises:
+        InputError: a dtype that kernels do not know.
+    """
+    if dtype not in ELEMENT_BYTES:
+        raise InputError(f"unknown dtype {dtype!r}; allowed: {', '.join(ELEMENT_BYTES)}", where)
+    return ELEMENT_BYTES[dtype]
