@@ -13,12 +13,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Strict, build
+from hwmodels.loading import Catalogue, build
+from hwmodels.sources import Sourced
 from simulator.plan import Plan
 
 
-class Framework(Strict):
-    """A training framework as far as time and memory can tell it from another."""
+class Framework(Sourced):
+    """A training framework as far as time and memory can tell it from another.
+
+    ``origins`` tells the source of each number, ``source`` those of the other facts.
+    """
+
+    UNSOURCED = frozenset({"defaults"})
 
     name: str
     title: str = Field(description="what it is, with versions")
@@ -181,7 +187,9 @@ class Framework(Strict):
     defaults: dict[str, Any] = Field(
         default_factory=dict, description="plan fields the framework sets when a plan does not"
     )
-    source: dict[str, str] = Field(description="where each constant comes from")
+    source: dict[str, str] = Field(
+        description="where the facts that are no numbers come from; a number may name its source itself"
+    )
 
     @field_validator("defaults")
     @classmethod

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
+from hwmodels.sources import USER
 from simulator.frameworks import Framework, frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import boundary_transfer, predict
@@ -17,9 +19,23 @@ from simulator.training.step_graph.build import step_program
 
 
 @pytest.mark.parametrize("name", frameworks.names())
-def test_each_framework_names_its_sources(name):
+def test_each_number_names_its_source(name):
     framework = frameworks.get(name)
-    assert framework.source, "constants without a source"
+    assert set(framework.origins) >= {"optimizer_bytes_per_parameter", "context_bytes", "fragmentation"}
+    for key, origin in framework.origins.items():
+        assert origin.source != USER, f"{key}: {origin.value} without a source"
+
+
+@pytest.mark.parametrize("name", frameworks.names())
+def test_a_source_that_is_another_framework_s_leads_to_the_same_number(name):
+    for key, origin in frameworks.get(name).origins.items():
+        seen = {name}
+        while named := re.fullmatch(r"as ([a-z0-9-]+)", origin.source):
+            assert named[1] not in seen, f"{key}: {named[1]} has no source of its own"
+            seen.add(named[1])
+            other = frameworks.get(named[1]).origins[key]
+            assert (other.value, other.kind) == (origin.value, origin.kind), f"{key}: {origin.source}"
+            origin = other
 
 
 @pytest.mark.parametrize(

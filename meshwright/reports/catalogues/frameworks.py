@@ -21,7 +21,8 @@ def _brief(framework: Framework) -> dict[str, Any]:
 
 
 def _more(framework: Framework) -> dict[str, Any]:
-    return framework.model_dump(mode="json")
+    origins = [{"key": key, **origin.model_dump(mode="json")} for key, origin in framework.origins.items()]
+    return {**framework.model_dump(mode="json"), "origins": origins}
 
 
 def _row(framework: Framework) -> list[str]:
@@ -32,13 +33,17 @@ def _tables(framework: Framework) -> list[Table]:
     constants = framework.model_dump(mode="json", exclude={"name", "title", "defaults", "source"})
     meanings = {name: field.description or "" for name, field in Framework.model_fields.items()}
     rows = [[name, _words(value), meanings[name]] for name, value in constants.items()]
+    origins = [
+        [key, _words(origin.value), origin.kind, origin.source] for key, origin in framework.origins.items()
+    ]
     return [
         facts({"what": framework.title}, framework.name),
-        table(("key", "value", "meaning"), rows, left=3),
+        table(("number", "value", "kind", "source"), origins, "Numbers, the assumed ones first", left=4),
+        table(("key", "value", "meaning"), rows, "All keys", left=3),
         facts(
             {name: _words(value) for name, value in framework.defaults.items()}, "Plan fields that it sets"
         ),
-        facts(dict(framework.source), "Sources"),
+        facts(dict(framework.source), "Sources of what is no number"),
     ]
 
 

@@ -1,0 +1,103 @@
+"""Where the numbers of a definition come from: a file states ``{value, source, kind}`` for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, get_args
+
+from pydantic import ModelWrapValidatorHandler, PrivateAttr, model_validator
+
+from hwmodels.loading import Strict
+
+Kind = Literal["assumed", "derived", "read", "measured"]
+"""measured: by the source; read: stated by the source, code or document; derived: computed from what the
+source states; assumed: none of these, and the source says why the value is plausible."""
+
+USER = "user"
+"""The source of a bare number."""
+
+
+class Origin(Strict):
+    """A number of a definition and where it comes from."""
+
+    value: Any
+    source: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.source}"
+
+
+class Sourced(Strict):
+    """Base of definitions whose numbers name their sources.
+
+    A number is bare (then the user assumes it), or a mapping of ``value``, ``source`` and ``kind``. A mapping
+    of several numbers may state ``source`` and ``kind`` once, for all its numbers that state none themselves.
+    """
+
+    UNSOURCED: ClassVar[frozenset[str]] = frozenset()
+    """Keys at the top whose numbers need no source."""
+
+    _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_origins(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(data, Mapping):
+            return handler(data)
+        plain, origins = {}, {}
+        for key, value in data.items():
+            if key in cls.UNSOURCED:
+                plain[key] = value
+            else:
+                plain[key], found = _split(value, str(key), None)
+                origins |= found
+        made = handler(plain)
+        made._origins.update(origins)
+        return made
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """Origin of each number that the definition states, by key path; assumed ones first."""
+        kinds = get_args(Kind)
+        ordered = sorted(self._origins.items(), key=lambda item: kinds.index(item[1].kind))
+        return MappingProxyType(dict(ordered))
+
+
+def _split(value: Any, path: str, around: tuple[str, str] | None) -> tuple[Any, dict[str, Origin]]:
+    """Part a value from the origins of its numbers; ``around`` is the source and kind stated around it."""
+    if isinstance(value, Mapping) and "value" in value:
+        return _number(value, path)
+    if isinstance(value, Mapping):
+        if isinstance(value.get("source"), str) and isinstance(value.get("kind"), str):
+            around = (value["source"], _kind(value["kind"], path))
+            value = {key: inner for key, inner in value.items() if key not in ("source", "kind")}
+        parts = {key: _split(inner, f"{path}.{key}", around) for key, inner in value.items()}
+        origins = {name: origin for _, found in parts.values() for name, origin in found.items()}
+        return {key: plain for key, (plain, _) in parts.items()}, origins
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        source, kind = around or (USER, "assumed")
+        return value, {path: Origin(value=value, source=source, kind=kind)}
+    return value, {}
+
+
+def _number(given: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Origin]]:
+    """A value with its own source and kind; one that is a mapping of numbers has one origin for each."""
+    for name in given:
+        if name not in ("value", "source", "kind"):
+            raise ValueError(f"{path}: unknown key {name!r}; a number has value, source and kind")
+    for name in ("source", "kind"):
+        if not isinstance(given.get(name), str) or not given[name]:
+            raise ValueError(f"{path}: key {name!r} is missing; a number has value, source and kind")
+    value, around = given["value"], (given["source"], _kind(given["kind"], path))
+    if isinstance(value, Mapping):
+        return _split(value, path, around)
+    return value, {path: Origin(value=value, source=around[0], kind=around[1])}
+
+
+def _kind(found: str, path: str) -> Kind:
+    for kind in get_args(Kind):
+        if found == kind:
+            return kind
+    raise ValueError(f"{path}.kind: must be {', '.join(get_args(Kind))}, found {found!r}")
