@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.collectives.group import Group
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Place = tuple[str | int, ...]
 """("device", rank), (level name, block), ("nic", node, index), ("leaf", index, rail) or ("spine",)."""
+
+NETWORK = "network"
+"""Name of the links between nodes or racks, beside the names of levels."""
 
 PAIRED = ("send_receive", "all_to_all")
 """Operations between any two ranks; rings and trees enter and leave a node through NICs of one rail."""
@@ -152,6 +155,20 @@ class Topology:
             down = down[:-1]
         middle: list[Place] = [] if direct or len(down) < len(up) else [("spine",)]
         return self._hops([*start, *up, *middle, *down[::-1]])
+
+    def port(self, rank: int, level: str) -> Link:
+        """Return the link by which a rank leaves for a level, or for the "network": its own port, or its NIC.
+
+        Raises:
+            UnknownNameError: no such level.
+        """
+        if level == NETWORK:
+            _, nic, leaf = self._to_leaf(rank)
+            return self._link(nic, leaf)
+        widths = {each.name: each.devices for each in self.levels}
+        if level not in widths:
+            raise UnknownNameError("level", level, [*widths, NETWORK])
+        return self._link(("device", rank), (level, rank // widths[level]))
 
     def ring(self, ranks: Sequence[int]) -> list[Link]:
         """Return every link that a ring through these ranks crosses, in order.

@@ -26,6 +26,7 @@ from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import Load, Loads
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position, one
+from simulator.training.step_graph.ports import ports
 from simulator.training.step_graph.step import Attached, ChunkWork, OutputWork, Pass, Segment, StepProgram
 from simulator.training.step_graph.streams import (
     CONTEXT,
@@ -130,6 +131,7 @@ class _Build:
             overlap_gradients=plan.overlap_gradients,
             finish=self._finishes(),
             static=self.static,
+            ports=ports(self.setting.cluster, plan.pipeline, self.stride),
             synchronous=not self.schedule.post_validation,
             output=self._output(),
             contention=Contention(1 / (1 - self.slow), 1.0),

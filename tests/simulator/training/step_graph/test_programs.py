@@ -6,12 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from hwmodels.cluster import clusters
 from simulator.engine import Contention
 from simulator.schedules import PipelineTimes, WorkTimes, schedules
 from simulator.schedules.walk import walk
 from simulator.training.step_graph import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram, run
 from simulator.training.step_graph.expand import expand
 from simulator.training.step_graph.from_times import from_times
+from simulator.training.step_graph.ports import ports
+from simulator.training.step_graph.step import Port
 from simulator.training.step_graph.streams import COMPUTE, DATA, OUTPUT, PIPELINE, TENSOR
 
 CHUNKS = {
@@ -306,6 +309,41 @@ def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
     program = replace(program, finish=(work, work))
     thin = replace(program, replicas=(Replicas(7), Replicas(1, (), (0.25, 1.0))))
     assert run(thin).seconds == pytest.approx(run(program).seconds + 0.5 / 0.25 - 0.5)
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(50.0, 1.0), (100.0, 2.0)])
+def test_stages_behind_one_nic_contend_for_it(share, seconds):
+    """Two stages reduce at once; each asks for half of the NIC, or for all of it."""
+    reduce = Segment("reduce", 1.0, DATA, level="network", load=1.0)
+    program = replace(from_times(schedules["1f1b"], times(2, 4)), finish=((reduce,), (reduce,)))
+    program = replace(program, ports={"network": (Port("nic", 100.0, share),) * 2})
+    spans = [each.end - each.start for rank in range(2) for each in run(program).intervals(rank, DATA)]
+    assert spans == pytest.approx([seconds] * 2)
+
+
+def test_a_stage_may_use_what_its_neighbour_leaves_of_their_nic():
+    """Rank 1 reduces while it sends; rank 0 behind the same NIC is idle."""
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, level="network", load=1.0))
+    program = replace(
+        from_times(schedules["1f1b"], times(2, 4)),
+        transfer=Segment("send", 0.5, PIPELINE, level="network", load=1.0),
+    )
+    work = tuple(replace(each, reductions=(bucket,)) for each in program.work)
+    shared = {"network": (Port("nic", 100.0, 50.0),) * 2}
+    own = {"network": (Port(0, 50.0, 50.0), Port(1, 50.0, 50.0))}
+    ended = [run(replace(program, work=work, ports=ports)).seconds for ports in (shared, own)]
+    assert ended[0] < ended[1]
+
+
+def test_ports_are_the_links_of_the_topology():
+    frontier = clusters.get("frontier").resized(64)
+    network = ports(frontier, stages=8, stride=1)["network"]
+    # A NIC of 25 GB/s for two GCDs, each a stage.
+    assert network[0] == network[1] == Port(network[0].link, 25e9, 12.5e9)
+    assert len({port.link for port in network}) == 4
+    whole = ports(frontier, stages=8, stride=8)["network"]
+    assert {port.share for port in whole} == {25e9}
+    assert len({port.link for port in whole}) == 8
 
 
 @pytest.mark.parametrize(("name", "barriers"), [("vocab-1f1b", 1), ("vocab-1f1b-2", 2)])
