@@ -1,0 +1,22 @@
+"""Arrival processes by kind: one file each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Union
+
+from pydantic import Field
+
+from simulator.serving.arrivals.base import Arrivals
+from simulator.serving.arrivals.burst import Burst
+from simulator.serving.arrivals.closed import Closed
+from simulator.serving.arrivals.gamma import Gamma
+from simulator.serving.arrivals.piecewise import Piecewise
+from simulator.serving.arrivals.poisson import Poisson
+from simulator.serving.arrivals.uniform import Uniform
+
+KINDS: tuple[type[Arrivals], ...] = (Poisson, Gamma, Uniform, Piecewise, Burst, Closed)
+arrivals = {kind.model_fields["kind"].default: kind for kind in KINDS}
+
+AnyArrivals = Annotated[Union[KINDS], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+
+__all__ = ["AnyArrivals", "Arrivals", "Closed", "arrivals"]

@@ -1,0 +1,27 @@
+"""Arrivals at even distances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from simulator.serving.arrivals.base import Arrivals
+
+
+class Uniform(Arrivals):
+    """Equal gaps."""
+
+    kind: Literal["uniform"] = "uniform"
+    rate: float = Field(gt=0, description="arrivals a second")
+
+    def times(self, random: np.random.Generator) -> Iterator[float]:
+        """See `Arrivals.times`."""
+        return (number / self.rate for number in count())
+
+    def mean_rate(self) -> float:
+        """The rate."""
+        return self.rate

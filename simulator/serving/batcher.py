@@ -1,0 +1,250 @@
+"""Who is in the next step: the state that a scheduler reads and changes, kept as counters.
+
+All sequences of the decodes gain one token in each decode step. So the batch is (count, sum of KV, steps
+done), the end of a sequence is a step number in a heap, and a step costs the same however many sequences
+run. State moves on when a step is *planned*; what a step does to the world (first tokens, freed slots and
+blocks) happens when it ends. An engine that plans one step ahead thereby sees freed slots one step late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from simulator.serving.kv.paged import PagedBlocks
+from simulator.serving.sequence import Sequence
+from simulator.serving.step_times import Chunk
+
+if TYPE_CHECKING:
+    from simulator.serving.options import Options
+    from simulator.serving.schedulers.base import Scheduler
+
+
+class Step:
+    """One planned step: what it computes, and who is first seen or leaves when it ends."""
+
+    __slots__ = ("chunks", "decodes", "firsts", "kv_tokens", "leaving", "preempted")
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.decodes = 0
+        self.kv_tokens = 0
+        self.firsts: list[Sequence] = []
+        self.leaving: list[Sequence] = []
+        self.preempted = False
+
+    @property
+    def tokens(self) -> int:
+        """Query tokens of the step."""
+        return self.decodes + sum(tokens for tokens, _ in self.chunks)
+
+
+class Batcher:
+    """The scheduler's side of one rank (or of one micro batch in flight of a pipeline).
+
+    Args:
+        options: of the engine.
+        scheduler: policy that fills a step.
+        kv: blocks, shared by the micro batches of a pipeline.
+        waiting: queue, shared likewise.
+        slots: most sequences at once.
+    """
+
+    __slots__ = (
+        "admitted",
+        "block_tokens",
+        "budget",
+        "decodes",
+        "ends",
+        "kv",
+        "kv_tokens",
+        "phases",
+        "prefilling",
+        "preemptions",
+        "running",
+        "scheduler",
+        "serial",
+        "slots",
+        "steps",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        options: Options,
+        scheduler: Scheduler,
+        kv: PagedBlocks,
+        waiting: deque[Sequence],
+        slots: int,
+    ) -> None:
+        self.scheduler, self.kv, self.waiting, self.slots = scheduler, kv, waiting, slots
+        self.budget = options.token_budget
+        self.block_tokens = options.block_tokens
+        self.running = 0
+        """Slots in use, those of sequences about to leave included."""
+        self.prefilling: list[Sequence] = []
+        self.decodes = 0
+        self.kv_tokens = 0
+        """Sum of KV tokens over the decodes, before the next decode step."""
+        self.steps = 0
+        """Decode steps planned."""
+        self.ends: list[tuple[int, int, Sequence]] = []
+        self.phases = [0] * options.block_tokens
+        """Decodes by (KV - steps) modulo the block size: who needs a new block in a step is one entry."""
+        self.admitted: list[Sequence] = []
+        """In order of admission; those that left are dropped from time to time."""
+        self.serial = 0
+        self.preemptions = 0
+
+    # What a scheduler calls.
+
+    def plan(self, now: float) -> Step | None:
+        """The next step; None where there is nothing to run."""
+        step = Step()
+        self.scheduler.fill(self, step, now)
+        return step if step.decodes or step.chunks or step.leaving else None
+
+    def decode(self, step: Step) -> None:
+        """Give each decoding sequence a token in this step, preempting the last admitted while blocks lack."""
+        if not self.decodes:
+            return
+        kv = self.kv
+        need = self.phases[-self.steps % self.block_tokens]
+        while need > kv.free:
+            self.preempt(step)
+            need = self.phases[-self.steps % self.block_tokens]
+        if need:
+            kv.grow(need)
+        step.decodes = decodes = self.decodes
+        self.kv_tokens += decodes
+        step.kv_tokens = self.kv_tokens
+        self.steps += 1
+        self._pop_ends(step)
+
+    def admit(self, sequence: Sequence, found: int, now: float) -> None:
+        """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
+        self.running += 1
+        sequence.computed = found
+        if sequence.scheduled_s != sequence.scheduled_s:
+            sequence.scheduled_s = now
+            sequence.cached = found
+        self.admitted.append(sequence)
+        if len(self.admitted) > 2 * self.running + 64:
+            self.admitted = [one for one in self.admitted if one.end_step >= 0 or one in self.prefilling]
+
+    def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
+        """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
+        before = sequence.computed
+        step.chunks.append((tokens, before))
+        sequence.computed = before + tokens
+        self.kv.computed(sequence)
+        if sequence.computed < sequence.target:
+            if sequence not in self.prefilling:
+                self.prefilling.append(sequence)
+            return
+        if before and sequence in self.prefilling:
+            self.prefilling.remove(sequence)
+        step.firsts.append(sequence)
+        self.join(step, sequence)
+
+    def join(self, step: Step, sequence: Sequence) -> None:
+        """Count a sequence whose next token appears in this step among the decodes from the next step on."""
+        sequence.made += 1
+        left = sequence.output - sequence.made
+        if left <= 0:
+            sequence.join_step, sequence.join_kv, sequence.end_step = self.steps, sequence.target, self.steps
+            step.leaving.append(sequence)
+            return
+        self.decodes += 1
+        self.kv_tokens += sequence.target
+        self.phases[(sequence.target - self.steps) % self.block_tokens] += 1
+        sequence.join_step, sequence.join_kv = self.steps, sequence.target
+        sequence.end_step = self.steps + left
+        self.serial += 1
+        heappush(self.ends, (sequence.end_step, self.serial, sequence))
+
+    def preempt(self, step: Step) -> None:
+        """Free the blocks of the last admitted sequence, and queue it again at the head."""
+        while True:
+            sequence = self.admitted.pop()
+            if sequence.end_step > self.steps or sequence in self.prefilling:
+                break
+        step.preempted = True
+        self.preempt_sequence(sequence)
+
+    def preempt_sequence(self, sequence: Sequence) -> None:
+        """Free the blocks of a sequence (already off ``admitted``), and queue it again at the head."""
+        if sequence.end_step > self.steps:
+            passed = self.steps - sequence.join_step
+            held = sequence.join_kv + passed
+            self.decodes -= 1
+            self.kv_tokens -= held
+            self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
+            sequence.made += passed
+            sequence.end_step = -1
+        else:
+            self.prefilling.remove(sequence)
+            held = sequence.computed
+        sequence.preemptions += 1
+        self.preemptions += 1
+        self.kv.release(sequence, held, preempted=True)
+        sequence.target = sequence.prompt + sequence.made
+        sequence.computed = 0
+        self.running -= 1
+        self.waiting.appendleft(sequence)
+
+    # What a replica calls.
+
+    def quiet(self) -> int:
+        """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
+        ends = self.ends
+        while ends and ends[0][2].end_step != ends[0][0]:
+            heappop(ends)
+        if not ends:
+            return 0
+        steps = ends[0][0] - self.steps
+        size, free = self.block_tokens, self.kv.free
+        if self.decodes * (steps // size + 1) > free:
+            steps = self._steps_that_fit(steps, free)
+        return steps
+
+    def extend(self, step: Step, steps: int) -> None:
+        """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
+        added = steps * self.decodes
+        rounds, rest = divmod(steps, self.block_tokens)
+        blocks = rounds * self.decodes
+        for offset in range(rest):
+            blocks += self.phases[-(self.steps + offset) % self.block_tokens]
+        if blocks:
+            self.kv.grow(blocks)
+        self.kv_tokens += added
+        step.kv_tokens += added
+        self.steps += steps
+        self._pop_ends(step)
+
+    def free(self, sequence: Sequence) -> None:
+        """Give back slot and blocks of a sequence that has all its tokens."""
+        held = sequence.join_kv + sequence.end_step - sequence.join_step
+        sequence.made = sequence.output
+        sequence.end_step = -1
+        self.running -= 1
+        self.kv.release(sequence, held)
+
+    def _steps_that_fit(self, steps: int, free: int) -> int:
+        need = 0
+        for passed in range(steps):
+            need += self.phases[-(self.steps + passed) % self.block_tokens]
+            if need > free:
+                return passed
+        return steps
+
+    def _pop_ends(self, step: Step) -> None:
+        ends, steps = self.ends, self.steps
+        while ends and ends[0][0] <= steps:
+            end, _, sequence = heappop(ends)
+            if sequence.end_step == end:
+                self.decodes -= 1
+                self.kv_tokens -= sequence.join_kv + end - sequence.join_step
+                self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
+                step.leaving.append(sequence)

@@ -1,0 +1,60 @@
+"""KV in blocks of equal size, counted and not listed (Kwon et al., PagedAttention, SOSP 2023)."""
+
+from __future__ import annotations
+
+from simulator.serving.sequence import Sequence
+
+
+class PagedBlocks:
+    """Counters of one rank's KV blocks.
+
+    Freed blocks are taken again oldest first, so a preempted sequence finds its leading blocks until all
+    blocks freed before them have been taken (``ghost``); without prefix caching it finds none.
+    """
+
+    __slots__ = ("block_tokens", "free", "keeps_freed", "taken", "total")
+
+    def __init__(self, total: int, block_tokens: int, keeps_freed: bool) -> None:
+        self.total = self.free = total
+        self.block_tokens = block_tokens
+        self.keeps_freed = keeps_freed
+        self.taken = 0
+        """Blocks ever taken."""
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that hold so many tokens."""
+        return -(-tokens // self.block_tokens)
+
+    def match(self, sequence: Sequence) -> int:
+        """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
+        if sequence.ghost is None:
+            return 0
+        taken, free, blocks = sequence.ghost
+        left = blocks - max(self.taken - taken - free, 0)
+        return max(min(left * self.block_tokens, (sequence.target - 1) // self.block_tokens * self.block_tokens), 0)
+
+    def hold(self, sequence: Sequence, tokens: int) -> bool:
+        """Take blocks until the sequence holds ``tokens`` tokens; False (and nothing taken) where too few are free."""
+        need = -(-tokens // self.block_tokens) - sequence.blocks
+        if need > self.free:
+            return False
+        self.free -= need
+        self.taken += need
+        sequence.blocks += need
+        return True
+
+    def grow(self, blocks: int) -> None:
+        """Take blocks for new tokens of decoding sequences; the caller knows that they are free."""
+        self.free -= blocks
+        self.taken += blocks
+
+    def computed(self, sequence: Sequence) -> None:
+        """Note that the sequence's KV now reaches ``sequence.computed`` tokens."""
+
+    def release(self, sequence: Sequence, tokens: int, preempted: bool = False) -> None:
+        """Give back all blocks of a sequence that holds ``tokens`` tokens."""
+        blocks = -(-tokens // self.block_tokens)
+        if preempted and self.keeps_freed:
+            sequence.ghost = (self.taken, self.free, blocks)
+        self.free += blocks
+        sequence.blocks = 0

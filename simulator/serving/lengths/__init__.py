@@ -1,0 +1,30 @@
+"""Distributions of prompt and output lengths by kind: one file each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Union
+
+from pydantic import BeforeValidator, Field
+
+from simulator.serving.lengths.base import Lengths
+from simulator.serving.lengths.empirical import Empirical
+from simulator.serving.lengths.fixed import Fixed
+from simulator.serving.lengths.lognormal import Lognormal
+from simulator.serving.lengths.uniform import Uniform
+
+KINDS: tuple[type[Lengths], ...] = (Fixed, Uniform, Lognormal, Empirical)
+lengths = {kind.model_fields["kind"].default: kind for kind in KINDS}
+
+
+def _number_is_fixed(value: Any) -> Any:
+    return {"kind": "fixed", "tokens": value} if isinstance(value, int) else value
+
+
+AnyLengths = Annotated[
+    Union[KINDS],  # type: ignore[valid-type]  # noqa: UP007
+    Field(discriminator="kind"),
+    BeforeValidator(_number_is_fixed),
+]
+"""A number of tokens, or a distribution by kind."""
+
+__all__ = ["AnyLengths", "Lengths", "lengths"]

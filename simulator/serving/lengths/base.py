@@ -1,0 +1,28 @@
+"""What a distribution of lengths is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from hwmodels.loading import Strict
+
+
+class Lengths(Strict):
+    """Tokens of a prompt or of an output."""
+
+    kind: str
+
+    @abstractmethod
+    def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
+        """Return ``count`` lengths, whole numbers of at least one, shape (count,)."""
+
+    @abstractmethod
+    def mean(self) -> float:
+        """Mean of the distribution, tokens."""
+
+
+def whole(values: np.ndarray) -> np.ndarray:
+    """Lengths rounded to whole numbers of at least one."""
+    return np.maximum(np.rint(values), 1).astype(np.int64)

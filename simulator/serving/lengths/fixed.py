@@ -1,0 +1,25 @@
+"""The same length for all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from simulator.serving.lengths.base import Lengths
+
+
+class Fixed(Lengths):
+    """One length."""
+
+    kind: Literal["fixed"] = "fixed"
+    tokens: int = Field(ge=1, description="tokens")
+
+    def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
+        """See `Lengths.draw`."""
+        return np.full(count, self.tokens)
+
+    def mean(self) -> float:
+        """The length."""
+        return float(self.tokens)

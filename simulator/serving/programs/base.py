@@ -1,0 +1,52 @@
+"""What a program is: the requests that one client sends, some of them after others have ended."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodels.loading import Strict
+
+
+class Call(NamedTuple):
+    """A request that a program sends: seconds from now, lengths, and ids of the prompt's leading spans."""
+
+    after_s: float
+    prompt: int
+    output: int
+    prefix: tuple[int, ...] = ()
+
+
+Draw = Callable[[], tuple[int, int]]
+"""Gives the prompt and output tokens of a program's next request."""
+Fresh = Callable[[int], tuple[int, ...]]
+"""Gives so many prefix ids that nobody has used."""
+Calls = Generator[list[Call], None, None]
+"""Yields requests to send at once; goes on when all of them have ended."""
+
+SPAN = 64
+"""Tokens that a prefix id stands for in generated workloads."""
+
+
+class Program(Strict):
+    """One kind of program.
+
+    ``calls`` is a generator: each list that it yields is sent together (fork); it is resumed when the last of
+    them has ended (join).
+    """
+
+    kind: str
+
+    @abstractmethod
+    def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
+        """The requests of one program.
+
+        Args:
+            draw: lengths of a request, a system prompt counted.
+            fresh: makes prefix ids.
+            prefix: ids of the system prompt.
+            random: for the program's own draws.
+        """

@@ -1,0 +1,172 @@
+"""One replica between interactions: it steps by itself from arrival to arrival, without a shared clock.
+
+Consecutive decode steps that nothing can change are one *stretch*, summed in closed form: k steps from q
+seconds on, each g longer than the one before, take k q + g k (k - 1) / 2. An arrival that could be admitted
+cuts the stretch at the end of the step that it falls into.
+
+At one instant arrivals come before the end of a step, so the schedule made there sees them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf, sqrt
+
+from simulator.serving.batcher import Batcher, Step
+from simulator.serving.kv.paged import PagedBlocks
+from simulator.serving.meter import Meter
+from simulator.serving.options import Options
+from simulator.serving.schedulers import Scheduler
+from simulator.serving.sequence import Sequence
+from simulator.serving.step_times import StepTimes
+
+SHORTEST_STRETCH = 2
+"""Steps from which a stretch is summed in closed form."""
+
+Listener = Callable[[Sequence, float], None]
+
+
+class Replica:
+    """A replica of one rank (tensor-parallel devices count as one) without pipeline stages.
+
+    Args:
+        options: of the engine.
+        scheduler: policy that fills steps.
+        kv: blocks of the replica.
+        steps: step times.
+        meter: takes what steps did.
+        on_leave: called with a sequence and the time when its last token is there.
+        stretches: sum decode stretches in closed form; else every step is a turn of the loop.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        scheduler: Scheduler,
+        kv: PagedBlocks,
+        steps: StepTimes,
+        meter: Meter,
+        on_leave: Listener,
+        stretches: bool = True,
+    ) -> None:
+        self.steps, self.meter, self.on_leave = steps, meter, on_leave
+        self.waiting: deque[Sequence] = deque()
+        self.kv = kv
+        self.batcher = Batcher(options, scheduler, kv, self.waiting, options.max_sequences)
+        self.ahead = options.asynchronous
+        self.stretches = stretches
+        self.next_s = inf
+        """When the running step or stretch ends; inf while idle."""
+        self._running: Step | None = None
+        self._planned: Step | None = None
+        self._start_s = 0.0
+        self._count = 1
+        """Steps of the running stretch."""
+        self._first_s = self._growth_s = 0.0
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return len(self.waiting) + self.batcher.running
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting."""
+        return len(self.waiting)
+
+    def submit(self, sequence: Sequence, now: float) -> None:
+        """Queue a sequence at a time to which the replica was advanced."""
+        if self._count > 1 and not self.batcher.scheduler.waits(self.batcher):
+            self._cut(now)
+        self.waiting.append(sequence)
+        if self.next_s == inf:
+            # Planning waits until all arrivals of this instant are there.
+            self.next_s = now
+            self._count = 0
+
+    def advance(self, until: float) -> None:
+        """Run everything that ends before a time."""
+        while self.next_s < until:
+            self.turn()
+
+    def turn(self) -> None:
+        """End the running step or stretch, and start the next."""
+        now, batcher = self.next_s, self.batcher
+        running = self._running
+        if running is not None:
+            count = self._count
+            kv = self.kv
+            self.meter.add(
+                running, self._start_s, now, count, batcher.running, len(self.waiting), kv.total - kv.free
+            )
+            if count > 1:
+                planned = self._planned if self.ahead else running
+                batcher.extend(planned, count - 1)  # type: ignore[arg-type]
+            if running.firsts or running.leaving:
+                self._finish(running, now)
+        if self.ahead:
+            current = self._planned or batcher.plan(now)
+            self._planned = None if current is None else batcher.plan(now)
+        else:
+            current = batcher.plan(now)
+        self._running = current
+        if current is None:
+            self.next_s = inf
+            self._count = 1
+            self.meter.idle()
+            return
+        self._launch(current, now)
+
+    def _launch(self, step: Step, now: float) -> None:
+        self._start_s = now
+        chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
+        more = 0
+        if self.stretches and not chunks and decodes and not step.leaving:
+            more = self._quiet(step)
+        if more + 1 >= SHORTEST_STRETCH:
+            first, growth, valid = self.steps.stretch(decodes, kv_tokens)
+            count = min(more + 1, valid)
+            seconds = count * first + growth * count * (count - 1) * 0.5
+            self._first_s, self._growth_s = first, growth
+        else:
+            count, seconds = 1, self.steps.step(chunks, decodes, kv_tokens)
+        self._count = count
+        self.next_s = now + seconds
+
+    def _quiet(self, step: Step) -> int:
+        """Steps that can follow the one to launch with equal decodes."""
+        if not self.ahead:
+            return self.batcher.quiet()
+        planned = self._planned
+        if planned is None or planned.chunks or planned.leaving or planned.decodes != step.decodes:
+            return 0
+        return self.batcher.quiet()
+
+    def _cut(self, now: float) -> None:
+        """End the running stretch with the step that is under way."""
+        passed = now - self._start_s
+        first, growth = self._first_s, self._growth_s
+        if growth > 0:
+            half = first - 0.5 * growth
+            done = int((sqrt(half * half + 2.0 * growth * passed) - half) / growth)
+        else:
+            done = int(passed / first)
+        # Rounding may miss by one: the cut is the first end of a step at or after now.
+        done = max(done - 1, 0)
+        while done < self._count and done * first + growth * done * (done - 1) * 0.5 < passed:
+            done += 1
+        count = max(done, 1)
+        if count < self._count:
+            self._count = count
+            self.next_s = self._start_s + count * first + growth * count * (count - 1) * 0.5
+
+    def _finish(self, step: Step, now: float) -> None:
+        for sequence in step.firsts:
+            if sequence.first_s != sequence.first_s:
+                sequence.first_s = now
+        batcher, on_leave = self.batcher, self.on_leave
+        for sequence in step.leaving:
+            batcher.free(sequence)
+            sequence.last_s = now
+            on_leave(sequence, now)

@@ -1,0 +1,29 @@
+"""Schedulers by name: one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import build
+from simulator.serving.schedulers.base import Scheduler
+from simulator.serving.schedulers.chunked import Chunked
+
+schedulers: Mapping[str, type[Scheduler]] = MappingProxyType({kind.name: kind for kind in (Chunked,)})
+
+
+def make_scheduler(name: str, options: Mapping[str, Any], where: str = "") -> Scheduler:
+    """The scheduler of that name with its parameters.
+
+    Raises:
+        UnknownNameError: there is none (the nearest name is offered).
+        InputError: a parameter that it lacks, or a wrong value.
+    """
+    if name not in schedulers:
+        raise UnknownNameError("scheduler", name, schedulers, where)
+    return build(schedulers[name], options, f"{where}_options" if where else f"scheduler {name}")
+
+
+__all__ = ["Scheduler", "make_scheduler", "schedulers"]

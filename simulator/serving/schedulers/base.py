@@ -1,0 +1,36 @@
+"""What a scheduler is: it fills the next step of a rank, from running and waiting sequences."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from hwmodels.loading import Strict
+
+if TYPE_CHECKING:
+    from simulator.serving.batcher import Batcher, Step
+
+
+class Scheduler(Strict):
+    """One policy. Its fields are its parameters (`scheduler_options`).
+
+    Attributes:
+        name: what options call it.
+        rule: what it does, for people.
+        source: where it was published.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    source: ClassVar[str]
+
+    @abstractmethod
+    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+        """Put decodes and prompt chunks into a step, admit waiting sequences, preempt running ones."""
+
+    def waits(self, batcher: Batcher) -> bool:
+        """Whether a new arrival changes nothing before a running sequence leaves.
+
+        True lets a stretch of decode steps run on through arrivals.
+        """
+        return bool(batcher.waiting) or batcher.running >= batcher.slots

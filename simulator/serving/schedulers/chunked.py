@@ -1,0 +1,61 @@
+"""Decodes first, then chunks of prompts up to the token budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from simulator.serving.schedulers.base import Scheduler
+
+if TYPE_CHECKING:
+    from simulator.serving.batcher import Batcher, Step
+
+
+class Chunked(Scheduler):
+    """Every running sequence gets its token, then its chunk; what is left of the budget admits waiting ones.
+
+    Waiting sequences are admitted first come first served; the first that finds no slot or no blocks stops
+    the queue. Nothing is admitted in a step that preempted.
+    """
+
+    name: ClassVar[str] = "chunked"
+    rule: ClassVar[str] = "decodes first, prompts in chunks up to the token budget"
+    source: ClassVar[str] = "Agrawal et al., SARATHI, arXiv 2308.16369; vLLM 1 scheduler"
+
+    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+        """See `Scheduler.fill`."""
+        batcher.decode(step)
+        tokens = batcher.budget - step.decodes
+        if batcher.prefilling:
+            tokens = go_on(batcher, step, tokens)
+        if not step.preempted and batcher.waiting:
+            admit(batcher, step, tokens, now)
+
+
+def go_on(batcher: Batcher, step: Step, tokens: int) -> int:
+    """Put the next chunks of partly computed prompts into the step; returns the tokens left."""
+    for sequence in list(batcher.prefilling):
+        chunk = min(tokens, sequence.target - sequence.computed)
+        if chunk <= 0:
+            break
+        while not batcher.kv.hold(sequence, sequence.computed + chunk):
+            batcher.preempt(step)
+            if sequence not in batcher.prefilling:
+                return tokens
+        batcher.compute(step, sequence, chunk)
+        tokens -= chunk
+    return tokens
+
+
+def admit(batcher: Batcher, step: Step, tokens: int, now: float) -> None:
+    """Admit waiting sequences, first come first served, while tokens, slots and blocks last."""
+    waiting, kv = batcher.waiting, batcher.kv
+    while waiting and tokens > 0 and batcher.running < batcher.slots:
+        sequence = waiting[0]
+        found = kv.match(sequence)
+        chunk = min(tokens, sequence.target - found)
+        if not kv.hold(sequence, found + chunk):
+            return
+        waiting.popleft()
+        batcher.admit(sequence, found, now)
+        batcher.compute(step, sequence, chunk)
+        tokens -= chunk

@@ -1,0 +1,75 @@
+"""Requests as they come, and sequences: requests as a replica's scheduler knows them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """What a client asks for.
+
+    ``prefix`` are ids of the prompt's leading spans of equal length: prompts that share their first ids
+    share those tokens. ``program`` and ``turn`` place a request in a conversation or an agent's run.
+    """
+
+    serial: int
+    arrival_s: float
+    prompt: int
+    output: int
+    prefix: tuple[int, ...] = ()
+    priority: int = 0
+    program: int = -1
+    turn: int = 0
+
+
+class Sequence:
+    """A request in a replica. Times are seconds; NaN until they are known."""
+
+    __slots__ = (
+        "blocks",
+        "cached",
+        "computed",
+        "end_step",
+        "first_s",
+        "ghost",
+        "held",
+        "join_kv",
+        "join_step",
+        "last_s",
+        "made",
+        "output",
+        "preemptions",
+        "priority",
+        "prompt",
+        "queued_s",
+        "replica",
+        "request",
+        "scheduled_s",
+        "target",
+    )
+
+    def __init__(self, request: Request, queued_s: float) -> None:
+        self.request = request
+        self.prompt, self.output = request.prompt, request.output
+        self.priority = request.priority
+        self.queued_s = queued_s
+        self.scheduled_s = self.first_s = self.last_s = float("nan")
+        self.target = request.prompt
+        """Tokens to compute before the next token appears: the prompt, after a preemption also what was
+        generated."""
+        self.computed = 0
+        """Of those, computed (or found in a cache)."""
+        self.cached = 0
+        """Prompt tokens that the first admission found in a cache."""
+        self.made = 0
+        """Output tokens when the sequence joined the decodes; exact again when it leaves them."""
+        self.join_step = self.join_kv = 0
+        self.end_step = -1
+        """Decode step at which the last token appears; -1 outside the decodes."""
+        self.blocks = 0
+        """KV blocks held outside of shared prefixes, counted when they are taken for a chunk."""
+        self.held: list[int] = []
+        """Prefix ids that the sequence holds in the cache."""
+        self.ghost: tuple[int, int, int] | None = None
+        self.preemptions = 0
+        self.replica = -1

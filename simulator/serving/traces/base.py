@@ -1,0 +1,125 @@
+"""What a trace reader is: it streams the rows of a public file format, checked as they are read."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+from hwmodels.errors import InputError
+
+NumberT = TypeVar("NumberT", int, float)
+
+
+class Row(NamedTuple):
+    """One request of a trace; ``arrival_s`` is NaN where the format has no times."""
+
+    arrival_s: float
+    prompt: int
+    output: int
+    prefix: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """A public format of request logs.
+
+    Attributes:
+        name: what workloads call it.
+        columns: what it needs, for people.
+        source: where it is published.
+        timed: rows have arrival times.
+        prefix_tokens: tokens that one prefix id stands for; 0 where rows have none.
+        read: yields the rows of a file in order.
+    """
+
+    name: str
+    columns: str
+    source: str
+    read: Callable[[Path], Iterator[Row]]
+    timed: bool = True
+    prefix_tokens: int = 0
+
+
+def opened(path: Path) -> TextIO:
+    """Open a text file, gzipped or not.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", str(path)) from None
+
+
+def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the place (file and line) and the cells of every row of a CSV file.
+
+    Raises:
+        InputError: a column is missing (names those found), a row is short, the file is not CSV.
+    """
+    with opened(path) as file:
+        reader = csv.DictReader(file)
+        found = reader.fieldnames or []
+        missing = [name for name in columns if name not in found]
+        if missing:
+            raise InputError(
+                f"line 1: column {missing[0]!r} is missing; found {', '.join(map(repr, found)) or 'nothing'}",
+                str(path),
+            )
+        try:
+            for cells in reader:
+                yield f"{path}: line {reader.line_num}", cells
+        except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+            raise InputError(f"line {reader.line_num}: cannot be read ({error})", str(path)) from None
+
+
+def json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the object of every line of a JSON-lines file.
+
+    Raises:
+        InputError: a line is not a JSON object.
+    """
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"not valid JSON ({error.msg})", where) from None
+            if not isinstance(row, dict):
+                raise InputError(f"a JSON object is needed, found {line.strip()[:40]!r}", where)
+            yield where, row
+
+
+def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT], least: float) -> NumberT:
+    """The number in a column.
+
+    Raises:
+        InputError: missing, not a number, or below ``least``.
+    """
+    text = cells.get(column)
+    try:
+        value = kind(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        wanted = "a whole number" if kind is int else "a number"
+        raise InputError(f"column {column!r}: {wanted} is needed, found {text!r}", where) from None
+    if not value >= least:
+        raise InputError(f"column {column!r}: at least {least:g} is needed, found {text!r}", where)
+    return value
+
+
+def first_line(path: Path) -> str:
+    """The first line that is not empty; "" for an empty file."""
+    with opened(path) as file:
+        return next((line.strip() for line in chain(file) if line.strip()), "")

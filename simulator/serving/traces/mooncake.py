@@ -1,0 +1,30 @@
+"""Mooncake: hours of Kimi's traffic with hashes of prompt blocks, which tell what prompts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hwmodels.errors import InputError
+from simulator.serving.traces.base import Row, TraceFormat, json_rows, number
+
+
+def _read(path: Path) -> Iterator[Row]:
+    for where, cells in json_rows(path):
+        ids = cells.get("hash_ids", [])
+        if not isinstance(ids, list) or not all(isinstance(one, int) for one in ids):
+            raise InputError(f"column 'hash_ids': a list of whole numbers is needed, found {ids!r:.40}", where)
+        time = number(cells, "timestamp", where, float, 0) * 1e-3
+        prompt = number(cells, "input_length", where, int, 0)
+        output = number(cells, "output_length", where, int, 0)
+        if prompt and output:
+            yield Row(time, prompt, output, tuple(ids))
+
+
+FORMAT = TraceFormat(
+    "mooncake",
+    "timestamp (ms), input_length, output_length, hash_ids",
+    "github.com/kvcache-ai/Mooncake, FAST25-release/traces (Qin et al., FAST 2025)",
+    _read,
+    prefix_tokens=512,
+)

@@ -1,0 +1,99 @@
+"""The keys of a serving workload."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hwmodels.errors import InputError
+from hwmodels.loading import Strict
+from simulator.serving.arrivals import AnyArrivals
+from simulator.serving.lengths import AnyLengths
+from simulator.serving.programs import AnyProgram
+from simulator.serving.programs.single import Single
+from simulator.serving.traces import get_format
+
+WARM_UP = 0.1
+"""Share of an open loop's requests that statistics leave out at the start, where nothing else is said."""
+
+
+class Slo(Strict):
+    """Latency targets of one request; a request meets them all or misses."""
+
+    ttft: float | None = Field(None, gt=0, description="time to first token, s")
+    tpot: float | None = Field(None, gt=0, description="mean time per output token after the first, s")
+    e2e: float | None = Field(None, gt=0, description="whole request, s")
+    share: float = Field(0.9, gt=0, le=1, description="share of requests that must meet them")
+
+    @property
+    def given(self) -> bool:
+        """Whether there are targets."""
+        return not (self.ttft is None and self.tpot is None and self.e2e is None)
+
+
+class Prefix(Strict):
+    """A system prompt in front of each prompt's own tokens."""
+
+    tokens: int = Field(ge=1, description="tokens that the prompts of a group share")
+    groups: int = Field(1, ge=1, description="different system prompts, drawn equally often")
+
+
+class TraceFile(Strict):
+    """Requests of a log."""
+
+    format: str = Field(description="trace format (`show traces`)")
+    path: str = Field(description="file, gzipped or not; relative to the scenario's")
+    rate_scale: float = Field(1.0, gt=0, description="arrival rate over the trace's own")
+    start: float = Field(0.0, ge=0, description="seconds of the trace to skip")
+
+    @model_validator(mode="after")
+    def _known(self) -> TraceFile:
+        try:
+            get_format(self.format)
+        except InputError as error:
+            raise ValueError(error.problem) from None
+        return self
+
+
+class Serving(Strict):
+    """A serving workload: either drawn lengths or a trace, in time by a process or by the trace."""
+
+    kind: Literal["serving"]
+    requests: int = Field(1000, ge=1, description="requests to simulate")
+    arrivals: AnyArrivals | None = Field(
+        None, description="when requests (or programs) begin; default: the trace's times"
+    )
+    input: AnyLengths | None = Field(None, description="prompt tokens, a system prompt not counted")
+    output: AnyLengths | None = Field(None, description="output tokens")
+    trace: TraceFile | None = Field(None, description="log that gives lengths, and times without `arrivals`")
+    program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
+    prefix: Prefix | None = Field(None, description="system prompts")
+    slo: Slo = Field(default_factory=Slo, description="latency targets")
+    warmup: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of the first requests that statistics leave out; "
+        f"default: {WARM_UP} where requests arrive at a rate, else 0",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Serving:
+        if self.trace is None:
+            missing = [name for name in ("arrivals", "input", "output") if getattr(self, name) is None]
+            if missing:
+                raise ValueError(f"key {missing[0]!r} is missing; without a trace it is needed")
+        else:
+            if self.input is not None or self.output is not None:
+                raise ValueError("lengths come from the trace; leave out input and output")
+            if self.arrivals is None and not get_format(self.trace.format).timed:
+                raise ValueError(f"a {self.trace.format} trace has no arrival times; key 'arrivals' is missing")
+        return self
+
+    @property
+    def skipped(self) -> float:
+        """Share of the first requests that statistics leave out."""
+        if self.warmup is not None:
+            return self.warmup
+        return WARM_UP if self.arrivals is not None and self.arrivals.mean_rate() is not None else 0.0
