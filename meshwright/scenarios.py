@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import SUFFIXES, exists
+from hwmodels.loading import SUFFIXES, exists, read_mapping
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -34,6 +36,20 @@ def scenario_path(reference: str) -> Path:
     if reference.endswith(SUFFIXES):
         raise InputError("no such file", reference)
     raise UnknownNameError("scenario", reference, shipped)
+
+
+def serving_data(reference: str) -> tuple[dict[str, Any], Path] | None:
+    """The data and the file of a scenario that asks about serving; None where it asks about training.
+
+    Raises:
+        InputError: there is no such file, or it is no mapping.
+        UnknownNameError: no shipped scenario has this name.
+    """
+    path = scenario_path(reference)
+    data = read_mapping(path)
+    workload = data.get("workload")
+    serves = isinstance(workload, Mapping) and workload.get("kind") == "serving"
+    return (data, path) if serves else None
 
 
 def question_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""``meshwright simulate``: what a step of a given plan costs."""
+"""``meshwright simulate``: what a step of a given plan costs, or what users of a deployment wait."""
 
 from __future__ import annotations
 
@@ -30,14 +30,24 @@ def simulate(
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
+    requests: Annotated[
+        Path | None, typer.Option(help="Serving: write a CSV with one row a request.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Predict a training step of the plan that a scenario gives: time and memory, part by part.
+    """Predict a training step of the plan that a scenario gives, or the requests of a serving scenario.
 
     A schedule without a closed form runs on the event engine anyway, as do traces and pages.
 
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
+    from meshwright.scenarios import serving_data
+
+    if (served := serving_data(scenario)) is not None:
+        from meshwright.commands.serving import simulate_serving
+
+        simulate_serving(*served, requests=requests, trace=trace, html=html, json=json)
+        return
     from hwmodels.errors import InfeasibleError
     from hwmodels.files import written_together
     from meshwright import api

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Step:
     """One planned step: what it computes, and who is first seen or leaves when it ends."""
 
-    __slots__ = ("chunks", "decodes", "firsts", "kv_tokens", "leaving", "preempted")
+    __slots__ = ("chunks", "copied", "decodes", "firsts", "kv_tokens", "leaving", "preempted")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -33,6 +33,8 @@ class Step:
         self.firsts: list[Sequence] = []
         self.leaving: list[Sequence] = []
         self.preempted = False
+        self.copied = 0
+        """KV tokens copied to or from the host in this step."""
 
     @property
     def tokens(self) -> int:
@@ -55,18 +57,21 @@ class Batcher:
         "admitted",
         "block_tokens",
         "budget",
+        "chunks_prompts",
         "decodes",
         "ends",
         "kv",
         "kv_tokens",
         "phases",
-        "prefilling",
         "preemptions",
+        "prefilling",
+        "reserves",
         "running",
         "scheduler",
         "serial",
         "slots",
         "steps",
+        "swaps",
         "waiting",
     )
 
@@ -81,6 +86,10 @@ class Batcher:
         self.scheduler, self.kv, self.waiting, self.slots = scheduler, kv, waiting, slots
         self.budget = options.token_budget
         self.block_tokens = options.block_tokens
+        self.chunks_prompts = options.chunked_prefill
+        self.reserves = options.preemption == "none"
+        """Admission takes the blocks of a whole request, so decodes take none."""
+        self.swaps = options.preemption == "swap"
         self.running = 0
         """Slots in use, those of sequences about to leave included."""
         self.prefilling: list[Sequence] = []
@@ -106,13 +115,15 @@ class Batcher:
         return step if step.decodes or step.chunks or step.leaving else None
 
     def decode(self, step: Step) -> None:
-        """Give each decoding sequence a token in this step, preempting the last admitted while blocks lack."""
+        """Give each decoding sequence a token, preempting the last admitted while blocks lack."""
         if not self.decodes:
             return
         kv = self.kv
         need = self.phases[-self.steps % self.block_tokens]
         while need > kv.free:
             self.preempt(step)
+            if not self.decodes:
+                return
             need = self.phases[-self.steps % self.block_tokens]
         if need:
             kv.grow(need)
@@ -122,9 +133,18 @@ class Batcher:
         self.steps += 1
         self._pop_ends(step)
 
-    def admit(self, sequence: Sequence, found: int, now: float) -> None:
+    def hold(self, sequence: Sequence, tokens: int, found: int) -> bool:
+        """Take the blocks that a waiting sequence needs for ``tokens`` tokens; for all where it reserves."""
+        if self.reserves:
+            tokens = sequence.prompt + sequence.output
+        return self.kv.hold(sequence, tokens, found)
+
+    def admit(self, step: Step, sequence: Sequence, found: int, now: float) -> None:
         """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
         self.running += 1
+        if sequence.loaded and self.swaps:
+            step.copied += sequence.loaded
+        sequence.loaded = 0
         sequence.computed = found
         if sequence.scheduled_s != sequence.scheduled_s:
             sequence.scheduled_s = now
@@ -158,7 +178,8 @@ class Batcher:
             return
         self.decodes += 1
         self.kv_tokens += sequence.target
-        self.phases[(sequence.target - self.steps) % self.block_tokens] += 1
+        if not self.reserves:
+            self.phases[(sequence.target - self.steps) % self.block_tokens] += 1
         sequence.join_step, sequence.join_kv = self.steps, sequence.target
         sequence.end_step = self.steps + left
         self.serial += 1
@@ -170,17 +191,17 @@ class Batcher:
             sequence = self.admitted.pop()
             if sequence.end_step > self.steps or sequence in self.prefilling:
                 break
-        step.preempted = True
-        self.preempt_sequence(sequence)
+        self.preempt_sequence(step, sequence)
 
-    def preempt_sequence(self, sequence: Sequence) -> None:
+    def preempt_sequence(self, step: Step, sequence: Sequence) -> None:
         """Free the blocks of a sequence (already off ``admitted``), and queue it again at the head."""
+        step.preempted = True
         if sequence.end_step > self.steps:
             passed = self.steps - sequence.join_step
             held = sequence.join_kv + passed
             self.decodes -= 1
             self.kv_tokens -= held
-            self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
+            self._leave_phase(sequence)
             sequence.made += passed
             sequence.end_step = -1
         else:
@@ -190,6 +211,9 @@ class Batcher:
         self.preemptions += 1
         self.kv.release(sequence, held, preempted=True)
         sequence.target = sequence.prompt + sequence.made
+        if self.swaps:
+            sequence.loaded = held
+            step.copied += held
         sequence.computed = 0
         self.running -= 1
         self.waiting.appendleft(sequence)
@@ -205,19 +229,20 @@ class Batcher:
             return 0
         steps = ends[0][0] - self.steps
         size, free = self.block_tokens, self.kv.free
-        if self.decodes * (steps // size + 1) > free:
+        if self.decodes * (steps // size + 1) > free and not self.reserves:
             steps = self._steps_that_fit(steps, free)
         return steps
 
     def extend(self, step: Step, steps: int) -> None:
         """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
         added = steps * self.decodes
-        rounds, rest = divmod(steps, self.block_tokens)
-        blocks = rounds * self.decodes
-        for offset in range(rest):
-            blocks += self.phases[-(self.steps + offset) % self.block_tokens]
-        if blocks:
-            self.kv.grow(blocks)
+        if not self.reserves:
+            rounds, rest = divmod(steps, self.block_tokens)
+            blocks = rounds * self.decodes
+            for offset in range(rest):
+                blocks += self.phases[-(self.steps + offset) % self.block_tokens]
+            if blocks:
+                self.kv.grow(blocks)
         self.kv_tokens += added
         step.kv_tokens += added
         self.steps += steps
@@ -226,10 +251,16 @@ class Batcher:
     def free(self, sequence: Sequence) -> None:
         """Give back slot and blocks of a sequence that has all its tokens."""
         held = sequence.join_kv + sequence.end_step - sequence.join_step
+        if self.reserves:
+            held = sequence.prompt + sequence.output
         sequence.made = sequence.output
         sequence.end_step = -1
         self.running -= 1
         self.kv.release(sequence, held)
+
+    def _leave_phase(self, sequence: Sequence) -> None:
+        if not self.reserves:
+            self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
 
     def _steps_that_fit(self, steps: int, free: int) -> int:
         need = 0
@@ -246,5 +277,5 @@ class Batcher:
             if sequence.end_step == end:
                 self.decodes -= 1
                 self.kv_tokens -= sequence.join_kv + end - sequence.join_step
-                self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
+                self._leave_phase(sequence)
                 step.leaving.append(sequence)

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
-from hwmodels.loading import build
+from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.deployment import Pool
+from simulator.serving.engines import Engine, engines
 from simulator.serving.options import Options
 from simulator.serving.roofline import FORMAT_BYTES, Roofline
 from simulator.serving.step_times import ReplicaCosts
 
 
-def options_of(pool: Pool, where: str = "deployment") -> Options:
-    """The engine's options with those that the pool sets to other values.
+def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> Engine:
+    """The engine preset that a pool names, gives as a path, or writes out.
 
     Raises:
-        InputError: an unknown option or a wrong value.
+        InputError: an unknown name or a wrong definition.
     """
-    return build(Options, pool.options, f"{where}.options")
+    if isinstance(reference, str) and reference not in engines.names() and looks_like_path(reference):
+        return engines.get(folder / reference, where)
+    return engines.get(reference, where)
+
+
+def options_of(pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment") -> Options:
+    """The engine's options with those that the pool sets to other values.
+
+    Args:
+        pool: names the engine.
+        memory_bytes: of its devices, on which engines' defaults depend.
+        folder: what paths are relative to.
+        where: of the pool, for errors.
+
+    Raises:
+        InputError: an unknown engine or option, or a wrong value.
+    """
+    engine = engine_of(pool.engine, folder, f"{where}.engine")
+    defaults = {
+        "chunked_prefill": engine.chunked_prefill.value,
+        "scheduler": engine.scheduler.value,
+        "token_budget": engine.token_budget(memory_bytes),
+        "max_sequences": engine.sequence_limit(memory_bytes),
+        "block_tokens": engine.block_tokens.value,
+        "memory_share": engine.memory_share.value,
+        "prefix_caching": engine.prefix_caching.value,
+        "asynchronous": engine.schedules_ahead.value,
+        "preemption": engine.preemption.value,
+        "stream_interval": engine.stream_interval.value,
+        "ingest_s": engine.first_token_s.value,
+    }
+    return build(Options, {**defaults, **pool.options}, f"{where}.options")
 
 
 def replica_costs(model: Model, cluster: Cluster, pool: Pool, options: Options) -> ReplicaCosts:

@@ -30,7 +30,7 @@ class Slice(NamedTuple):
 
 
 class Series:
-    """Sums over time in bins that widen as the run grows: running, waiting, KV blocks, busy seconds, tokens."""
+    """Sums over time in bins that widen as the run grows."""
 
     __slots__ = ("bins", "width_s")
 
@@ -64,7 +64,9 @@ class Series:
         bins = self.bins
         if len(bins) % 2:
             bins.append([0.0] * 5)
-        self.bins = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(bins[::2], bins[1::2], strict=True)]
+        self.bins = [
+            [a + b for a, b in zip(*pair, strict=True)] for pair in zip(bins[::2], bins[1::2], strict=True)
+        ]
         self.width_s *= 2
 
 
@@ -73,11 +75,12 @@ class Meter:
 
     Args:
         steps: for power.
+        kv_total: blocks of the replica.
         slices: where each step goes for a trace; None keeps none.
     """
 
-    def __init__(self, steps: StepTimes, slices: list[Slice] | None = None) -> None:
-        self.model, self.slices = steps, slices
+    def __init__(self, steps: StepTimes, kv_total: int, slices: list[Slice] | None = None) -> None:
+        self.model, self.kv_total, self.slices = steps, kv_total, slices
         self.series = Series()
         self.seconds = {"prefill": 0.0, "mixed": 0.0, "decode": 0.0}
         self.steps = {"prefill": 0, "mixed": 0, "decode": 0}

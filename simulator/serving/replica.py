@@ -18,7 +18,7 @@ from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.meter import Meter
 from simulator.serving.options import Options
 from simulator.serving.schedulers import Scheduler
-from simulator.serving.sequence import Sequence
+from simulator.serving.sequence import Request, Sequence
 from simulator.serving.step_times import StepTimes
 
 SHORTEST_STRETCH = 2
@@ -38,6 +38,7 @@ class Replica:
         meter: takes what steps did.
         on_leave: called with a sequence and the time when its last token is there.
         stretches: sum decode stretches in closed form; else every step is a turn of the loop.
+        copy_s: seconds to copy the KV of a token to or from the host.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Replica:
         meter: Meter,
         on_leave: Listener,
         stretches: bool = True,
+        copy_s: float = 0.0,
     ) -> None:
         self.steps, self.meter, self.on_leave = steps, meter, on_leave
         self.waiting: deque[Sequence] = deque()
@@ -56,6 +58,7 @@ class Replica:
         self.batcher = Batcher(options, scheduler, kv, self.waiting, options.max_sequences)
         self.ahead = options.asynchronous
         self.stretches = stretches
+        self.copy_s = copy_s
         self.next_s = inf
         """When the running step or stretch ends; inf while idle."""
         self._running: Step | None = None
@@ -74,6 +77,14 @@ class Replica:
     def queue(self) -> int:
         """Sequences waiting."""
         return len(self.waiting)
+
+    def holds(self, tokens: int) -> bool:
+        """Whether a request of so many tokens fits the replica when it is alone."""
+        return self.kv.blocks(tokens) <= self.kv.total
+
+    def cached(self, request: Request) -> int:
+        """Tokens of a request's prompt in the prefix cache."""
+        return self.kv.cached(request)
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced."""
@@ -122,7 +133,7 @@ class Replica:
         self._start_s = now
         chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
         more = 0
-        if self.stretches and not chunks and decodes and not step.leaving:
+        if self.stretches and decodes and not (chunks or step.leaving or step.preempted):
             more = self._quiet(step)
         if more + 1 >= SHORTEST_STRETCH:
             first, growth, valid = self.steps.stretch(decodes, kv_tokens)
@@ -131,6 +142,8 @@ class Replica:
             self._first_s, self._growth_s = first, growth
         else:
             count, seconds = 1, self.steps.step(chunks, decodes, kv_tokens)
+            if step.copied:
+                seconds += step.copied * self.copy_s
         self._count = count
         self.next_s = now + seconds
 
@@ -139,7 +152,9 @@ class Replica:
         if not self.ahead:
             return self.batcher.quiet()
         planned = self._planned
-        if planned is None or planned.chunks or planned.leaving or planned.decodes != step.decodes:
+        if planned is None or planned.chunks or planned.leaving or planned.preempted:
+            return 0
+        if planned.decodes != step.decodes:
             return 0
         return self.batcher.quiet()
 

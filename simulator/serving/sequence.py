@@ -36,6 +36,7 @@ class Sequence:
         "join_kv",
         "join_step",
         "last_s",
+        "loaded",
         "made",
         "output",
         "preemptions",
@@ -71,5 +72,8 @@ class Sequence:
         self.held: list[int] = []
         """Prefix ids that the sequence holds in the cache."""
         self.ghost: tuple[int, int, int] | None = None
+        """Blocks taken and free, and its own blocks, when it was preempted."""
+        self.loaded = 0
+        """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
         self.preemptions = 0
         self.replica = -1

@@ -26,7 +26,7 @@ class Arrivals(Strict):
 
     @abstractmethod
     def times(self, random: np.random.Generator) -> Iterator[float]:
-        """Yield instants in seconds, in order, without end; of a closed process those of its clients' starts."""
+        """Yield instants in seconds, in order, without end; of a closed process its clients' starts."""
 
     def mean_rate(self) -> float | None:
         """Programs a second in the long run; None where completions decide it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.serving.sequence import Sequence
+from simulator.serving.sequence import Request, Sequence
 
 
 class PagedBlocks:
@@ -27,15 +27,24 @@ class PagedBlocks:
 
     def match(self, sequence: Sequence) -> int:
         """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
+        if sequence.loaded:
+            return sequence.loaded
         if sequence.ghost is None:
             return 0
         taken, free, blocks = sequence.ghost
         left = blocks - max(self.taken - taken - free, 0)
-        return max(min(left * self.block_tokens, (sequence.target - 1) // self.block_tokens * self.block_tokens), 0)
+        most = (sequence.target - 1) // self.block_tokens
+        return max(min(left, most), 0) * self.block_tokens
 
-    def hold(self, sequence: Sequence, tokens: int) -> bool:
-        """Take blocks until the sequence holds ``tokens`` tokens; False (and nothing taken) where too few are free."""
+    def cached(self, request: Request) -> int:
+        """Tokens of the request's prompt that the cache holds."""
+        return 0
+
+    def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
+        """Take blocks for the sequence's first ``tokens`` tokens; False, and none, where too few are free."""
         need = -(-tokens // self.block_tokens) - sequence.blocks
+        if need <= 0:
+            return True
         if need > self.free:
             return False
         self.free -= need

@@ -12,7 +12,9 @@ from hwmodels.loading import Strict
 
 
 class Call(NamedTuple):
-    """A request that a program sends: seconds from now, lengths, and ids of the prompt's leading spans."""
+    """A request that a program sends: seconds from now, lengths, and ids of the leading spans.
+
+    Ids may go on over the output, where a later request repeats it."""
 
     after_s: float
     prompt: int

@@ -15,7 +15,9 @@ class Conversation(Program):
 
     kind: Literal["conversation"] = "conversation"
     turns: int = Field(ge=1, description="requests of a conversation")
-    think: float = Field(0.0, ge=0, description="mean seconds between an answer and the next turn, exponential")
+    think: float = Field(
+        0.0, ge=0, description="mean seconds between an answer and the next turn, exponential"
+    )
 
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""
@@ -26,8 +28,7 @@ class Conversation(Program):
             if turn:
                 question = max(question - len(prefix) * SPAN, 1)
             prompt = history + question
-            spans = spans + fresh(prompt // SPAN - len(spans))
+            spans = spans + fresh((prompt + answer) // SPAN - len(spans))
             after = float(random.exponential(self.think)) if turn and self.think else 0.0
             yield [Call(after, prompt, answer, spans)]
             history = prompt + answer
-            spans = spans + fresh(history // SPAN - len(spans))

@@ -10,8 +10,15 @@ from hwmodels.errors import UnknownNameError
 from hwmodels.loading import build
 from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import Chunked
+from simulator.serving.schedulers.continuous import Continuous
+from simulator.serving.schedulers.exact_budget import ExactBudget
+from simulator.serving.schedulers.prefill_first import PrefillFirst
+from simulator.serving.schedulers.priority import Priority
+from simulator.serving.schedulers.static import Static
 
-schedulers: Mapping[str, type[Scheduler]] = MappingProxyType({kind.name: kind for kind in (Chunked,)})
+schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
+    {kind.name: kind for kind in (Static, Continuous, PrefillFirst, Chunked, ExactBudget, Priority)}
+)
 
 
 def make_scheduler(name: str, options: Mapping[str, Any], where: str = "") -> Scheduler:

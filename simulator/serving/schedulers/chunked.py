@@ -28,7 +28,7 @@ class Chunked(Scheduler):
         if batcher.prefilling:
             tokens = go_on(batcher, step, tokens)
         if not step.preempted and batcher.waiting:
-            admit(batcher, step, tokens, now)
+            admit(batcher, step, tokens, now, not batcher.chunks_prompts)
 
 
 def go_on(batcher: Batcher, step: Step, tokens: int) -> int:
@@ -46,16 +46,27 @@ def go_on(batcher: Batcher, step: Step, tokens: int) -> int:
     return tokens
 
 
-def admit(batcher: Batcher, step: Step, tokens: int, now: float) -> None:
-    """Admit waiting sequences, first come first served, while tokens, slots and blocks last."""
+def admit(batcher: Batcher, step: Step, tokens: int, now: float, whole: bool = False) -> None:
+    """Admit waiting sequences, first come first served, while tokens, slots and blocks last.
+
+    Args:
+        batcher, step, now: as in `Scheduler.fill`.
+        tokens: left of the budget.
+        whole: prompts are not cut; one that exceeds the budget runs in a step without other prompts.
+    """
     waiting, kv = batcher.waiting, batcher.kv
     while waiting and tokens > 0 and batcher.running < batcher.slots:
         sequence = waiting[0]
         found = kv.match(sequence)
-        chunk = min(tokens, sequence.target - found)
-        if not kv.hold(sequence, found + chunk):
+        chunk = sequence.target - found
+        if chunk > tokens:
+            if not whole:
+                chunk = tokens
+            elif step.chunks:
+                return
+        if not batcher.hold(sequence, found + chunk, found):
             return
         waiting.popleft()
-        batcher.admit(sequence, found, now)
+        batcher.admit(step, sequence, found, now)
         batcher.compute(step, sequence, chunk)
         tokens -= chunk

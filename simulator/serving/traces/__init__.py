@@ -10,10 +10,7 @@ from simulator.serving.traces import azure, benchmark, burstgpt, mooncake, plain
 from simulator.serving.traces.base import Row, TraceFormat
 
 formats: Mapping[str, TraceFormat] = MappingProxyType(
-    {
-        module.FORMAT.name: module.FORMAT
-        for module in (azure, burstgpt, mooncake, benchmark, sharegpt, plain)
-    }
+    {module.FORMAT.name: module.FORMAT for module in (azure, burstgpt, mooncake, benchmark, sharegpt, plain)}
 )
 
 

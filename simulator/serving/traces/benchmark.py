@@ -33,8 +33,10 @@ def _read(path: Path) -> Iterator[Row]:
         if not len(prompts) == len(outputs) == len(starts):
             raise InputError(f"input_lens has {len(prompts)} entries, output_lens {len(outputs)}", where)
         first = min(starts, default=0.0)
-        rows = sorted(zip(starts, prompts, outputs, strict=True)) if first == first else zip(
-            starts, prompts, outputs, strict=True
+        rows = (
+            sorted(zip(starts, prompts, outputs, strict=True))
+            if first == first
+            else zip(starts, prompts, outputs, strict=True)
         )
         for start, prompt, output in rows:
             if prompt > 0 and output > 0:

@@ -13,7 +13,9 @@ def _read(path: Path) -> Iterator[Row]:
     for where, cells in json_rows(path):
         ids = cells.get("hash_ids", [])
         if not isinstance(ids, list) or not all(isinstance(one, int) for one in ids):
-            raise InputError(f"column 'hash_ids': a list of whole numbers is needed, found {ids!r:.40}", where)
+            raise InputError(
+                f"column 'hash_ids': a list of whole numbers is needed, found {ids!r:.40}", where
+            )
         time = number(cells, "timestamp", where, float, 0) * 1e-3
         prompt = number(cells, "input_length", where, int, 0)
         output = number(cells, "output_length", where, int, 0)

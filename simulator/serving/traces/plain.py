@@ -20,5 +20,8 @@ def _read(path: Path) -> Iterator[Row]:
 
 
 FORMAT = TraceFormat(
-    "plain", f"{COLUMNS[0]} (s), {COLUMNS[1]}, {COLUMNS[2]}", "github.com/microsoft/vidur, trace replay", _read
+    "plain",
+    f"{COLUMNS[0]} (s), {COLUMNS[1]}, {COLUMNS[2]}",
+    "github.com/microsoft/vidur, trace replay",
+    _read,
 )

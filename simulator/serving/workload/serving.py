@@ -88,7 +88,9 @@ class Serving(Strict):
             if self.input is not None or self.output is not None:
                 raise ValueError("lengths come from the trace; leave out input and output")
             if self.arrivals is None and not get_format(self.trace.format).timed:
-                raise ValueError(f"a {self.trace.format} trace has no arrival times; key 'arrivals' is missing")
+                raise ValueError(
+                    f"a {self.trace.format} trace has no arrival times; key 'arrivals' is missing"
+                )
         return self
 
     @property

@@ -1,0 +1,139 @@
+"""Tables of a serving run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, percent, seconds
+from simulator.serving.metrics import FEW, Latency, ServingMetrics
+from simulator.serving.records import Record
+from simulator.serving.result import ServingResult
+from simulator.serving.setting import PoolSetting
+
+NAMES = {
+    "ttft": "time to first token (TTFT)",
+    "tpot": "time per output token (TPOT)",
+    "itl": "gap between tokens (ITL)",
+    "e2e": "whole request (e2e)",
+    "queue": "waiting before the first step",
+}
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
+
+
+def serving_tables(result: ServingResult) -> list[Table]:
+    """What was run, its latencies, and its figures of merit."""
+    metrics = result.metrics
+    latencies = [
+        [NAMES[name], *(seconds(getattr(found, point)) for point in PERCENTILES)]
+        for name, found in metrics.latencies.items()
+        if isinstance(found, Latency)
+    ]
+    return [
+        facts(_setting(result), result.setting.title),
+        table(("latency", *PERCENTILES), latencies),
+        facts(figures(result)),
+    ]
+
+
+def _setting(result: ServingResult) -> dict[str, str]:
+    setting = result.setting
+    return {
+        "model": setting.model.name,
+        "cluster": f"{setting.gpus:,} x {setting.cluster.device.name} ({setting.cluster.name})",
+        **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
+        "router": setting.router.name,
+    }
+
+
+def describe_pool(pool: PoolSetting) -> str:
+    """A pool in one line."""
+    plan, options = pool.pool, pool.options
+    degrees = {"TP": plan.tensor, "DP": plan.data, "PP": plan.pipeline, "EP": plan.expert}
+    cut = " ".join(f"{name}{degree}" for name, degree in degrees.items() if degree > 1) or "one GPU"
+    engine = plan.engine if isinstance(plan.engine, str) else "own engine"
+    return (
+        f"{plan.replicas} x {cut}, {plan.weights} weights, {engine}, {pool.scheduler.name} "
+        f"(budget {options.token_budget:,} tokens, {options.max_sequences:,} sequences), "
+        f"KV for {counted(pool.costs.kv_blocks * options.block_tokens)} tokens"
+    )
+
+
+def figures(result: ServingResult) -> dict[str, str]:
+    """Figures of merit as names and words."""
+    metrics = result.metrics
+    slo = result.setting.serving.slo
+    shown = {
+        "requests": _requests(metrics),
+        "arrivals": f"{metrics.arrival_rate:.4g} requests/s" if metrics.arrival_rate else "all at once",
+        "completed": f"{metrics.request_rate:.4g} requests/s",
+        "throughput": f"{metrics.output_rate:,.0f} output tokens/s, "
+        f"{metrics.input_rate:,.0f} prompt tokens/s",
+        "per GPU": f"{metrics.output_rate_per_gpu:,.1f} output tokens/s, "
+        f"{metrics.total_rate_per_gpu:,.1f} tokens/s in all",
+    }
+    if metrics.slo_share is not None and metrics.goodput is not None:
+        targets = ", ".join(
+            f"{name.upper()} {seconds(target)}" for name, target in _targets(result) if target is not None
+        )
+        verdict = "met" if metrics.slo_share >= slo.share else "missed"
+        shown["goodput"] = (
+            f"{metrics.goodput:.4g} requests/s; {percent(metrics.slo_share)} of requests within {targets} "
+            f"(target {percent(slo.share)}: {verdict})"
+        )
+    return shown | {
+        "occupancy": f"{metrics.running:.1f} sequences in a step of a replica, {metrics.waiting:.1f} waiting",
+        "KV use": f"{percent(metrics.kv_use)} of blocks, hit rate {percent(metrics.hit_rate)}, "
+        f"{metrics.preemptions:,} preemptions",
+        "busy": f"{percent(metrics.busy)} of replica time: {_kinds(metrics)}",
+        "cost": f"${metrics.dollars_per_million:.3g} and {metrics.joules_per_million / 1e6:.3g} MJ "
+        "per million output tokens",
+        **dict(_notes(result)),
+    }
+
+
+def _requests(metrics: ServingMetrics) -> str:
+    left = metrics.requests - metrics.counted
+    words = f"{metrics.requests:,} in {seconds(metrics.makespan_s)}"
+    return f"{words}; statistics leave out the first {left:,}" if left else words
+
+
+def _targets(result: ServingResult) -> list[tuple[str, float | None]]:
+    slo = result.setting.serving.slo
+    return [("ttft", slo.ttft), ("tpot", slo.tpot), ("e2e", slo.e2e)]
+
+
+def _kinds(metrics: ServingMetrics) -> str:
+    total = sum(metrics.seconds_by_kind.values()) or 1.0
+    return ", ".join(
+        f"{percent(spent / total, 0)} {kind}" for kind, spent in metrics.seconds_by_kind.items() if spent
+    )
+
+
+def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
+    metrics = result.metrics
+    if metrics.sustainable_rate is not None:
+        yield (
+            "overload",
+            f"the queue grows without end: {metrics.arrival_rate:.4g} requests/s arrive, "
+            f"{metrics.sustainable_rate:.4g} requests/s are sustainable; latencies grow with the run",
+        )
+    if metrics.refused:
+        yield "refused", f"{metrics.refused:,} requests exceed the KV blocks of a replica"
+    if metrics.counted < 10 * FEW:
+        yield (
+            "few requests",
+            f"p99 rests on the slowest {max(metrics.counted // 100, 1)} of {metrics.counted:,}; "
+            "raise workload.requests",
+        )
+    if result.interrupted:
+        yield "interrupted", "figures are of the requests that had ended"
+
+
+def request_rows(result: ServingResult) -> Iterator[Sequence[str]]:
+    """Header and rows of the per-request CSV."""
+    yield Record._fields
+    for record in result.records:
+        yield [repr(value) if isinstance(value, float) else str(value) for value in record]

@@ -1,0 +1,246 @@
+"""All replicas of a deployment under one workload: arrivals, routing, programs, and what ends when.
+
+Replicas step by themselves. Where completions feed nothing back, each is brought up to date when an arrival
+needs it; otherwise the replica whose step ends next goes first. Timed events of everything else lie on a
+simpy clock. At one instant events and arrivals come before the ends of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+import simpy
+
+from simulator.serving.kv import PagedBlocks, PrefixBlocks
+from simulator.serving.meter import Meter, Slice
+from simulator.serving.programs.base import Call, Calls
+from simulator.serving.records import Records
+from simulator.serving.replica import Replica
+from simulator.serving.sequence import Request, Sequence
+from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.workload.source import Source
+
+Progress = Callable[[float], None]
+REPORT_EVERY = 2000
+"""Ended requests between two reports of progress."""
+
+
+@dataclass
+class Member:
+    """A replica of the fleet."""
+
+    index: int
+    pool: PoolSetting
+    replica: Replica
+    meter: Meter
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return self.replica.load
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting."""
+        return self.replica.queue
+
+    def cached(self, request: Request) -> int:
+        """Tokens of the request's prompt in its prefix cache."""
+        return self.replica.cached(request)
+
+
+@dataclass
+class Program:
+    """A program under way: its generator, and how many of its requests are still running."""
+
+    calls: Calls
+    number: int
+    pending: int = 0
+    turn: int = 0
+
+
+class Fleet:
+    """One run.
+
+    Args:
+        setting: what runs.
+        traced: keep the slices of every step for a trace.
+        stretches: sum decode stretches in closed form.
+    """
+
+    def __init__(self, setting: ServingSetting, traced: bool = False, stretches: bool = True) -> None:
+        self.setting = setting
+        self.source = Source(
+            setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
+        )
+        self.records = Records()
+        self.refused = 0
+        self.interrupted = False
+        self.clock = simpy.Environment()
+        self.random = np.random.default_rng([setting.seed, 7])
+        self.members = [
+            self._member(pool, traced, stretches) for pool in setting.pools for _ in range(pool.pool.replicas)
+        ]
+        for index, member in enumerate(self.members):
+            member.index = index
+        self.entry = [member for member in self.members if member.pool.pool.role != "decode"]
+        self._feeds_back = self.source.feeds_back
+        self._next: list[tuple[float, int]] = []
+        self._routed = 0
+        self._serial = 0
+        self._asked = 0
+        """Requests that programs have begun or scheduled."""
+        self._begun = 0
+        self._programs: dict[int, Program] = {}
+        self._calls: Iterator[Calls] | None = None
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run until all requests have ended; Ctrl-C ends it early and keeps what was finished.
+
+        Raises:
+            InputError: the trace or a request in it is wrong.
+        """
+        try:
+            if self._feeds_back:
+                self._run_programs(progress)
+            else:
+                self._run_stream(progress)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _run_stream(self, progress: Progress | None) -> None:
+        """Requests that arrive whatever the fleet does."""
+        total = self.setting.serving.requests
+        clock = self.clock
+        for request in self.source.requests():
+            while clock.peek() <= request.arrival_s:
+                clock.step()
+            self.send(request)
+            if progress is not None and request.serial % REPORT_EVERY == 0:
+                progress(request.serial / total)
+        for member in self.members:
+            member.replica.advance(inf)
+
+    def send(self, request: Request) -> None:
+        """Route a request and queue it."""
+        entry, router = self.entry, self.setting.router
+        time = request.arrival_s
+        if router.looks and len(entry) > 1:
+            for member in entry:
+                if member.replica.next_s < time:
+                    member.replica.advance(time)
+        member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
+        self._routed += 1
+        self._queue(member, request)
+
+    def _queue(self, member: Member, request: Request) -> None:
+        replica = member.replica
+        if not replica.holds(request.prompt + request.output):
+            self.refused += 1
+            return
+        now = request.arrival_s + member.pool.options.ingest_s
+        sequence = Sequence(request, now)
+        sequence.replica = member.index
+        replica.advance(now)
+        replica.submit(sequence, now)
+        if self._feeds_back:
+            heappush(self._next, (replica.next_s, member.index))
+
+    def _run_programs(self, progress: Progress | None) -> None:
+        """Requests that wait for others: clients with one program at a time, turns, forks and joins."""
+        limit = self.setting.serving.requests
+        self._calls = self.source.programs()
+        starts = self.source.starts()
+        next_start = next(starts, inf)
+        clock, members, queue = self.clock, self.members, self._next
+        seen = 0
+        while True:
+            while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
+                heappop(queue)
+            outside = min(clock.peek(), next_start if self._asked < limit else inf)
+            if queue and queue[0][0] < outside:
+                index = heappop(queue)[1]
+                replica = members[index].replica
+                replica.turn()
+                if replica.next_s < inf:
+                    heappush(queue, (replica.next_s, index))
+            elif outside == inf:
+                return
+            elif clock.peek() <= outside:
+                clock.step()
+            else:
+                self._begin(next_start)
+                next_start = next(starts, inf)
+            if progress is not None and len(self.records) - seen >= REPORT_EVERY:
+                seen = len(self.records)
+                progress(min(seen / limit, 1.0))
+
+    def _begin(self, now: float) -> None:
+        """Start a program."""
+        assert self._calls is not None
+        if self._asked >= self.setting.serving.requests:
+            return
+        self._begun += 1
+        program = Program(next(self._calls), self._begun)
+        self._programs[program.number] = program
+        self._go_on(program, now)
+
+    def _go_on(self, program: Program, now: float) -> None:
+        """Send what a program sends next; where it has ended, its client starts another one."""
+        left = self.setting.serving.requests - self._asked
+        calls = next(program.calls, None) if left > 0 else None
+        if calls is None:
+            program.calls.close()
+            del self._programs[program.number]
+            arrivals = self.setting.serving.arrivals
+            if arrivals is not None and arrivals.closed and left > 0:
+                self._at(now + self.source.think(), self._begin)
+            return
+        calls = calls[:left]
+        self._asked += len(calls)
+        program.pending = len(calls)
+        for call in calls:
+            self._at(now + call.after_s, lambda time, call=call: self._send_call(program, call, time))
+        program.turn += 1
+
+    def _send_call(self, program: Program, call: Call, now: float) -> None:
+        request = self.source.make(self._serial, now, call.prompt, call.output, call.prefix)
+        self._serial += 1
+        refused = self.refused
+        self.send(request._replace(program=program.number, turn=program.turn - 1))
+        if self.refused > refused:
+            self._ended(program, now)
+
+    def _ended(self, program: Program, now: float) -> None:
+        program.pending -= 1
+        if program.pending == 0:
+            self._go_on(program, now)
+
+    def _at(self, time: float, what: Callable[[float], None]) -> None:
+        """Call something at a time, or now."""
+        if time <= self.clock.now:
+            what(time)
+            return
+        timeout = self.clock.timeout(time - self.clock.now)
+        timeout.callbacks.append(lambda _: what(time))
+
+    def _left(self, sequence: Sequence, now: float) -> None:
+        """A sequence has its last token."""
+        self.records.add(sequence)
+        if self._feeds_back:
+            self._ended(self._programs[sequence.request.program], now)
+
+    def _member(self, pool: PoolSetting, traced: bool, stretches: bool) -> Member:
+        slices: list[Slice] | None = [] if traced else None
+        options, costs = pool.options, pool.costs
+        if options.prefix_caching and self.source.shares_prefixes:
+            kv = PrefixBlocks(costs.kv_blocks, options.block_tokens, self.source.prefix_tokens)
+        else:
+            kv = PagedBlocks(costs.kv_blocks, options.block_tokens, options.prefix_caching)
+        meter = Meter(costs.steps, costs.kv_blocks, slices)
+        replica = Replica(options, pool.scheduler, kv, costs.steps, meter, self._left, stretches)
+        return Member(0, pool, replica, meter)

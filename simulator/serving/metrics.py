@@ -1,0 +1,255 @@
+"""Latency, throughput and cost of a run, by vLLM's names and definitions.
+
+TTFT counts from the client's send to the first token, TPOT is (e2e - TTFT) / (output tokens - 1), ITL are the
+gaps between a request's tokens, e2e runs to the last token. Statistics leave out the first ``skipped`` share
+of requests (warm-up). Rates count what ended between the arrival of the first counted request and the last
+arrival (so the drain at the end is left out); where that window holds less than half of the run, as in closed
+loops and bursts, until the last end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simulator.serving.meter import Meter, gap_percentiles
+from simulator.serving.records import Records
+from simulator.serving.workload import Slo
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+FEW = 100
+"""Requests per tail request that a percentile should rest on: p99 of fewer than 1,000 is noise."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Statistics of one latency over requests, s."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Latency | None:
+        """Of values of shape (requests,); None of none."""
+        if not len(values):
+            return None
+        points = np.quantile(values, SHARES)
+        return cls(float(values.mean()), *(float(point) for point in points))
+
+
+@dataclass(frozen=True)
+class ServingMetrics:
+    """Figures of merit of one run."""
+
+    requests: int
+    """Requests that ended."""
+    counted: int
+    """Those that statistics rest on."""
+    refused: int
+    """Requests that no replica could ever hold."""
+    makespan_s: float
+    window_s: float
+    latencies: Mapping[str, Latency | None]
+    """ttft, tpot, itl, e2e and queue."""
+    arrival_rate: float
+    request_rate: float
+    input_rate: float
+    """Prompt tokens a second."""
+    output_rate: float
+    """Output tokens a second."""
+    output_rate_per_gpu: float
+    total_rate_per_gpu: float
+    slo_share: float | None
+    """Share of counted requests that met all targets."""
+    goodput: float | None
+    """Requests a second that met all targets."""
+    running: float
+    """Mean sequences in a step of a replica."""
+    waiting: float
+    kv_use: float
+    """Mean share of KV blocks in use during steps."""
+    hit_rate: float
+    """Share of prompt tokens found in a cache."""
+    preemptions: int
+    busy: float
+    """Share of the replicas' time in steps."""
+    joules: float
+    joules_per_million: float
+    """Per million output tokens, idle time of replicas counted."""
+    dollars_per_million: float
+    sustainable_rate: float | None
+    """Requests a second that the deployment completes while its queue grows; None where it does not."""
+    seconds_by_kind: Mapping[str, float] = field(default_factory=dict)
+    steps_by_kind: Mapping[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain keys and values for JSON."""
+        latencies = {
+            f"{name}_s": None if found is None else vars(found) for name, found in self.latencies.items()
+        }
+        rest = {name: value for name, value in vars(self).items() if name != "latencies"}
+        return {**latencies, **{name: dict(v) if isinstance(v, Mapping) else v for name, v in rest.items()}}
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the run occupied."""
+
+    gpus: int
+    dollars_per_hour: float
+    replica_seconds: float
+    """Sum over replicas of the time they were up."""
+    gpu_seconds: float
+    idle_watts: float
+    """Mean power of a replica between steps."""
+
+
+def serving_metrics(
+    records: Records,
+    meters: list[Meter],
+    slo: Slo,
+    skipped: float,
+    refused: int,
+    hardware: Hardware,
+    open_loop: bool,
+) -> ServingMetrics:
+    """Figures of a run.
+
+    Args:
+        records: of all requests that ended.
+        meters: of all replicas.
+        slo: latency targets.
+        skipped: share of the first requests to leave out.
+        refused: requests that never ran.
+        hardware: devices and prices.
+        open_loop: whether arrivals do not wait for completions.
+    """
+    columns = records.columns()
+    arrival, first, last = columns["arrival_s"], columns["first_s"], columns["last_s"]
+    total = len(arrival)
+    from_ = int(skipped * total)
+    kept = slice(from_, None)
+    ttft, e2e = (first - arrival)[kept], (last - arrival)[kept]
+    more = columns["output"][kept] > 1
+    decoding = columns["output"][kept] - 1
+    tpot = (e2e - ttft)[more] / decoding[more]
+    gaps = merged(meters)
+    itl = None
+    if gaps:
+        points = gap_percentiles(gaps, SHARES)
+        itl = Latency(float((e2e - ttft)[more].sum() / max(decoding[more].sum(), 1)), *points)
+    latencies = {
+        "ttft": Latency.of(ttft),
+        "tpot": Latency.of(tpot),
+        "itl": itl,
+        "e2e": Latency.of(e2e),
+        "queue": Latency.of((columns["scheduled_s"] - arrival)[kept]),
+    }
+    begin = float(arrival[from_]) if total else 0.0
+    stop = float(last.max(initial=0.0))
+    arrived = float(arrival.max(initial=0.0))
+    end = arrived if open_loop and (arrived - begin) >= 0.5 * (stop - begin) else stop
+    inside = (last > begin) & (last <= end)
+    window = max(end - begin, 1e-12)
+    outputs, inputs = float(columns["output"][inside].sum()), float(columns["prompt"][inside].sum())
+    met = _met(slo, ttft, e2e, decoding)
+    steps = sum(sum(meter.steps.values()) for meter in meters)
+    busy = sum(meter.busy_s for meter in meters)
+    weights = [sum(column) for column in zip(*(_sums(meter) for meter in meters), strict=True)]
+    idle_s = max(hardware.replica_seconds - busy, 0.0)
+    joules = sum(meter.joules for meter in meters) + idle_s * hardware.idle_watts
+    made = max(int(columns["output"].sum()), 1)
+    return ServingMetrics(
+        requests=total,
+        counted=len(ttft),
+        refused=refused,
+        makespan_s=stop,
+        window_s=window,
+        latencies=latencies,
+        arrival_rate=len(ttft) / max(arrived - begin, 1e-12) if arrived > begin else 0.0,
+        request_rate=float(inside.sum()) / window,
+        input_rate=inputs / window,
+        output_rate=outputs / window,
+        output_rate_per_gpu=outputs / window / hardware.gpus,
+        total_rate_per_gpu=(inputs + outputs) / window / hardware.gpus,
+        slo_share=None if met is None else float(met.mean()) if len(met) else 0.0,
+        goodput=None
+        if met is None
+        else float(met.mean() if len(met) else 0.0) * float(inside.sum()) / window,
+        running=weights[1] / busy if busy else 0.0,
+        waiting=weights[2] / busy if busy else 0.0,
+        kv_use=weights[3] / busy if busy else 0.0,
+        hit_rate=float(columns["cached"][kept].sum()) / max(float(columns["prompt"][kept].sum()), 1.0),
+        preemptions=int(columns["preemptions"].sum()),
+        busy=busy / hardware.replica_seconds if hardware.replica_seconds else 0.0,
+        joules=joules,
+        joules_per_million=joules / made * 1e6,
+        dollars_per_million=hardware.dollars_per_hour
+        / 3600
+        * hardware.gpu_seconds
+        / hardware.gpus
+        / made
+        * 1e6,
+        sustainable_rate=sustainable(arrival, last, open_loop),
+        seconds_by_kind={
+            kind: sum(meter.seconds[kind] for meter in meters) for kind in ("prefill", "mixed", "decode")
+        },
+        steps_by_kind={
+            kind: sum(meter.steps[kind] for meter in meters) for kind in ("prefill", "mixed", "decode")
+        }
+        if steps
+        else {},
+    )
+
+
+def sustainable(arrival: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
+    """Completions a second while requests still arrive, where requests in the system keep growing; else None.
+
+    They keep growing where the second half of the arrivals adds to the system as much as the first half
+    did, to a fifth, and more than a tenth of all requests are still there at the last arrival.
+    """
+    if not open_loop or len(arrival) < 50 or arrival[-1] <= arrival[0]:
+        return None
+    ends = np.sort(last)
+    middle, final = float(arrival[len(arrival) // 2]), float(arrival[-1])
+    at_middle = len(arrival) // 2 + 1 - int(np.searchsorted(ends, middle))
+    at_end = len(arrival) - int(np.searchsorted(ends, final))
+    if at_end < 0.1 * len(arrival) or at_end - at_middle < 0.8 * at_middle or final <= middle:
+        return None
+    done = int(np.searchsorted(ends, final)) - int(np.searchsorted(ends, middle))
+    return done / (final - middle)
+
+
+def merged(meters: list[Meter]) -> dict[int, int]:
+    """The gaps between tokens of all replicas."""
+    gaps: dict[int, int] = {}
+    for meter in meters:
+        for index, count in meter.gaps.items():
+            gaps[index] = gaps.get(index, 0) + count
+    return gaps
+
+
+def _sums(meter: Meter) -> list[float]:
+    bins = meter.series.bins
+    sums = [sum(column) for column in zip(*bins, strict=True)] if bins else [0.0] * 5
+    sums[3] /= max(meter.kv_total, 1)
+    return sums
+
+
+def _met(slo: Slo, ttft: np.ndarray, e2e: np.ndarray, decoding: np.ndarray) -> np.ndarray | None:
+    if not slo.given:
+        return None
+    met = np.ones(len(ttft), dtype=bool)
+    if slo.ttft is not None:
+        met &= ttft <= slo.ttft
+    if slo.tpot is not None:
+        met &= (e2e - ttft) <= slo.tpot * np.maximum(decoding, 1) + 1e-12
+    if slo.e2e is not None:
+        met &= e2e <= slo.e2e
+    return met

@@ -1,0 +1,100 @@
+"""Running a serving setting, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from simulator.serving.fleet import Fleet, Progress
+from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
+from simulator.serving.records import Records
+from simulator.serving.setting import ServingSetting
+
+
+@dataclass(frozen=True)
+class ServingResult:
+    """One run: its setting, every request's record, and the figures."""
+
+    setting: ServingSetting
+    fleet: Fleet
+    metrics: ServingMetrics
+
+    @property
+    def records(self) -> Records:
+        """One row a request."""
+        return self.fleet.records
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run early."""
+        return self.fleet.interrupted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Keys and values for JSON."""
+        setting = self.setting
+        return {
+            "title": setting.title,
+            "model": setting.model.name,
+            "cluster": setting.cluster.name,
+            "device": setting.cluster.device.name,
+            "gpus": setting.gpus,
+            "seed": setting.seed,
+            "pools": [
+                {
+                    "name": pool.name,
+                    "role": pool.pool.role,
+                    "replicas": pool.pool.replicas,
+                    "tensor": pool.pool.tensor,
+                    "data": pool.pool.data,
+                    "pipeline": pool.pool.pipeline,
+                    "expert": pool.pool.expert,
+                    "engine": pool.pool.engine if isinstance(pool.pool.engine, str) else "inline",
+                    "scheduler": pool.scheduler.name,
+                    "kv_blocks": pool.costs.kv_blocks,
+                    "kv_tokens": pool.costs.kv_blocks * pool.options.block_tokens,
+                }
+                for pool in setting.pools
+            ],
+            "router": setting.router.name,
+            **self.metrics.to_dict(),
+            "interrupted": self.interrupted,
+        }
+
+
+def serve(setting: ServingSetting, progress: Progress | None = None, traced: bool = False) -> ServingResult:
+    """Run a setting.
+
+    Args:
+        setting: what to run.
+        progress: called with the share of requests that were handled.
+        traced: keep every step for a trace.
+
+    Raises:
+        InputError: the trace or a request in it is wrong.
+    """
+    fleet = Fleet(setting, traced)
+    fleet.run(progress)
+    return ServingResult(setting, fleet, metrics_of(setting, fleet))
+
+
+def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
+    """Figures of a run so far."""
+    cluster = setting.cluster
+    columns = fleet.records.columns()
+    span = float(columns["last_s"].max(initial=0.0))
+    replicas = len(fleet.members)
+    per_replica = setting.gpus / replicas
+    price = cluster.device.price_per_hour_usd * setting.gpus
+    idle = sum(member.pool.costs.idle_watts for member in fleet.members) / replicas
+    hardware = Hardware(setting.gpus, price, span * replicas, span * replicas * per_replica, idle)
+    serving = setting.serving
+    arrivals = serving.arrivals
+    return serving_metrics(
+        fleet.records,
+        [member.meter for member in fleet.members],
+        serving.slo,
+        serving.skipped,
+        fleet.refused,
+        hardware,
+        open_loop=arrivals is None or not arrivals.closed,
+    )

@@ -1,0 +1,57 @@
+"""What a router is: it picks the replica of a request."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence as Many
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from hwmodels.loading import Strict
+from simulator.serving.sequence import Request
+
+
+class Target(Protocol):
+    """A replica as a router sees it."""
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        ...
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting."""
+        ...
+
+    def cached(self, request: Request) -> int:
+        """Tokens of the request's prompt in the replica's prefix cache."""
+        ...
+
+
+class Router(Strict):
+    """One policy. Its fields are its parameters (`router_options`).
+
+    Attributes:
+        name: what deployments call it.
+        rule: what it does, for people.
+        source: where it was published.
+        looks: it reads the state of replicas, which must then be up to date.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    source: ClassVar[str]
+    looks: ClassVar[bool] = True
+
+    @abstractmethod
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """Return the index of the replica that takes a request.
+
+        Args:
+            request: to place.
+            targets: replicas that take requests.
+            turn: requests placed before.
+            random: for policies that draw.
+        """

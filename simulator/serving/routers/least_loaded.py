@@ -1,0 +1,27 @@
+"""To the replica with the fewest sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.sequence import Request
+
+
+class LeastLoaded(Router):
+    """The replica with the least ``waiting_weight`` x waiting + running; the first of equals."""
+
+    name: ClassVar[str] = "least-loaded"
+    rule: ClassVar[str] = "fewest sequences, waiting ones weighted"
+    source: ClassVar[str] = "vLLM data-parallel load balancer (4 x waiting + running)"
+    waiting_weight: float = Field(4.0, ge=0, description="weight of a waiting sequence")
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        extra = self.waiting_weight - 1.0
+        loads = [target.load + extra * target.queue for target in targets]
+        return loads.index(min(loads))

@@ -1,0 +1,29 @@
+"""The better of two at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.sequence import Request
+
+
+class PowerOfTwo(Router):
+    """Two replicas are drawn; the one with fewer sequences takes the request."""
+
+    name: ClassVar[str] = "power-of-two"
+    rule: ClassVar[str] = "the less loaded of two drawn replicas"
+    source: ClassVar[str] = "Mitzenmacher, The power of two choices, IEEE TPDS 2001"
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        count = len(targets)
+        if count == 1:
+            return 0
+        one = int(random.random() * count)
+        other = int(random.random() * (count - 1))
+        other += other >= one
+        return one if targets[one].load <= targets[other].load else other

@@ -1,0 +1,39 @@
+"""To where the prompt's KV is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.sequence import Request
+
+
+class PrefixAware(Router):
+    """The replica that caches most of the prompt, unless loads differ too much; then the least loaded.
+
+    SGLang's cache-aware router switches to the shortest queue where the largest load exceeds the least by
+    more than an absolute and a relative threshold, and where the match is short.
+    """
+
+    name: ClassVar[str] = "prefix-aware"
+    rule: ClassVar[str] = "most of the prompt cached; the least loaded where loads differ or nothing matches"
+    source: ClassVar[str] = "SGLang cache-aware router (Zheng et al., arXiv 2312.07104)"
+    match_share: float = Field(0.3, ge=0, le=1, description="share of the prompt that must be cached")
+    load_difference: int = Field(64, ge=0, description="sequences between the most and the least loaded")
+    load_ratio: float = Field(1.5, ge=1, description="most over least load")
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        loads = [target.load for target in targets]
+        least, most = min(loads), max(loads)
+        balanced = most - least <= self.load_difference or most <= self.load_ratio * least
+        if balanced and request.prefix:
+            cached = [target.cached(request) for target in targets]
+            best = max(cached)
+            if best >= self.match_share * request.prompt:
+                return min((load, index) for index, load in enumerate(loads) if cached[index] == best)[1]
+        return loads.index(least)

@@ -1,0 +1,24 @@
+"""One after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.sequence import Request
+
+
+class RoundRobin(Router):
+    """Replicas in turn, whatever they have to do."""
+
+    name: ClassVar[str] = "round-robin"
+    rule: ClassVar[str] = "replicas in turn"
+    source: ClassVar[str] = "nginx, Kubernetes services"
+    looks: ClassVar[bool] = False
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        return turn % len(targets)

@@ -1,0 +1,68 @@
+"""The keys of a scenario that asks about serving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hwmodels.cluster import clusters
+from hwmodels.errors import InputError
+from hwmodels.loading import Strict, build
+from simulator.models import models
+from simulator.scenario import Reference, Variation, find
+from simulator.serving.deployment import Deployment
+from simulator.serving.setting import ServingSetting, pools_of, serving_setting
+from simulator.serving.workload import Serving
+
+KIND = "serving"
+
+
+class ServingDefinition(Strict):
+    """The keys of a serving scenario's file."""
+
+    title: str = Field("", description="what it asks, in a line")
+    model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
+    cluster: Reference = Field(description="catalogue name, path or mapping")
+    gpus: int | None = Field(None, gt=0, description="devices of the job; default: what the pools occupy")
+    workload: Serving = Field(description="what users ask")
+    deployment: Deployment = Field(default_factory=Deployment, description="how the model is served")
+    seed: int = Field(0, ge=0, description="of all random draws")
+    variations: dict[str, Variation] = Field(
+        default_factory=dict, description="named changes to ask `whatif` about"
+    )
+
+
+def is_serving(data: Mapping[str, Any]) -> bool:
+    """Whether a scenario's data asks about serving."""
+    workload = data.get("workload")
+    return isinstance(workload, Mapping) and workload.get("kind") == KIND
+
+
+def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSetting:
+    """Turn the mapping of a serving scenario into a setting that can run.
+
+    Args:
+        data: keys and values as a file holds them.
+        where: what to name in errors.
+        folder: what relative paths are relative to.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name, an impossible deployment; with the key path.
+        InfeasibleError: the model does not fit.
+    """
+    written = build(ServingDefinition, data, where)
+    model = find(models, written.model, folder, f"{where}: model")
+    cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
+    needed = sum(
+        pool.devices * pool.replicas for pool in pools_of(written.deployment, f"{where}: deployment")
+    )
+    try:
+        cluster = cluster.resized(written.gpus or needed)
+    except InputError as error:
+        raise InputError(error.problem, f"{where}: {'gpus' if written.gpus else 'deployment'}") from None
+    return serving_setting(
+        written.title, model, cluster, written.workload, written.deployment, written.seed, folder, where
+    )

@@ -1,0 +1,29 @@
+"""Steps of one size: long prompts split, short ones composed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from simulator.serving.schedulers.base import Scheduler
+from simulator.serving.schedulers.chunked import admit, go_on
+
+if TYPE_CHECKING:
+    from simulator.serving.batcher import Batcher, Step
+
+
+class ExactBudget(Scheduler):
+    """Decodes first; prompts fill the step to exactly the token budget while there are any.
+
+    Prompts are always cut to fit, whatever `chunked_prefill` says.
+    """
+
+    name: ClassVar[str] = "exact-budget"
+    rule: ClassVar[str] = "decodes, then prompts cut and composed to exactly the token budget"
+    source: ClassVar[str] = "Holmes et al., DeepSpeed-FastGen (SplitFuse), arXiv 2401.08671"
+
+    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+        """See `Scheduler.fill`."""
+        batcher.decode(step)
+        tokens = go_on(batcher, step, batcher.budget - step.decodes)
+        if batcher.waiting and not step.preempted:
+            admit(batcher, step, tokens, now)

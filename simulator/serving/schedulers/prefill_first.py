@@ -1,0 +1,29 @@
+"""Prompts before decodes, in steps of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from simulator.serving.schedulers.base import Scheduler
+from simulator.serving.schedulers.chunked import admit, go_on
+
+if TYPE_CHECKING:
+    from simulator.serving.batcher import Batcher, Step
+
+
+class PrefillFirst(Scheduler):
+    """While prompts wait and fit, a step computes prompts only, and decodes stand still."""
+
+    name: ClassVar[str] = "prefill-first"
+    rule: ClassVar[str] = "steps of prompts alone while any fit, else decodes"
+    source: ClassVar[str] = "Kwon et al., SOSP 2023 (vLLM 0); SGLang's default loop"
+
+    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+        """See `Scheduler.fill`."""
+        tokens = batcher.budget
+        if batcher.prefilling:
+            tokens = go_on(batcher, step, tokens)
+        if batcher.waiting and not step.preempted:
+            admit(batcher, step, tokens, now, not batcher.chunks_prompts)
+        if not step.chunks:
+            batcher.decode(step)

@@ -1,0 +1,122 @@
+"""A serving question with everything that it names found and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError
+from hwmodels.loading import build
+from simulator.models import Model
+from simulator.serving.costs import options_of, replica_costs
+from simulator.serving.deployment import Deployment, Pool
+from simulator.serving.options import Options
+from simulator.serving.routers import Router, make_router
+from simulator.serving.schedulers import Scheduler, make_scheduler
+from simulator.serving.step_times import ReplicaCosts
+from simulator.serving.workload import Serving
+
+
+@dataclass(frozen=True)
+class PoolSetting:
+    """One pool with its engine's options and costs."""
+
+    pool: Pool
+    options: Options
+    scheduler: Scheduler
+    costs: ReplicaCosts
+    first_rank: int
+    """Rank of the first device of its first replica."""
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return self.pool.name or self.pool.role
+
+
+@dataclass(frozen=True)
+class ServingSetting:
+    """The fixed side of a serving run."""
+
+    title: str
+    model: Model
+    cluster: Cluster
+    serving: Serving
+    deployment: Deployment
+    pools: tuple[PoolSetting, ...]
+    router: Router
+    seed: int = 0
+    folder: Path = field(default=Path())
+    where: str = "scenario"
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a request: the least of what the pools' engines take."""
+        return min(pool.options.max_context or self.model.max_sequence for pool in self.pools)
+
+    @property
+    def gpus(self) -> int:
+        """Devices of all replicas."""
+        return sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
+
+
+def serving_setting(
+    title: str,
+    model: Model,
+    cluster: Cluster,
+    serving: Serving,
+    deployment: Deployment,
+    seed: int,
+    folder: Path,
+    where: str,
+) -> ServingSetting:
+    """Check a deployment on a cluster, and price its pools.
+
+    Raises:
+        InputError: an unknown name or option, a wrong value, more devices than the cluster has.
+        InfeasibleError: the model does not fit a replica.
+    """
+    pools: list[PoolSetting] = []
+    rank = 0
+    for index, pool in enumerate(pools_of(deployment, f"{where}: deployment")):
+        place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
+        options = options_of(pool, cluster.device.memory_bytes, folder, place)
+        scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
+        used = (
+            cluster.resized(max(rank + pool.devices, 1))
+            if rank + pool.devices <= cluster.devices
+            else cluster
+        )
+        pools.append(PoolSetting(pool, options, scheduler, replica_costs(model, used, pool, options), rank))
+        rank += pool.devices * pool.replicas
+    if rank > cluster.devices:
+        raise InputError(
+            f"the pools occupy {rank} devices, the job has {cluster.devices}", f"{where}: deployment"
+        )
+    roles = {pool.pool.role for pool in pools}
+    if roles not in ({"mixed"}, {"prefill", "decode"}):
+        raise InputError(
+            f"roles of pools are all mixed, or both prefill and decode; found {', '.join(sorted(roles))}",
+            f"{where}: deployment.pools",
+        )
+    router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
+    return ServingSetting(
+        title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
+    )
+
+
+def pools_of(deployment: Deployment, where: str) -> list[Pool]:
+    """The pools of a deployment; itself where it lists none.
+
+    Raises:
+        InputError: a wrong key or value in one of them.
+    """
+    defaults = {name: getattr(deployment, name) for name in Pool.model_fields}
+    if not deployment.pools:
+        return [Pool(**defaults)]
+    found = []
+    for index, given in enumerate(deployment.pools):
+        options = {**deployment.options, **(given.get("options") or {})}
+        found.append(build(Pool, {**defaults, **given, "options": options}, f"{where}.pools.{index}"))
+    return found

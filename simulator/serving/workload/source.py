@@ -1,0 +1,182 @@
+"""A workload as a stream: requests one after the other, drawn from seeded generators in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.errors import InputError
+from simulator.serving.arrivals.base import BLOCK
+from simulator.serving.programs import SPAN
+from simulator.serving.programs.base import Calls
+from simulator.serving.programs.single import Single
+from simulator.serving.sequence import Request
+from simulator.serving.traces import Row, get_format
+from simulator.serving.workload.serving import Serving
+
+FRESH = 1 << 40
+"""First prefix id that is used once only; below are system prompts and the ids of traces."""
+
+
+class Source:
+    """The requests of a workload.
+
+    Args:
+        serving: the workload.
+        seed: of all draws.
+        folder: what the trace's path is relative to.
+        longest: most tokens of a prompt with its output.
+        where: of the workload, for errors.
+
+    Raises:
+        InputError: the trace cannot be read.
+    """
+
+    def __init__(
+        self, serving: Serving, seed: int, folder: Path, longest: int, where: str = "workload"
+    ) -> None:
+        self.serving, self.longest, self.where = serving, longest, where
+        streams = np.random.SeedSequence(seed).spawn(4)
+        self._arrivals, self._lengths, self._groups, self._programs = map(np.random.default_rng, streams)
+        self._path = folder / serving.trace.path if serving.trace else None
+        self._fresh = FRESH
+        form = get_format(serving.trace.format) if serving.trace else None
+        self.prefix_tokens = form.prefix_tokens if form and form.prefix_tokens else SPAN
+        """Tokens that a prefix id stands for."""
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether requests have prefix ids."""
+        form = get_format(self.serving.trace.format) if self.serving.trace else None
+        with_ids = form is not None and form.prefix_tokens > 0
+        return with_ids or self.serving.prefix is not None or not isinstance(self.serving.program, Single)
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether completions decide when requests arrive."""
+        arrivals = self.serving.arrivals
+        return (arrivals is not None and arrivals.closed) or not isinstance(self.serving.program, Single)
+
+    def requests(self) -> Iterator[Request]:
+        """Yield all requests of an open loop in order of arrival.
+
+        Raises:
+            InputError: a wrong row of the trace, or a request longer than the model's context.
+        """
+        rows = self._rows()
+        for serial, (time, prompt, output, prefix) in enumerate(islice(rows, self.serving.requests)):
+            self._check(serial, prompt, output)
+            yield Request(serial, time, prompt, output, prefix)
+
+    def starts(self) -> Iterator[float]:
+        """Yield the instants at which programs begin; of a closed loop those of its clients."""
+        arrivals = self.serving.arrivals
+        if arrivals is not None:
+            return arrivals.times(self._arrivals)
+        return (row.arrival_s for row in self._trace())
+
+    def programs(self) -> Iterator[Calls]:
+        """Yield programs to run, each as a generator of the requests that it sends."""
+        rows = self._lengths_of_rows()
+        groups = self._prefixes()
+
+        while True:
+            prefix = next(groups)
+
+            def draw() -> tuple[int, int]:
+                row = next(rows, None)
+                if row is None:
+                    raise InputError("the trace has too few requests for these programs", self.where)
+                return row
+
+            yield self.serving.program.calls(draw, self.fresh, prefix, self._programs)
+
+    def fresh(self, count: int) -> tuple[int, ...]:
+        """Prefix ids that nobody has used."""
+        first = self._fresh
+        self._fresh += max(count, 0)
+        return tuple(range(first, self._fresh))
+
+    def think(self) -> float:
+        """Seconds between a closed-loop client's programs."""
+        mean = getattr(self.serving.arrivals, "think", 0.0)
+        return float(self._programs.exponential(mean)) if mean else 0.0
+
+    def make(self, serial: int, time: float, prompt: int, output: int, prefix: tuple[int, ...]) -> Request:
+        """A request that a program sends.
+
+        Raises:
+            InputError: it is longer than the model's context.
+        """
+        self._check(serial, prompt, output)
+        return Request(serial, time, prompt, output, prefix)
+
+    def _check(self, serial: int, prompt: int, output: int) -> None:
+        if prompt + output > self.longest:
+            raise InputError(
+                f"request {serial} has {prompt:,} + {output:,} tokens, more than the context of "
+                f"{self.longest:,}; shorten it, or set deployment.options.max_context",
+                self.where,
+            )
+
+    def _rows(self) -> Iterator[Row]:
+        """Requests in time: the trace's own, or drawn."""
+        if self.serving.arrivals is None:
+            yield from self._trace()
+            return
+        times, groups = self.serving.arrivals.times(self._arrivals), self._prefixes()
+        if self.serving.trace is not None:
+            for row in self._trace():
+                yield row._replace(arrival_s=next(times))
+            return
+        for time, (prompt, output), prefix in zip(times, self._drawn(), groups, strict=False):
+            yield Row(time, prompt, output, prefix)
+
+    def _lengths_of_rows(self) -> Iterator[tuple[int, int]]:
+        if self.serving.trace is not None:
+            return ((row.prompt, row.output) for row in self._trace())
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[tuple[int, int]]:
+        first = self.serving.prefix.tokens if self.serving.prefix else 0
+        inputs, outputs = self.serving.input, self.serving.output
+        assert inputs is not None and outputs is not None
+        while True:
+            prompts = inputs.draw(self._lengths, BLOCK) + first
+            yield from zip(prompts.tolist(), outputs.draw(self._lengths, BLOCK).tolist(), strict=True)
+
+    def _prefixes(self) -> Iterator[tuple[int, ...]]:
+        prefix = self.serving.prefix
+        if prefix is None:
+            while True:
+                yield ()
+        spans = prefix.tokens // self.prefix_tokens
+        ids = [tuple(range(group * spans, (group + 1) * spans)) for group in range(prefix.groups)]
+        while True:
+            for group in self._groups.integers(0, prefix.groups, BLOCK).tolist():
+                yield ids[group]
+
+    def _trace(self) -> Iterator[Row]:
+        """Rows of the trace from its start on, rescaled in rate; checked to be in order."""
+        trace = self.serving.trace
+        assert trace is not None and self._path is not None
+        last, read = 0.0, get_format(trace.format).read
+        for number, row in enumerate(read(self._path), start=1):
+            time = row.arrival_s
+            if time < 0 or time < last:
+                raise InputError(
+                    f"request {number} arrives at {time:g} s, before the one above it ({last:g} s)"
+                    if time >= 0
+                    else f"request {number} arrives at {time:g} s, a time before 0",
+                    str(self._path),
+                )
+            last = time if time == time else last
+            if time < trace.start:
+                continue
+            yield row._replace(arrival_s=(time - trace.start) / trace.rate_scale)
+
+
+Sender = Callable[[Request], None]
