@@ -15,11 +15,27 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InputError, MeshwrightError
-from meshwright.validation.serving import closed_loop
+from meshwright.validation.serving import (
+    closed_loop,
+    energy,
+    offline,
+    speculative,
+    stages,
+    static_batch,
+    trtllm_tables,
+)
 from meshwright.validation.serving.case import Case, Row
 from meshwright.validation.serving.names import Skipped
 
-READERS: tuple[ModuleType, ...] = (closed_loop,)
+READERS: tuple[ModuleType, ...] = (
+    closed_loop,
+    stages,
+    static_batch,
+    trtllm_tables,
+    energy,
+    speculative,
+    offline,
+)
 """One module a file format: NEEDS (columns that tell it), read, predict, group_key."""
 
 

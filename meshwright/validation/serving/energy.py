@@ -1,0 +1,94 @@
+"""Steady load at a stated batch: ITL, throughput, power and energy (`energy.csv`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright.validation.serving.case import Case, Row, Setup, setup, table_of
+from meshwright.validation.serving.names import Skipped
+
+NEEDS = ("avg_batch_size", "avg_output_tokens", "itl_ms_p50", "avg_power_w_all_gpus")
+MEASURED = ("itl_ms_p50", "tpot_ms_mean", "out_tok_s", "avg_power_w_all_gpus", "j_per_output_token")
+
+PROMPTS = {
+    "lm-arena-chat": 150.0,
+    "gpqa": 300.0,
+    "image-chat": 500.0,
+    "sourcegraph-fim": 1000.0,
+    "sharegpt-code": 300.0,
+}
+"""Mean prompt tokens by task, which the source does not state (assumed)."""
+OTHER_PROMPT = 300.0
+VERSION = "0.4.2"
+"""Of rows without a version: the source's scripts name vLLM 0.4.2 and 0.5.4."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """The configuration of one row."""
+
+    serving: Setup
+    batch: float
+    prompt: float
+    output: float
+
+
+def read(row: Row, file: str) -> Case:
+    """The case of one row.
+
+    Raises:
+        Skipped: the row leaves open what was run.
+    """
+    gpus, tp, dp, ep = row.count("n_gpus"), row.count("tp"), row.count("dp"), row.count("ep")
+    # With expert parallelism the source's tp is that of experts: attention is cut over all ranks of a copy.
+    tensor = max(gpus // dp, 1) if ep > 1 else tp
+    pool = {"tensor": tensor, "data": dp, "expert": ep if ep == gpus else 1, "pipeline": row.count("pp")}
+    precision = row.text("weight_precision", "bf16")
+    engine = row.text("engine", "vllm")
+    found = setup(row, engine, row.text("engine_version", VERSION), pool, precision)
+    if tensor * dp != gpus and tensor * row.count("pp") * dp != gpus:
+        raise Skipped(f"degrees ({tp} x {dp}) do not give {gpus} GPUs")
+    prompt = row.number("input_tokens") or PROMPTS.get(row.text("task"), OTHER_PROMPT)
+    question = Energy(found, row.need("avg_batch_size"), prompt, row.need("avg_output_tokens"))
+    measured = row.measured(*MEASURED)
+    flagged = bool(row.text("flag")) and row.text("flag") != "power_derived"
+    return Case(
+        row.text("case_id"), file, found.engine.name, row.text("gpu"), measured, flagged, "", question
+    )
+
+
+def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
+    """Predicted columns of rows that share their replica."""
+    found = questions[0].serving
+    batch, prompt, output = np.array([(one.batch, one.prompt, one.output) for one in questions]).T
+    each = batch / found.pool.data
+    budget = found.engine.token_budget(found.cluster.device.memory_bytes)
+    table = table_of(found, budget, float(np.max(each)) + 1, float(np.max(prompt + output)))
+    keys = prompt + 0.5 * output
+    step = table.decode_seconds(each, keys)
+    # Each request that ends is followed by another's prefill.
+    beside = np.zeros_like(each) if found.engine.scheduler.value == "prefill-first" else each
+    prefill = table.mixed_seconds(np.minimum(prompt, budget), 0.0, beside, keys) - np.where(
+        beside > 0, step, 0.0
+    )
+    gap = step + prefill * each / output
+    rate = batch / gap
+    tokens = each * found.pool.data * (1.0 + prompt / output)
+    watts = table.power.watts(tokens, batch, batch * keys, gap, hosts=False)
+    columns = {
+        "itl_ms_p50": 1e3 * step,
+        "tpot_ms_mean": 1e3 * gap,
+        "out_tok_s": rate,
+        "avg_power_w_all_gpus": watts,
+        "j_per_output_token": watts / rate,
+    }
+    return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(questions))]
+
+
+def group_key(question: Energy) -> tuple[Any, ...]:
+    """Rows with equal keys are predicted in one call."""
+    return question.serving.key

@@ -1,0 +1,129 @@
+"""Stages of constant-rate load on vLLM (`open_loop_stages.csv`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, price_of, setup, table_of
+from meshwright.validation.serving.names import Skipped
+from simulator.serving.memory import memory
+from simulator.serving.steady import Limits, Load, steady_state
+
+NEEDS = ("stage", "rate_req_s", "system_prompt_tokens", "question_tokens", "output_tokens")
+MEASURED = ("ttft_ms_mean", "itl_ms_mean", "e2e_ms_mean")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The configuration of one row."""
+
+    serving: Setup
+    rates: tuple[float, ...]
+    durations: tuple[float, ...]
+    shared: float
+    """Prompt tokens of the system prompt, which the prefix cache holds."""
+    own: float
+    output: float
+    budget: float
+    sequences: float
+    share: float
+    users: float
+
+
+def read(row: Row, file: str) -> Case:
+    """The case of one row.
+
+    Raises:
+        Skipped: the row leaves open what was run.
+    """
+    rates = _numbers(row.text("rate_req_s"))
+    if not rates:
+        raise Skipped("rate not stated")
+    durations = _numbers(row.text("duration_s")) or tuple(1.0 for _ in rates)
+    data = row.count("dp")
+    found = setup(
+        row,
+        row.text("engine", "vllm"),
+        row.text("engine_version"),
+        {"tensor": row.count("tp"), "data": data},
+        row.text("precision"),
+    )
+    memory = found.cluster.device.memory_bytes
+    shared = row.number("system_prompt_tokens") or 0.0
+    question = Stage(
+        serving=found,
+        rates=rates,
+        durations=durations if len(durations) == len(rates) else tuple(1.0 for _ in rates),
+        shared=shared if row.text("prefix_caching") == "on" else 0.0,
+        own=row.need("question_tokens") + (0.0 if row.text("prefix_caching") == "on" else shared),
+        output=row.need("output_tokens"),
+        budget=row.number("max_num_batched_tokens") or float(found.engine.token_budget(memory)),
+        sequences=row.number("max_num_seqs") or float(found.engine.sequence_limit(memory)),
+        share=row.number("gpu_memory_utilization") or 0.9,
+        users=(row.number("num_system_prompts") or 0.0) * (row.number("users_per_system_prompt") or 0.0),
+    )
+    measured = row.measured(*MEASURED)
+    blocks = row.number("kv_blocks")
+    if blocks:
+        measured["kv_blocks"] = blocks
+    flag = row.text("flag")
+    if "realised_output_shorter" in flag:
+        measured.pop("e2e_ms_mean", None)
+    return Case(
+        row.text("case_id"),
+        file,
+        found.engine.name,
+        row.text("gpu"),
+        measured,
+        bool(flag) and flag != "workload_inferred",
+        f"{row.text('experiment').split('-', 1)[-1]} {row.text('stage')}"
+        if row.text("stage") == "all"
+        else "",
+        question,
+    )
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split("+")) if text else ()
+
+
+def predict(questions: Sequence[Stage]) -> list[dict[str, float]]:
+    """Predicted columns of rows that share their replica."""
+    return [_one(question) for question in questions]
+
+
+def _one(question: Stage) -> dict[str, float]:
+    found = question.serving
+    # A load generator with that many users has at most one request of each in flight.
+    sequences = min(question.sequences, question.users or np.inf)
+    room = kv_tokens(found, question.budget, question.sequences, question.share)
+    prompt = question.shared + question.own
+    table = table_of(found, question.budget, question.sequences, prompt + question.output)
+    rates, durations = np.array(question.rates), np.array(question.durations)
+    load = Load(prompt, question.output, rate=rates, cached=question.shared)
+    state = steady_state(table, load, Limits(question.budget, sequences, room))
+    # Where the users are too few for the rate, each waits for its own last turn.
+    busy = Load(prompt, question.output, concurrency=sequences, cached=question.shared)
+    closed = steady_state(table, busy, Limits(question.budget, sequences, room))
+    weights = np.minimum(rates, closed.requests_s) * durations
+    weights = weights / weights.sum()
+    stable = state.stable
+    ttft = np.where(stable, state.ttft_s, closed.ttft_s)
+    tpot = np.where(stable, state.tpot_s, closed.tpot_s)
+
+    held = memory(price_of(found), int(question.budget), int(question.sequences), question.share)
+    return {
+        "ttft_ms_mean": 1e3 * float(weights @ ttft),
+        "itl_ms_mean": 1e3 * float(weights @ tpot),
+        "e2e_ms_mean": 1e3 * float(weights @ (ttft + tpot * (question.output - 1))),
+        "kv_blocks": float(held.kv_blocks),
+    }
+
+
+def group_key(question: Stage) -> tuple[Any, ...]:
+    """Rows with equal keys are predicted in one call."""
+    return question.serving.key
