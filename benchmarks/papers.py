@@ -16,10 +16,10 @@ from hwmodels.errors import InputError
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
 from meshwright.variations.question import Question, Run
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
 BATCH = ("plan.micro_batch", "workload.global_batch")

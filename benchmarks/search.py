@@ -18,12 +18,12 @@ from hwmodels.cluster import clusters
 from planner.candidates import Enumeration
 from planner.rules import RULES
 from planner.search import CHUNK, search
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
-from simulator.memory import memory
 from simulator.models import models
 from simulator.plan import concatenate
+from simulator.setting import Setting
 from simulator.training import predict
+from simulator.training.memory import memory
 from simulator.workload import Training
 
 REPEATS = 5

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from simulator.costs.setting import Setting
 from simulator.plan import Choice, Plans
+from simulator.setting import Setting
 from simulator.training import Step
 
 COMMUNICATION = (

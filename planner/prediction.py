@@ -9,12 +9,12 @@ import numpy as np
 
 from planner.metrics import Metrics
 from planner.search import SearchResult
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import Memory, memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
+from simulator.setting import Setting
 from simulator.training import Step, predict
+from simulator.training.memory import Memory, memory
 
 if TYPE_CHECKING:
     from simulator.engine import Timeline

@@ -12,10 +12,10 @@ from hwmodels.errors import InputError
 from hwmodels.loading import build
 from planner.executors.local import WORTH_SHARING_S, in_parallel
 from planner.prediction import Prediction, simulate_plan
-from simulator.costs.setting import Setting
 from simulator.frameworks import Framework
 from simulator.models import Model
 from simulator.plan import Plan
+from simulator.setting import Setting
 from simulator.workload import Training
 
 DETAIL = 100_000

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.candidates import Candidates, Rule
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import Memory, memory
+from simulator.layout.stages import Stages, parameters
 from simulator.rules import RULES as POSSIBLE
+from simulator.training.memory import Memory, memory
 
 DEGREES = ("tensor", "pipeline", "context")
 GRID = (*DEGREES, "expert", "expert_tensor")

@@ -16,10 +16,10 @@ from planner.rules import RULES
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, Row, shortlist
 from planner.space import Space
-from simulator.costs.setting import Setting
-from simulator.memory import Memory, memory
 from simulator.plan import Plans, concatenate
+from simulator.setting import Setting
 from simulator.training import Step, predict
+from simulator.training.memory import Memory, memory
 
 CHUNK = 1 << 16
 """Plans that the cost model takes at once: enough to compute each distinct kernel once for many plans, few

@@ -22,10 +22,10 @@ from planner.families import (
     layouts,
     mechanisms,
 )
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans, concatenate
+from simulator.setting import Setting
+from simulator.training.memory import memory
 from simulator.uncertainty import even_footing
 
 POOL = 2048

@@ -16,9 +16,9 @@ import numpy as np
 
 from hwmodels.errors import InputError
 from planner.constraints import Constraints, Value
-from simulator.costs.setting import Setting
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
+from simulator.setting import Setting
 
 SHORTEST_SLICE = 1024
 """Tokens below which a context-parallel rank's share of a sequence is not cut: its attention would be shorter

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels.errors import InputError
-from simulator.costs.setting import Setting
 from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
+from simulator.setting import Setting
 
 
 class Rule(NamedTuple):

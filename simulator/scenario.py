@@ -16,12 +16,12 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
 from simulator.rules import check
 from simulator.schedules import get_schedule
+from simulator.setting import Setting
 from simulator.workload import Training
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from hwmodels.kernels.memory_bound import KINDS
 from hwmodels.loading import Strict, build, read_mapping
-from simulator.costs.setting import Setting
+from simulator.setting import Setting
 from simulator.training import Step
 
 ERRORS_FILE = Path(__file__).parent / "model_errors.yaml"

@@ -15,8 +15,8 @@ from meshwright.validation.cases import Case, Skipped, read_case, read_rows
 from meshwright.validation.ledger import published_files
 from planner.metrics import flops_per_token
 from planner.search import SearchResult
-from simulator.costs.setting import Setting
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
 from simulator.training import predict
 
 

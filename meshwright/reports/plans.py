@@ -14,8 +14,8 @@ from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
 from planner.shortlist import Row
-from simulator.costs.setting import Setting
 from simulator.plan import Plan
+from simulator.setting import Setting
 from simulator.training import KINDS
 from simulator.uncertainty import band, chance_to_fit, distinguishable, memory_band
 

@@ -21,11 +21,11 @@ from hwmodels.levels import Fabric
 from hwmodels.loading import build, read_mapping, read_text
 from hwmodels.parsing import LARGEST, SMALLEST
 from hwmodels.usual_clusters import USUAL, usual_cluster
-from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.schedules import schedules
+from simulator.setting import Setting
 from simulator.workload import Training
 
 NO_LAYERS = -1

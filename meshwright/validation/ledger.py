@@ -11,10 +11,10 @@ import numpy as np
 
 from hwmodels.errors import MeshwrightError
 from meshwright.validation.cases import Case, read_cases
-from simulator.memory import memory
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
+from simulator.training.memory import memory
 
 PUBLISHED = Path(__file__).parent.parent / "published"
 """The cases that Meshwright ships."""

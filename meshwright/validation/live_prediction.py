@@ -8,11 +8,11 @@ from hwmodels.cluster import Cluster
 from hwmodels.loading import build
 from meshwright.validation.live import PredictedStep
 from meshwright.validation.live_config import LiveConfig
-from simulator.costs.setting import Setting
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model
 from simulator.plan import Plans
 from simulator.scenario import complete_plan
+from simulator.setting import Setting
 from simulator.training import predict
 from simulator.uncertainty import band
 from simulator.workload import Training

@@ -15,10 +15,10 @@ from planner.executors.local import WORTH_SHARING_S, in_parallel
 from planner.headroom import headroom_share
 from planner.prediction import Prediction, simulate_plan
 from planner.search import search
-from simulator.costs.setting import Setting
 from simulator.plan import Plan
 from simulator.scenario import Scenario
 from simulator.schedules import get_schedule
+from simulator.setting import Setting
 
 LONG_S = 600.0
 """Seconds from which a question is only answered when the user says so."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs.overlap import contention, hide
-from simulator.costs.setting import Setting
-from simulator.costs.stages import gathered_together
+from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
+from simulator.setting import Setting
 
 BUCKET_PARAMETERS = 40e6
 """Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.costs.setting import Setting
+from simulator.setting import Setting
 
 COLLECTIVE_MULTIPROCESSORS = 16
 """Thread blocks of one NCCL collective, each occupying a multiprocessor: NCCL opens up to 16 to 24 channels

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs.data_parallel import DataParallel, each_micro_batch, once_a_step
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Parameters, Stages, parameters
+from simulator.layout.stages import Parameters, Stages, parameters
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
+from simulator.setting import Setting
 from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
 from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_kinds, layer_ops, layer_passes
 from simulator.training.work import price_passes

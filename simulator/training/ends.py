@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator import ops
-from simulator.costs.setting import Setting
 from simulator.ops import Op
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
+from simulator.setting import Setting
 from simulator.training.layer import Pass
 from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from simulator import ops
 from simulator.costs.overlap import contention, hide
-from simulator.costs.setting import Setting
 from simulator.ops import Attention, Op, Product
 from simulator.ops import elementwise as passes
 from simulator.ops.experts import DISPATCH_LAUNCHES
 from simulator.plan import FULL, RING, SELECTIVE, Plans
+from simulator.setting import Setting
 from simulator.training.tensor import products, slices_products, tensor_traffic
 from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.costs.overlap import contention
-from simulator.costs.setting import Setting
 from simulator.ops import Product
 from simulator.plan import BACKWARD_OVERLAP, FULL_OVERLAP, Plans
 from simulator.pricing import price
+from simulator.setting import Setting
 from simulator.training.work import Priced, Transfer, sum_seconds
 
 

@@ -14,10 +14,10 @@ from pydantic import PrivateAttr
 
 from hwmodels.cluster import Cluster
 from hwmodels.collectives.traffic import traffic
-from simulator.costs.setting import Setting
 from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
 from simulator.training import predict
 from simulator.training.step_graph.loads import NETWORK
 from simulator.training.step_graph.streams import GRADIENTS, PARAMETERS

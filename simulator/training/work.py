@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.costs.setting import Setting
 from simulator.ops import Collective, MemoryBound, Op, backward
 from simulator.pricing import price
+from simulator.setting import Setting
 
 
 class Priced(NamedTuple):

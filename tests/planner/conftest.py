@@ -10,10 +10,10 @@ from hwmodels.cluster import clusters
 from planner.candidates import Enumeration
 from planner.rules import RULES
 from planner.space import Space
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import Model
 from simulator.plan import Plan, concatenate
+from simulator.setting import Setting
 from simulator.workload import Training
 
 SMALL = {

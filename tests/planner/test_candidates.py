@@ -14,9 +14,9 @@ from planner.candidates import Enumeration, end_layers
 from planner.constraints import Constraints
 from planner.rules import RULES, STRUCTURE
 from planner.space import Space
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans
+from simulator.training.memory import memory
 
 
 def by_hand(space):

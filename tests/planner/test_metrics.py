@@ -9,10 +9,10 @@ import pytest
 
 from hwmodels.cluster import clusters
 from planner.metrics import COMMUNICATION, Metrics, flops_per_token
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
 from simulator.training import predict
 from simulator.workload import Training
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hwmodels.cluster import clusters
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
 from simulator.models import models
+from simulator.setting import Setting
 from simulator.workload import Training
 
 

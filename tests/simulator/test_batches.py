@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from simulator.frameworks import frameworks
-from simulator.memory import memory
 from simulator.plan import Choice, Plan, Plans
 from simulator.rules import broken
 from simulator.schedules import schedules
 from simulator.training import predict
+from simulator.training.memory import memory
 
 DEVICES, PLANS, ALONE = 256, 1500, 2
 CLOSED = tuple(name for name, schedule in schedules.items() if schedule.has_closed_form)

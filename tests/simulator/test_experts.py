@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.costs.stages import Stages
+from simulator.layout.stages import Stages
 from simulator.ops.experts import arrivals
 from simulator.plan import Plan, Plans
 from simulator.training import predict

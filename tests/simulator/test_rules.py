@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
-from simulator.costs.setting import Setting
 from simulator.frameworks import frameworks
-from simulator.memory import memory
 from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.rules import RULES, broken, check
+from simulator.setting import Setting
 from simulator.training import predict
+from simulator.training.memory import memory
 from simulator.workload import Training
 
 

@@ -10,18 +10,18 @@ from numpy.typing import ArrayLike
 
 from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
 from simulator.costs.overlap import contention
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Stages, parameters
 from simulator.engine.clock import Contention
 from simulator.engine.graph import Stream
 from simulator.engine.timeline import Timeline
-from simulator.memory import memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
+from simulator.setting import Setting
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
 from simulator.training.ends import embedding, head
 from simulator.training.layer import Layer, layers
+from simulator.training.memory import memory
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import Load, Loads
 from simulator.training.step_graph.output import output_work

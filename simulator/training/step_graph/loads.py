@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import PrivateAttr
 
 from hwmodels.cluster import Cluster
-from simulator.costs.setting import Setting
 from simulator.engine.graph import Stream
+from simulator.setting import Setting
 from simulator.training.step_graph.step import Segment
 
 NETWORK = "network"

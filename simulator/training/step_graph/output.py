@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.costs.overlap import contention
-from simulator.costs.setting import Setting
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
 from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
+from simulator.setting import Setting
 from simulator.training.ends import head
 from simulator.training.step_graph.loads import Loads
 from simulator.training.step_graph.passes import Passes, one

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.costs.stages import Stages
 from simulator.engine.graph import Stream
+from simulator.layout.stages import Stages
 from simulator.training.layer import Pass as LayerPass
 from simulator.training.step_graph.loads import NO_LOAD, Load
 from simulator.training.step_graph.step import Pass, Segment

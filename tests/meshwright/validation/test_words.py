@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.validation.cases import Skipped, balanced_last_stage, read_case
-from simulator.costs.stages import Stages
+from simulator.layout.stages import Stages
 from simulator.models import models
 from simulator.plan import Plans
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.memory import memory
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.schedules import get_schedule, schedules
 from simulator.schedules.dualpipe import DualPipe
 from simulator.training import predict
+from simulator.training.memory import memory
 from simulator.training.step_graph import Replicas, run
 from simulator.training.step_graph.account import account
 from simulator.training.step_graph.build import simulate, step_program

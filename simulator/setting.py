@@ -9,13 +9,13 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
-from simulator.costs.variation import slowest_of
 from simulator.frameworks import Framework
 from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.build import LOW_PRECISION
 from simulator.plan import Plans
 from simulator.pricing import Prices
+from simulator.variation import slowest_of
 from simulator.workload import Training
 
 COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}

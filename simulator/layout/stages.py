@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs.setting import Setting
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
 from simulator.schedules import Schedule, get_schedule
+from simulator.setting import Setting
 
 MIRRORED = {"first": "last", "middle": "middle", "last": "first"}
 """The kind of stage that a rank is for micro batches that come from the other end of the pipeline."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.costs.stages import Stages, parameters
-from simulator.memory import KINDS, memory
+from simulator.layout.stages import Stages, parameters
 from simulator.plan import Plan, Plans
+from simulator.training.memory import KINDS, memory
 
 GIB = 2**30
 

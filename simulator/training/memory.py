@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.costs.data_parallel import Groups
-from simulator.costs.setting import Setting
-from simulator.costs.stages import Parameters, Stages, by_schedule, gathered_together, head_share
+from simulator.layout.stages import Parameters, Stages, by_schedule, gathered_together, head_share
 from simulator.models import Model
 from simulator.ops.build import LOW_PRECISION
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
+from simulator.setting import Setting
 from simulator.training import KINDS, micro_batches
 
 LOGIT_BYTES = {"fused": 4, "eager": 8, "torch": 12}

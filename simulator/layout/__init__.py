@@ -1,0 +1,1 @@
+"""Which layers, states and bytes lie on which pipeline stage."""
