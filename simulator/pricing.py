@@ -196,10 +196,18 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
 
 def _decode(ops: list[Decode], prices: Prices, *sizes: Array) -> Array:
     first, kernels = ops[0], prices.kernels
-    sequences, keys, heads, kv_heads, head_dim, _ = sizes
+    sequences, keys, heads, kv_heads, head_dim, v_head_dim = sizes
     if first.latent:
-        # One latent vector serves as key and value: half of the bytes that a key and a value would be.
-        head_dim = head_dim / 2
+        # The cached vector is the latent one, which is key and value, and the rotary part of keys.
+        return kernels.mla_decode(
+            sequences,
+            keys,
+            heads,
+            v_head_dim,
+            head_dim - v_head_dim,
+            dtype=first.dtype,
+            kv_dtype=first.kv_dtype,
+        )
     return kernels.attention_decode(
         sequences, keys, heads, kv_heads, head_dim, first.dtype, kv_dtype=first.kv_dtype
     )

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InfeasibleError
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, engines
+from simulator.serving.memory import check_fits, memory
 from simulator.serving.options import Options
-from simulator.serving.roofline import FORMAT_BYTES, Roofline
+from simulator.serving.price import StepPrice
 from simulator.serving.step_times import ReplicaCosts
+from simulator.serving.table import IterationTable
 
 
 def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> Engine:
@@ -57,24 +58,27 @@ def options_of(pool: Pool, memory_bytes: float, folder: Path = Path(), where: st
     return build(Options, {**defaults, **pool.options}, f"{where}.options")
 
 
-def replica_costs(model: Model, cluster: Cluster, pool: Pool, options: Options) -> ReplicaCosts:
+MOST_CONTEXT = 1 << 17
+"""Longest context on the iteration table's grid; longer ones are extrapolated or priced in full."""
+
+
+def replica_costs(
+    model: Model, cluster: Cluster, pool: Pool, options: Options, folder: Path = Path()
+) -> ReplicaCosts:
     """Costs of a replica of a pool.
 
     Raises:
         InfeasibleError: the weights leave no room for a KV block; says by how much.
     """
-    ranks = pool.tensor * pool.data * pool.pipeline
-    weights = model.parameters() * FORMAT_BYTES[pool.weights] / ranks
+    price = StepPrice(model, cluster, pool, engine_of(pool.engine, folder, "deployment.engine"))
+    held = memory(
+        price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
+    )
+    if not options.kv_blocks:
+        check_fits(price, held)
+    context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
+    steps = IterationTable(price, options.token_budget, options.max_sequences, context)
     device = cluster.device
-    token = model.layers * model.kv_cache_width * FORMAT_BYTES[pool.kv or "bf16"]
-    shared = min(pool.tensor, max(model.kv_heads, 1)) * pool.pipeline
-    usable = options.memory_share * device.memory_bytes
-    room = usable - weights
-    blocks = options.kv_blocks or int(room * shared / token) // options.block_tokens
-    if room < 0 or blocks < 1:
-        raise InfeasibleError(
-            f"{model.name} does not fit {pool.devices} x {device.name}: weights take "
-            f"{weights / 2**30:.1f} GiB of {usable / 2**30:.1f} GiB a device"
-        )
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
-    return ReplicaCosts(Roofline.of(model, cluster, pool), blocks, token, weights, idle)
+    token = held.kv_token * pool.tensor * pool.pipeline
+    return ReplicaCosts(steps, options.kv_blocks or held.kv_blocks, token, held.weights, idle)

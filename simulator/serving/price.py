@@ -164,6 +164,42 @@ class StepPrice:
         rank = self._rank(Batch.decode(sequences, keys))
         return self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
 
+    @property
+    def mixes(self) -> bool:
+        """Whether decodes beside a prefill chunk run in the prefill kernel (FlashAttention-2 in vLLM)."""
+        calibration = self.prices.kernels.calibration
+        return (
+            calibration.mixed_attention is not None
+            and self.engine.engine == "vllm"
+            and self.engine.scheduler.value == "chunked"
+            and self.model.mla is None
+        )
+
+    @property
+    def overlap_exponent(self) -> float:
+        """How far chunks and decodes of one attention kernel overlap; 1 adds their times."""
+        mixed = self.prices.kernels.calibration.mixed_attention
+        return mixed.form.overlap_exponent if self.mixes and mixed is not None else 1.0
+
+    def decodes_in_prefill(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Attention of decodes that run in the prefill kernel of a mixed step, all layers."""
+        if not self.mixes:
+            return self.decode_attention(sequences, keys)
+        sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
+        model, kernels = self.model, self.prices.kernels
+        heads = model.heads / self.pool.tensor
+        kv_heads = max(model.kv_heads / self.pool.tensor, 1.0)
+        seconds = np.zeros(np.broadcast_shapes(sequences.shape, keys.shape))
+        for kind, layers in self.attention_kinds.items():
+            window = model.sliding_window if kind == "sliding" and model.sliding_window else np.inf
+            shape = heads, kv_heads, model.head_dim
+            both = kernels.mixed_attention(
+                1.0, 1.0, sequences, np.minimum(keys, window), *shape, kv_dtype=self.formats.kv
+            )
+            chunk = kernels.mixed_attention(1.0, 1.0, 0.0, 1.0, *shape, kv_dtype=self.formats.kv)
+            seconds = seconds + layers * np.maximum(both - chunk, 0.0)
+        return seconds
+
     def head(self, rows: ArrayLike) -> Array:
         """Output layer and two passes over its logits in fp32, for sequences that are sampled."""
         rows = np.asarray(rows, dtype=np.float64)
@@ -200,7 +236,7 @@ class StepPrice:
         total: Array = np.zeros(())
         for op, seconds in zip(listed, price(listed, self.prices), strict=True):
             reduces = getattr(op, "operation", "") == "all_reduce"
-            total = total + (self._reduce(op) if reduces else self._narrowed(op, seconds))
+            total = total + (self._reduce(op) if reduces else self._narrowed(op, np.asarray(seconds)))
         return total
 
     def _reduce(self, op: Op) -> Array:

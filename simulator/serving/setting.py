@@ -88,7 +88,8 @@ def serving_setting(
             if rank + pool.devices <= cluster.devices
             else cluster
         )
-        pools.append(PoolSetting(pool, options, scheduler, replica_costs(model, used, pool, options), rank))
+        costs = replica_costs(model, used, pool, options, folder)
+        pools.append(PoolSetting(pool, options, scheduler, costs, rank))
         rank += pool.devices * pool.replicas
     if rank > cluster.devices:
         raise InputError(

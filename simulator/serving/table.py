@@ -62,7 +62,7 @@ def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, A
     found = function(middles)
     off = np.abs(line - found) > MIDDLE_TOLERANCE * found
     off = off.reshape(len(wide), -1).any(axis=1)
-    inside = [np.arange(knots[i] + 1, knots[i + 1]) for i in wide[off]]
+    inside = [np.arange(float(knots[i]) + 1, float(knots[i + 1])) for i in wide[off]]
     more = np.concatenate([middles, *inside])
     values = np.concatenate([values, found, function(more[len(middles) :])])
     knots, order = np.unique(np.append(knots, more), return_index=True)
@@ -155,6 +155,11 @@ class IterationTable:
         keys = _geometric(SHORTEST_CONTEXT, self.max_context)
         decodes = self.price.decode_attention(counts[:, None], keys[None, :])
         self.decodes = Grid(counts, keys, decodes)
+        self.mixed = self.decodes
+        if self.price.mixes:
+            beside = self.price.decodes_in_prefill(counts[:, None], keys[None, :])
+            self.mixed = Grid(counts, keys, beside)
+        self._exponent = self.price.overlap_exponent
         before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
         queries, chunks = _stepped(
             lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
@@ -225,16 +230,25 @@ class IterationTable:
         seconds = self._around_at(decodes + len(prefills))
         alone = 0.0
         if decodes:
-            attention = self._decode_s(decodes, kv_tokens / decodes)[0]
-            alone = attention + self._tokens_at(decodes * queries, True) + self._head_at(decodes * queries)
+            alone = self._decode_s(decodes, kv_tokens / decodes)[0]
+            alone += self._tokens_at(decodes * queries, True) + self._head_at(decodes * queries)
         if not prefills:
             return seconds + alone
         tokens = decodes * queries + sum(chunk[0] for chunk in prefills)
         mixed = self._tokens_at(tokens, False) + self._head_at(decodes * queries + len(prefills))
-        mixed += sum(self._chunk_s(new, before) for new, before in prefills)
-        if decodes:
-            mixed += attention  # type: ignore[possibly-undefined]
+        chunks = sum(self._chunk_s(new, before) for new, before in prefills)
+        mixed += self._together(chunks, decodes, kv_tokens)
         return seconds + alone + self.prefill_factor * (mixed - alone)
+
+    def _together(self, chunks: float, decodes: int, kv_tokens: int) -> float:
+        """Seconds of attention of prefill chunks and decodes in one step."""
+        if not decodes:
+            return chunks
+        if not self.price.mixes:
+            return chunks + self._decode_s(decodes, kv_tokens / decodes)[0]
+        beside = float(self.mixed(decodes, kv_tokens / decodes))
+        power = self._exponent
+        return (chunks**power + beside**power) ** (1.0 / power)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Seconds of decode steps from here to the next knot of the table."""
@@ -285,8 +299,8 @@ class IterationTable:
         sequences = decodes + len(prefills)
         tokens = decodes + sum(chunk[0] for chunk in prefills)
         found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
-        attention = self._decode_s(decodes, kv_tokens / decodes)[0] if decodes else 0.0
-        attention += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in prefills)
+        chunks = sum(self._chunk_s(*chunk) for chunk in prefills)
+        attention = self._together(chunks, decodes, kv_tokens) * (self.prefill_factor if prefills else 1.0)
         experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
         found |= {"attention": attention, "experts": min(experts, total)}
         found["linear"] = total - sum(found.values())
@@ -328,10 +342,14 @@ class IterationTable:
         alone = alone + np.interp(sequences, self._head_x, self.head_s)
         whole = np.interp(queries + sequences, self._every, table)
         whole = whole + np.interp(sequences + chunks, self._head_x, self.head_s)
-        whole = whole + chunks * self.chunks(queries / chunks, before)
-        attention = np.where(busy, self.decodes(np.maximum(sequences, 1.0), keys), 0.0)
+        some = np.maximum(sequences, 1.0)
+        alone = alone + np.where(busy, self.decodes(some, keys), 0.0)
+        beside = np.where(busy, self.mixed(some, keys), 0.0)
+        power = self._exponent
+        own = chunks * self.chunks(queries / chunks, before)
+        whole = whole + ((own**power + beside**power) ** (1.0 / power) if power != 1.0 else own + beside)
         around = self._around[0] + self._sequence_s * (sequences + chunks)
-        return around + attention + alone + self.prefill_factor * (whole - alone)
+        return around + alone + self.prefill_factor * (whole - alone)
 
     @property
     def _every(self) -> Array:

@@ -46,8 +46,11 @@ def full(table: IterationTable, prefills, decodes: int, kv_tokens: int) -> float
     alone = attention + products(decodes, True) + float(price.head(decodes)) if decodes else 0.0
     if not prefills:
         return seconds + alone
-    mixed = products(tokens, table.graphs_mixed) + float(price.head(decodes + len(prefills))) + attention
-    mixed += sum(float(price.prefill_attention(new, new + before)) for new, before in prefills)
+    mixed = products(tokens, table.graphs_mixed) + float(price.head(decodes + len(prefills)))
+    chunks = sum(float(price.prefill_attention(new, new + before)) for new, before in prefills)
+    beside = float(price.decodes_in_prefill(decodes, kv_tokens / decodes)) if decodes else 0.0
+    power = price.overlap_exponent
+    mixed += (chunks**power + beside**power) ** (1 / power)
     return seconds + alone + table.prefill_factor * (mixed - alone)
 
 
