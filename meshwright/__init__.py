@@ -15,10 +15,12 @@ if TYPE_CHECKING:
         MeshwrightError,
         PlanReport,
         PlanSearch,
+        Sizing,
         StepSimulation,
         catalogue,
         plan,
         simulate,
+        size,
         whatif,
     )
 
@@ -31,10 +33,12 @@ __all__ = [
     "MeshwrightError",
     "PlanReport",
     "PlanSearch",
+    "Sizing",
     "StepSimulation",
     "catalogue",
     "plan",
     "simulate",
+    "size",
     "whatif",
 ]
 

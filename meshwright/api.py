@@ -30,10 +30,11 @@ from planner.headroom import headroom_share
 from planner.prediction import Prediction, Simulation, simulate_plan
 from planner.refine import Refined, refine
 from planner.search import SearchResult, search
+from planner.sizing import Sizing, counts, size_up
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
-from simulator.scenario import Scenario
+from simulator.scenario import Scenario, Search
 from simulator.schedules import schedules
 from simulator.training.traffic import step_traffic
 
@@ -43,6 +44,8 @@ ClusterReference = Reference | Cluster
 FrameworkReference = Reference | Framework
 Columns = dict[str, list[Any]]
 
+MOST_TOKENS = 1e18
+
 __all__ = [
     "Catalogues",
     "Comparison",
@@ -51,10 +54,12 @@ __all__ = [
     "MeshwrightError",
     "PlanReport",
     "PlanSearch",
+    "Sizing",
     "StepSimulation",
     "catalogue",
     "plan",
     "simulate",
+    "size",
     "whatif",
 ]
 
@@ -304,6 +309,68 @@ def plan(
         alternatives=not raw,
     )
     return PlanSearch(result, _refined(result, refine, refining) if refine else ())
+
+
+def size(
+    scenario: Reference | None = None,
+    *,
+    tokens: float,
+    days: float | None = None,
+    clusters: Sequence[ClusterReference] = (),
+    gpus: tuple[int, int] | None = None,
+    model: ModelReference | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    precision: str | None = None,
+    framework: FrameworkReference | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    objective: str | None = None,
+    headroom: float | str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Sizing:
+    """Find how many GPUs to train on: time and cost of all tokens over sizes and clusters.
+
+    Args:
+        scenario: file, shipped name or mapping; the other arguments replace its keys.
+        tokens: tokens to train on.
+        days: deadline; the cheapest size is chosen among those that meet it.
+        clusters: what to compare; the scenario's cluster by default.
+        gpus: least and most devices; by default from one node to the whole cluster.
+        model, seq_len, global_batch, precision, framework, fix, limit, objective, headroom: as for ``plan``.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument, with its key path.
+    """
+    arguments = {
+        "model": model,
+        "seq_len": seq_len,
+        "global_batch": global_batch,
+        "precision": precision,
+        "framework": framework,
+        "objective": objective,
+        "headroom": headroom,
+    }
+    if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
+        raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
+    settings, searched = [], Search()
+    for cluster in clusters or (None,):
+        asked, _ = ask(scenario, {**arguments, "cluster": cluster, "gpus": 1})
+        have, searched = asked.setting.cluster, asked.search
+        least, most = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
+        settings.append((asked.setting, counts(have, least, most)))
+    constraints = Constraints.of(searched.fix, searched.limit)
+    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    return size_up(
+        settings,
+        tokens,
+        days,
+        constraints,
+        searched.objective,
+        lambda setting: headroom_share(searched.headroom, setting.cluster.device.memory_bytes),
+        progress,
+    )
 
 
 def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:

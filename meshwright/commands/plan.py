@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from meshwright.commands.output import Json
 
+TRILLION = 1e12
+"""Tokens by which sizes are compared where none are given."""
+MOST_DIGITS = 9
+
 
 def plan(
     scenario: Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")] = "",
     model: Annotated[str | None, typer.Option(help="Name, YAML, or Hugging Face config.json.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Name or YAML.")] = None,
-    gpus: Annotated[int | None, typer.Option(help="Devices of the job.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Name or YAML; several, to compare them: a,b.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="Devices of the job; a range 256..2048 compares sizes.")
+    ] = None,
     seq_len: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     global_batch: Annotated[int | None, typer.Option(help="Sequences in an optimizer step.")] = None,
     precision: Annotated[
@@ -38,6 +44,10 @@ def plan(
     refine: Annotated[
         int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too, on all cores.")
     ] = 0,
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Deadline for all tokens.")] = None,
     json: Json = False,
 ) -> None:
     """Search all plans for training a model on a cluster, and rank those that fit.
@@ -53,12 +63,19 @@ def plan(
     from meshwright.reports.verdict import verdict
     from planner.constraints import pairs
 
+    several = ".." in (gpus or "") or "," in (cluster or "")
+    if tokens is not None or days is not None or several:
+        sizes = {"model": model, "seq_len": seq_len, "global_batch": global_batch, "precision": precision}
+        sizes |= {"framework": framework, "objective": objective, "headroom": headroom}
+        sizes |= {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
+        _compare_sizes(scenario, cluster, gpus, tokens, days, sizes, json)
+        return
     with progress("searching") as advance:
         found = api.plan(
             scenario or None,
             model=model,
             cluster=cluster,
-            gpus=gpus,
+            gpus=_count(gpus) if gpus else None,
             seq_len=seq_len,
             global_batch=global_batch,
             precision=precision,
@@ -79,3 +96,61 @@ def plan(
         again = refined_table(found.found, list(found.refined)) if found.refined else []
         show_tables(ranked(found.found, wide()), *again, *verdict(found.result))
     found.check()
+
+
+def _count(text: str) -> int:
+    """A number of devices as typed.
+
+    Raises:
+        InputError: it is none.
+    """
+    from hwmodels.errors import InputError
+
+    if not text.isdigit() or len(text) > MOST_DIGITS:
+        raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
+    return int(text)
+
+
+def _compare_sizes(
+    scenario: str,
+    cluster: str | None,
+    gpus: str | None,
+    tokens: float | None,
+    days: float | None,
+    arguments: dict[str, Any],
+    json: bool,
+) -> None:
+    """Plan every size and cluster; a fixed number of GPUs is a range of one.
+
+    Raises:
+        InfeasibleError: no plan fits at any size, or none meets the deadline.
+    """
+    from hwmodels.errors import InfeasibleError
+    from meshwright import api
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.sizing import describe_sizing, sizing_tables
+
+    ends = None
+    if gpus is not None:
+        least, _, most = gpus.partition("..")
+        ends = _count(least), _count(most or least)
+    names = [name.strip() for name in cluster.split(",") if name.strip()] if cluster else []
+    with progress("sizes") as advance:
+        wanted = TRILLION if tokens is None else tokens
+        sizing = api.size(
+            scenario or None,
+            tokens=wanted,
+            days=days,
+            clusters=names,
+            gpus=ends,
+            progress=advance,
+            **arguments,
+        )
+    if json:
+        print_json(describe_sizing(sizing))
+    else:
+        show_tables(*sizing_tables(sizing))
+    if sizing.fastest is None:
+        raise InfeasibleError("no plan fits at any size")
+    if sizing.cheapest is None:
+        raise InfeasibleError(f"no size trains {wanted:g} tokens in {days:g} days")

@@ -1,0 +1,86 @@
+"""How many GPUs: cost against time over sizes and clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.plans import describe_plan
+from meshwright.reports.tables import table
+from meshwright.reports.units import counted, percent, seconds
+from planner.prediction import Prediction
+from planner.sizing import Size, Sizing
+
+
+def describe_sizing(sizing: Sizing) -> dict[str, Any]:
+    """All sizes with documented keys."""
+    front = sizing.front
+    return {
+        "tokens": sizing.tokens,
+        "deadline_days": sizing.deadline_days,
+        "sizes": [_described(sizing, size, size in front) for size in sizing.sizes],
+        "cheapest": _index(sizing, sizing.cheapest),
+        "fastest": _index(sizing, sizing.fastest),
+    }
+
+
+def _index(sizing: Sizing, size: Size | None) -> int | None:
+    return None if size is None else list(sizing.sizes).index(size)
+
+
+def _described(sizing: Sizing, size: Size, on_front: bool) -> dict[str, Any]:
+    asked = {"cluster": size.cluster, "gpus": size.gpus}
+    if size.result is None or not size.planned:
+        return {**asked, "problem": size.problem}
+    plan = describe_plan(Prediction.of_search(size.result), 0)
+    in_time = size in sizing.in_time
+    costs = {"days": size.days, "usd": size.usd, "kwh": size.kwh}
+    return {**asked, **costs, "meets_deadline": in_time, "on_front": on_front, **plan}
+
+
+def sizing_tables(sizing: Sizing) -> list[Table | str]:
+    """All sizes for people, and the cheapest and the fastest."""
+    front = sizing.front
+    rows, failed = [], []
+    for size in sizing.sizes:
+        if size.result is None or not size.planned:
+            failed.append([size.cluster, str(size.gpus), size.problem])
+            continue
+        metrics, plan = size.result.metrics, size.result.plans.plan(0)
+        late = sizing.deadline_days is not None and size not in sizing.in_time
+        rows.append(
+            [
+                size.cluster,
+                str(size.gpus),
+                plan.describe(),
+                seconds(float(metrics.step_time_s[0])),
+                percent(float(metrics.model_flops_utilisation[0])),
+                f"{size.days:,.1f}" + (" late" if late else ""),
+                f"{size.usd:,.0f}",
+                f"{size.kwh / 1000:,.0f}",
+                "front" if size in front else "",
+            ]
+        )
+    headings = ("cluster", "GPUs", "plan", "step", "MFU", "days", "$", "MWh", "")
+    made: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
+    if failed:
+        made.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
+    return [*made, *_words(sizing)]
+
+
+def _words(sizing: Sizing) -> list[str]:
+    cheapest, fastest = sizing.cheapest, sizing.fastest
+    words = []
+    if fastest is not None:
+        words.append(f"Fastest: {_size(fastest)}.")
+    if cheapest is not None:
+        limit = "" if sizing.deadline_days is None else f" within {sizing.deadline_days:g} days"
+        words.append(f"Cheapest{limit}: {_size(cheapest)}.")
+    elif fastest is not None:
+        words.append(f"No size meets {sizing.deadline_days:g} days.")
+    return words
+
+
+def _size(size: Size) -> str:
+    return f"{size.gpus} of {size.cluster}, {size.days:,.1f} days, {size.usd:,.0f} $"

@@ -1,0 +1,162 @@
+"""How many GPUs, and of which cluster: the best plan at each size, and the time and cost of all tokens.
+
+Time falls with more devices and cost rises as they are used less well. The front holds the sizes that
+no other size beats in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError
+from planner.constraints import Constraints
+from planner.search import SearchResult, search
+from simulator.costs.setting import Setting
+
+SECONDS_A_DAY = 86400.0
+
+
+@dataclass(frozen=True, eq=False)
+class Size:
+    """One cluster at one number of devices.
+
+    Attributes:
+        cluster, gpus: what is used.
+        result: the search there; None where no plan has a valid shape.
+        problem: why there is no plan, else empty.
+        days, usd, kwh: of training on all tokens with the first plan; infinite without one.
+    """
+
+    cluster: str
+    gpus: int
+    result: SearchResult | None
+    problem: str
+    days: float = float("inf")
+    usd: float = float("inf")
+    kwh: float = float("inf")
+
+    @property
+    def planned(self) -> bool:
+        """Whether a plan fits."""
+        return not self.problem
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """All sizes, and which of them to look at.
+
+    Attributes:
+        tokens: tokens to train on.
+        deadline_days: most days; None without a deadline.
+        sizes: in the order of the clusters and counts.
+    """
+
+    tokens: float
+    deadline_days: float | None
+    sizes: Sequence[Size]
+
+    @property
+    def front(self) -> list[Size]:
+        """Sizes that no other beats in both time and cost, the cheapest first."""
+        planned = sorted((s for s in self.sizes if s.planned), key=lambda size: (size.usd, size.days))
+        found: list[Size] = []
+        for size in planned:
+            if not found or size.days < found[-1].days:
+                found.append(size)
+        return found
+
+    @property
+    def in_time(self) -> list[Size]:
+        """Sizes that meet the deadline."""
+        limit = float("inf") if self.deadline_days is None else self.deadline_days
+        return [size for size in self.sizes if size.planned and size.days <= limit]
+
+    @property
+    def cheapest(self) -> Size | None:
+        """The cheapest size that meets the deadline."""
+        return min(self.in_time, key=lambda size: size.usd, default=None)
+
+    @property
+    def fastest(self) -> Size | None:
+        """The fastest size of all."""
+        return min((s for s in self.sizes if s.planned), key=lambda size: size.days, default=None)
+
+
+def counts(cluster: Cluster, least: int, most: int) -> list[int]:
+    """Numbers of devices to try: doublings and their halves between, whole nodes beyond one node.
+
+    Raises:
+        InputError: the range is empty.
+    """
+    if least < 1 or most < least:
+        raise InputError(f"a range of GPUs is LEAST..MOST, found {least}..{most}", "gpus")
+    have, node = cluster.nodes * cluster.devices_per_node, cluster.devices_per_node
+    tried = {least, min(most, have)}
+    base = least
+    while base <= min(most, have):
+        tried |= {base, base * 3 // 2}
+        base *= 2
+    whole = {count for count in tried if count <= min(most, have) and (count <= node or count % node == 0)}
+    return sorted(count for count in whole if count >= least)
+
+
+def size_up(
+    settings: Sequence[tuple[Setting, Sequence[int]]],
+    tokens: float,
+    deadline_days: float | None,
+    constraints: Constraints,
+    objective: str,
+    headroom: Callable[[Setting], float],
+    progress: Callable[[float], None] | None = None,
+) -> Sizing:
+    """Search the best plan at every size.
+
+    Args:
+        settings: each cluster's setting and the numbers of devices to try there.
+        tokens: tokens to train on.
+        deadline_days: most days.
+        constraints: fields of the plan to hold or to limit.
+        objective: what ranks plans of one size.
+        headroom: share of a device's memory to leave free, by setting.
+        progress: called with the finished share.
+    """
+    total, found = sum(len(sizes) for _, sizes in settings), []
+    for size in _sizes(settings, tokens, constraints, objective, headroom):
+        found.append(size)
+        if progress:
+            progress(len(found) / total)
+    return Sizing(tokens, deadline_days, found)
+
+
+def _sizes(
+    settings: Sequence[tuple[Setting, Sequence[int]]],
+    tokens: float,
+    constraints: Constraints,
+    objective: str,
+    headroom: Callable[[Setting], float],
+) -> Iterator[Size]:
+    for setting, sizes in settings:
+        for gpus in sizes:
+            name, free = setting.cluster.name, headroom(setting)
+            whole = replace(setting, cluster=setting.cluster.resized(gpus))
+            try:
+                result = search(whole, gpus, constraints, objective, 1, headroom=free, alternatives=True)
+            except InputError as error:
+                yield Size(name, gpus, None, error.problem.partition(":")[0])
+                continue
+            if not len(result.plans):
+                words = result.shortfall.message().partition("\n")[0] if result.shortfall else "no plan fits"
+                yield Size(name, gpus, result, words)
+                continue
+            metrics, millions = result.metrics, tokens / 1e6
+            yield Size(
+                name,
+                gpus,
+                result,
+                "",
+                days=tokens / float(metrics.tokens_per_day[0]),
+                usd=float(metrics.usd_per_million_tokens[0]) * millions,
+                kwh=float(metrics.kwh_per_million_tokens[0]) * millions,
+            )

@@ -1,0 +1,92 @@
+"""Sizes: the counts that are tried, the front, and the deadline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import meshwright as mw
+from hwmodels.cluster import clusters
+from hwmodels.errors import InputError
+from planner.sizing import Size, Sizing, counts
+
+QUESTION = {"model": "llama3.1-8b", "seq_len": 4096, "global_batch": 64, "tokens": 1e12}
+
+
+@pytest.fixture(scope="module")
+def sizing() -> Sizing:
+    return mw.size(**QUESTION, clusters=["dgx-h100", "dgx-a100-80gb"], gpus=(8, 32))
+
+
+def test_counts_double_and_stay_whole_nodes():
+    found = counts(clusters.get("dgx-h100"), 4, 100)
+    assert found == [4, 6, 8, 16, 24, 32, 48, 64, 96]
+
+
+def test_counts_stop_at_the_cluster_and_refuse_an_empty_range():
+    cluster = clusters.get("dgx-h100")
+    have = cluster.nodes * cluster.devices_per_node
+    assert counts(cluster, have, 10 * have) == [have]
+    with pytest.raises(InputError, match="LEAST"):
+        counts(cluster, 16, 8)
+
+
+def test_each_size_is_the_plan_of_its_own_search(sizing):
+    for size in sizing.sizes:
+        cluster, gpus = size.cluster, size.gpus
+        question = {name: value for name, value in QUESTION.items() if name != "tokens"}
+        best = mw.plan(**question, cluster=cluster, gpus=gpus).best
+        assert size.result is not None
+        assert size.result.plans.plan(0) == best.plan
+        assert size.usd == pytest.approx(best.usd_per_million_tokens * 1e6)
+        assert size.days * best.tokens_per_s_per_gpu * gpus * 86400 == pytest.approx(1e12)
+
+
+def test_nothing_beats_the_front(sizing):
+    front = sizing.front
+    assert front
+    for size in sizing.sizes:
+        beaten = [other for other in front if other.days <= size.days and other.usd <= size.usd]
+        assert beaten
+
+
+def test_the_cheapest_meets_the_deadline(sizing):
+    days = sorted(size.days for size in sizing.sizes)
+    late = replace(sizing, deadline_days=days[1])
+    assert late.cheapest in late.in_time
+    assert len(late.in_time) == 2
+    assert replace(sizing, deadline_days=days[0] / 2).cheapest is None
+    assert late.fastest is not None
+    assert late.fastest.days == days[0]
+
+
+def test_a_size_without_a_plan_says_why():
+    found = mw.size(
+        model="llama3.1-70b",
+        seq_len=4096,
+        global_batch=64,
+        tokens=1e12,
+        clusters=["dgx-a100-40gb"],
+        gpus=(8, 8),
+    )
+    (size,) = found.sizes
+    assert isinstance(size, Size)
+    assert "fit" in size.problem
+    assert found.cheapest is None
+
+
+def test_the_command_prints_sizes_and_exits_1_where_all_are_late(run):
+    flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "8..16", "--seq-len", "4096"]
+    asked = ["plan", *flags, "--global-batch", "64", "--tokens", "1e12"]
+    assert "Cheapest" in run(*asked).out
+    late = run(*asked, "--days", "0.1")
+    assert late.code == 1
+    assert "late" in late.out
+
+
+def test_a_bad_range_is_refused(run):
+    flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "8..x", "--seq-len", "4096"]
+    bad = run("plan", *flags, "--global-batch", "64")
+    assert bad.code == 2
+    assert "range 256..2048" in bad.err
