@@ -13,7 +13,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.search import SearchResult, search
-from simulator.costs.setting import Setting
+from simulator.setting import Setting
 
 SECONDS_A_DAY = 86400.0
 
