@@ -16,7 +16,7 @@ class Ran(NamedTuple):
     err: str
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run() -> Callable[..., Ran]:
     """Run a command; an exception that would be a traceback fails the test."""
 

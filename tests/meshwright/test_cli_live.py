@@ -30,6 +30,7 @@ def measured(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_it_trains_predicts_and_divides_the_gap(run, measured):
     ran = run("validate", "--live", "--device", "cpu", "--steps", "2", "--points", str(measured), "--json")
     assert ran.code == 0, ran.err

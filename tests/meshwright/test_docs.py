@@ -88,6 +88,7 @@ def undocumented(report) -> list[str]:
     return [key for key in keys_of(report) if f"`{key}`" not in page]
 
 
+@pytest.mark.slow
 def test_the_measuring_page_runs_from_top_to_bottom(run, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
@@ -135,9 +136,14 @@ def command_lines(pages=PAGES) -> list[str]:
     return list(dict.fromkeys(shlex.join(shlex.split(line, comments=True)) for line in found))
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in examples() + command_lines() if not any(slow in line for slow in SLOW)]
-)
+def runnable():
+    """Each command once; those that predict every published run are slow."""
+    for line in dict.fromkeys(examples() + command_lines()):
+        if not any(slow in line for slow in SLOW):
+            yield pytest.param(line, marks=[pytest.mark.slow] if "validate" in line else [], id=line)
+
+
+@pytest.mark.parametrize("line", runnable())
 def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = run(*shlex.split(line)[1:])

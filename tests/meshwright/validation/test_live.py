@@ -36,6 +36,7 @@ def test_an_untrained_model_knows_nothing(measured):
     assert measured.loss == pytest.approx(np.log(TINY.vocabulary), rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["ddp", "fsdp"])
 def test_data_parallel_ranks_learn_what_one_learns(measured, parallelism):
     """Every rank has the same sequences here, so averaging the gradients changes nothing."""
@@ -44,6 +45,7 @@ def test_data_parallel_ranks_learn_what_one_learns(measured, parallelism):
     assert together.operators["collective"] > 0
 
 
+@pytest.mark.slow
 def test_a_pipeline_trains():
     found = train(replace(TINY, devices=2, parallelism="pipeline", micro_batches=4), 1)
     assert found.loss == pytest.approx(np.log(TINY.vocabulary), rel=0.15)

@@ -24,6 +24,7 @@ def measured(tmp_path_factory):
     return profile_collectives(2, out, **options), profile_collectives(2, out, **options)
 
 
+@pytest.mark.slow
 def test_points_and_resuming(measured):
     first, second = measured
     assert (first.measured, first.skipped) == (16, ())
@@ -59,6 +60,7 @@ def test_wrong_requests(tmp_path, processes, changes, error, message):
         profile_collectives(processes, tmp_path, device="cpu", **changes)
 
 
+@pytest.mark.slow
 def test_pairs_of_a_larger_world(tmp_path):
     options = {"device": "cpu", "operations": ("send_recv",), "show_progress": False}
     result = profile_collectives(3, tmp_path, **options)
@@ -80,6 +82,7 @@ def heeds_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_every_process_and_keeps_finished_points(tmp_path):
     command = [sys.executable, "-m", "meshwright", "profile", "--device", "cpu", "--collectives", "2"]

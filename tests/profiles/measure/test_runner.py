@@ -75,6 +75,7 @@ def test_points_of_another_device_are_not_mixed(measured):
         run(measured.out, name="my-laptop")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_points(tmp_path):
     script = (
         "from profiles.measure import profile\n"
