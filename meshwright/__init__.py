@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         InfeasibleError,
         InputError,
         MeshwrightError,
+        MixedSimulation,
         PlanReport,
         PlanSearch,
         Sizing,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         catalogue,
         plan,
         simulate,
+        simulate_mixed,
         size,
         whatif,
     )
@@ -31,6 +33,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
+    "MixedSimulation",
     "PlanReport",
     "PlanSearch",
     "Sizing",
@@ -38,6 +41,7 @@ __all__ = [
     "catalogue",
     "plan",
     "simulate",
+    "simulate_mixed",
     "size",
     "whatif",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import devices
@@ -34,9 +34,12 @@ from planner.sizing import Sizing, counts, size_up
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
-from simulator.scenario import Scenario, Search
+from simulator.scenario import MixedScenario, Scenario, Search, make_mixed
 from simulator.schedules import schedules
 from simulator.training.traffic import step_traffic
+
+if TYPE_CHECKING:
+    from simulator.training.mixed import MixedStep
 
 Reference = str | Path | Mapping[str, Any]
 ModelReference = Reference | Model
@@ -52,6 +55,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
+    "MixedSimulation",
     "PlanReport",
     "PlanSearch",
     "Sizing",
@@ -59,6 +63,7 @@ __all__ = [
     "catalogue",
     "plan",
     "simulate",
+    "simulate_mixed",
     "size",
     "whatif",
 ]
@@ -196,6 +201,20 @@ class StepSimulation:
         if timeline is not None:
             made["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
         return made
+
+
+@dataclass(frozen=True, eq=False)
+class MixedSimulation:
+    """One plan's step on a cluster of groups, timed by the event engine."""
+
+    scenario: MixedScenario
+    step: MixedStep
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright simulate --json`` prints."""
+        from meshwright.reports.mixed import describe_mixed
+
+        return describe_mixed(self.scenario, self.step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,6 +444,27 @@ def simulate(
         named = f" {scenario}" if isinstance(scenario, str | Path) else ""
         raise InputError(f"key 'plan' is missing; `meshwright plan{named}` looks for one", where)
     return StepSimulation(asked, asked.plan, simulate_plan(asked.setting, asked.plan, engine, detail))
+
+
+def simulate_mixed(scenario: Reference) -> MixedSimulation | None:
+    """Predict a step of a plan whose stages or replicas lie on different groups of nodes.
+
+    Args:
+        scenario: file, shipped name or mapping with ``plan`` and ``placement``.
+
+    Returns:
+        The step; None where the scenario's cluster is of one kind.
+
+    Raises:
+        InputError: a wrong key, or a placement that does not fit the plan or the groups.
+    """
+    data, where, folder = scenario_data(scenario, {}, "scenario")
+    mixed = make_mixed(data, where, folder)
+    if mixed is None:
+        return None
+    from simulator.training.mixed import simulate_mixed as run
+
+    return MixedSimulation(mixed, run(mixed.setting, mixed.plan, f"{where}: placement"))
 
 
 def whatif(

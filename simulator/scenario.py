@@ -5,7 +5,7 @@ A catalogue name, a path (relative to the scenario's file) and an inline mapping
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,8 +16,10 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
+from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import frameworks
 from simulator.models import models
+from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import Plan
 from simulator.rules import check
 from simulator.schedules import get_schedule
@@ -111,6 +113,18 @@ class Definition(Strict):
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )
+    placement: Placement | None = Field(
+        None, description="which group of a cluster of groups carries which stages or replicas"
+    )
+
+
+@dataclass(frozen=True)
+class MixedScenario:
+    """A scenario on a cluster of groups, with everything that it names found and checked."""
+
+    title: str
+    setting: MixedSetting
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -157,9 +171,36 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
             if name not in Plan.model_fields:
                 raise UnknownNameError("plan field", name, Plan.model_fields, f"{where}: search.{option}")
     setting = Setting(model, _sized(cluster, written.gpus, where), written.workload, framework)
-    _check_format(setting, where)
+    _has_format(setting.cluster.device.peak, setting.training.precision, where)
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
     return Scenario(written.title, setting, plan, written.search, written.variations)
+
+
+def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenario | None:
+    """Turn the mapping of a scenario into one on a cluster of groups; None where its cluster is of one kind.
+
+    Raises:
+        InputError: as `read_scenario`, and a placement that is missing or does not fit.
+    """
+    cluster = mixed_cluster(data.get("cluster"), f"{where}: cluster", folder)
+    if cluster is None:
+        return None
+    written = build(Definition, data, where)
+    if written.placement is None or written.plan is None:
+        missing = "placement" if written.placement is None else "plan"
+        raise InputError(f"key {missing!r} is missing; a cluster of groups needs plan and placement", where)
+    if written.gpus > cluster.devices:
+        problem = f"{cluster.name} has {cluster.devices} devices, asked for {written.gpus}"
+        raise InputError(problem, f"{where}: gpus")
+    _has_format(cluster.peak_flops, written.workload.precision, where)
+    model = find(models, written.model, folder, f"{where}: model")
+    framework = find(frameworks, written.framework, folder, f"{where}: framework")
+    setting = MixedSetting(model, cluster, written.workload, framework, written.placement)
+    uniform = Setting(model, cluster.groups[0].uniform(written.gpus), written.workload, framework)
+    plan = fill_plan(uniform, written.plan, f"{where}: plan")
+    for share in shares(setting, plan, f"{where}: placement"):
+        check(setting.on(share, plan), plan, f"{where}: plan")
+    return MixedScenario(written.title, setting, plan)
 
 
 def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definition, tuple[Any, ...]]:
@@ -171,6 +212,10 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         InputError: a wrong key or value, an unknown name, an unreadable file.
     """
     written = build(Definition, data, where)
+    if mixed_cluster(written.cluster, f"{where}: cluster", folder):
+        raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")
+    if written.placement is not None:
+        raise InputError("needs a cluster with groups", f"{where}: placement")
     return written, tuple(
         find(catalogue, getattr(written, name), folder, f"{where}: {name}")
         for name, catalogue in CATALOGUES.items()
@@ -183,9 +228,19 @@ def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Pla
     Raises:
         InputError: an unknown key, a wrong value, or a rule that the plan breaks.
     """
+    plan = fill_plan(setting, given, where)
+    check(setting, plan, where)
+    return plan
+
+
+def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
+    """Fill in what a plan leaves out: the framework's defaults, the replicas that are left.
+
+    Raises:
+        InputError: an unknown key or a wrong value.
+    """
     plan = build(Plan, {**setting.framework.defaults, **_implied(setting, given), **given}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
-    check(setting, plan, where)
     return plan
 
 
@@ -244,9 +299,9 @@ def _sized(cluster: Cluster, gpus: int, where: str) -> Cluster:
         raise InputError(error.problem, f"{where}: gpus") from None
 
 
-def _check_format(setting: Setting, where: str) -> None:
-    """The device must have the number format."""
+def _has_format(peak: Callable[[str], float], precision: str, where: str) -> None:
+    """The devices must have the number format."""
     try:
-        setting.cluster.device.peak(setting.training.precision)
+        peak(precision)
     except InputError as error:
         raise InputError(error.problem, f"{where}: workload.precision") from None

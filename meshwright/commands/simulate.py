@@ -10,6 +10,7 @@ import typer
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
+    from meshwright.api import MixedSimulation
     from simulator.engine import Timeline
 
 TRACES = (".json", ".json.gz")
@@ -56,6 +57,10 @@ def simulate(
     from meshwright.reports.timeline import run_tables
     from simulator.training.traffic import assign_traffic
 
+    mixed = api.simulate_mixed(scenario)
+    if mixed is not None:
+        _show_mixed(mixed, trace, html, json)
+        return
     into_folder = trace is not None and _is_folder(trace)
     drawn = trace is not None or html is not None
     with progress("the step") as advance:
@@ -80,6 +85,31 @@ def simulate(
         if path is not None:
             note(f"{kind} written: {path}")
     if short := shortage(prediction):
+        raise InfeasibleError(short)
+
+
+def _show_mixed(mixed: MixedSimulation, trace: Path | None, html: Path | None, json: bool) -> None:
+    """Print a step on a cluster of groups.
+
+    Raises:
+        InfeasibleError: it does not fit the memory of a group.
+        InputError: a page was asked for, or the trace cannot be written.
+    """
+    from hwmodels.errors import InfeasibleError, InputError
+    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.reports.mixed import mixed_tables, shortage
+
+    if html is not None:
+        raise InputError("pages show clusters of one kind of node only", "--html")
+    report = mixed.to_dict()
+    if json:
+        print_json(report)
+    else:
+        show_tables(*mixed_tables(report))
+    if trace is not None:
+        _write_traces(mixed.step.timeline, trace, _is_folder(trace))
+        note(f"trace written: {trace}")
+    if short := shortage(report):
         raise InfeasibleError(short)
 
 

@@ -270,7 +270,7 @@ class Rank:
         kind, micro_batch, _ = task
         there = self.plan.route[micro_batch][to][0]
         if there != self.rank:
-            transfer = self.program.transfer
+            transfer = self._transfer(there)
             ended = self.graph.add(self.sends, transfer.seconds, transfer.name, self.sending, item, (ended,))
             if transfer.load and transfer.seconds > 0:
                 self.graph.flows[ended] = self.wires.get(there) or self._wire(there)
@@ -283,8 +283,11 @@ class Rank:
     def _wire(self, there: int) -> Flow:
         """What a transfer asks of the links out of this rank and into another."""
         other = self.index - self.rank + there
-        self.wires[there] = self.tasks.wire(self.program.transfer, self.index, other)
+        self.wires[there] = self.tasks.wire(self._transfer(there), self.index, other)
         return self.wires[there]
+
+    def _transfer(self, there: int) -> Segment:
+        return self.program.transfers.get((self.rank, there), self.program.transfer)
 
     def _allocate(self, task: int, at_end: bool, size: float) -> None:
         if size:

@@ -140,6 +140,8 @@ class StepProgram:
     chunks: int
     work: tuple[ChunkWork, ...]
     transfer: Segment
+    transfers: Mapping[tuple[int, int], Segment] = field(default_factory=dict)
+    """Transfers between two ranks where they differ from ``transfer``, by sender and receiver."""
     blocking: bool = False
     gather: When = "step"
     reduce: When = "step"

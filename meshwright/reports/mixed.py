@@ -1,0 +1,120 @@
+"""A step on a cluster of groups: what each group did, and what the step means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, gibibytes, percent, seconds
+from planner.metrics import flops_per_token
+from simulator.placement import MixedSetting
+from simulator.plan import Plan, Plans
+from simulator.scenario import MixedScenario
+from simulator.training.mixed import GroupRun, MixedStep
+
+
+def describe_mixed(scenario: MixedScenario, step: MixedStep) -> dict[str, Any]:
+    """A step with documented keys."""
+    setting, plan = scenario.setting, scenario.plan
+    return {
+        "title": scenario.title,
+        "model": setting.model.name,
+        "cluster": setting.cluster.name,
+        "gpus": plan.devices,
+        "framework": setting.framework.name,
+        "seq_len": setting.training.seq_len,
+        "global_batch": setting.training.global_batch,
+        "precision": setting.training.precision,
+        "plan": plan.model_dump(mode="json"),
+        **_figures(setting, plan, step),
+        "groups": [_group(run, step.seconds) for run in step.groups],
+    }
+
+
+def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, float]:
+    cluster, training = setting.cluster, setting.training
+    rate = training.tokens / step.seconds
+    uniform = replace(setting.on(step.groups[0].share, plan), model=setting.model)
+    model, again = flops_per_token(uniform, Plans.of(plan))
+    peak = cluster.peak_flops(training.precision)
+    busy = {group.name: 0.0 for group in cluster.groups}
+    busy |= {run.share.group.name: run.busy_share(step.seconds) for run in step.groups}
+    return {
+        "step_time_s": step.seconds,
+        "tokens_per_s_per_gpu": rate / cluster.devices,
+        "tokens_per_day": rate * 86400,
+        "mfu": rate * model / peak,
+        "hfu": float(rate * (model + again[0]) / peak),
+        "usd_per_million_tokens": cluster.price_per_hour_usd / 3600 / rate * 1e6,
+        "kwh_per_million_tokens": cluster.power_watts(busy) / rate * 1e6 / 3.6e6,
+    }
+
+
+def _group(run: GroupRun, step_s: float) -> dict[str, Any]:
+    share = run.share
+    return {
+        "name": share.group.name,
+        "device": share.group.cluster.device.name,
+        "devices": share.devices,
+        "stages": list(share.stages),
+        "layers_per_stage": share.layers,
+        "replicas": share.replicas,
+        "micro_batches": share.micro_batches,
+        "busy_share": run.busy_share(step_s),
+        "memory": {
+            "peak_bytes": run.peak_memory,
+            "capacity_bytes": share.group.cluster.device.memory_bytes,
+            "fits": run.fits,
+        },
+    }
+
+
+def mixed_tables(report: dict[str, Any]) -> list[Table]:
+    """The same for people."""
+    words = {
+        "step": seconds(report["step_time_s"]),
+        "throughput": f"{report['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, "
+        f"{counted(report['tokens_per_day'])} tokens a day",
+        "MFU": f"{percent(report['mfu'])} of the peak of all devices together",
+        "money, energy": f"{report['usd_per_million_tokens']:.3f} USD and "
+        f"{report['kwh_per_million_tokens']:.4f} kWh a million tokens",
+    }
+    rows = [
+        [
+            group["name"],
+            group["device"],
+            str(group["devices"]),
+            _stages(group["stages"]),
+            f"{group['layers_per_stage']:g}",
+            str(group["replicas"]),
+            str(group["micro_batches"]),
+            percent(group["busy_share"]),
+            f"{gibibytes(group['memory']['peak_bytes'])} of {gibibytes(group['memory']['capacity_bytes'])}",
+        ]
+        for group in report["groups"]
+    ]
+    work = ("stages", "layers a stage", "replicas", "micro batches")
+    headings = ("group", "device", "GPUs", *work, "busy", "peak memory")
+    return [
+        facts(words, report["title"] or report["model"]),
+        table(headings, rows, "Groups; micro batches are those of one replica in a step", left=2),
+    ]
+
+
+def shortage(report: dict[str, Any]) -> str:
+    """Why the plan does not fit; empty where it does."""
+    short = ", ".join(group["name"] for group in report["groups"] if not group["memory"]["fits"])
+    return f"the plan does not fit: devices of {short} have less memory than it needs" if short else ""
+
+
+def _stages(stages: list[int]) -> str:
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and runs[-1][1] == stage - 1:
+            runs[-1][1] = stage
+        else:
+            runs.append([stage, stage])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,212 @@
+"""Which group of a mixed cluster carries which pipeline stages, or which data-parallel replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hwmodels.errors import InputError
+from hwmodels.loading import Strict, build
+from hwmodels.mixed import MixedCluster, NodeGroup
+from hwmodels.quantities import Count
+from simulator.frameworks import Framework
+from simulator.models import Model
+from simulator.plan import Plan
+from simulator.setting import Setting
+from simulator.workload import Training
+
+
+def _in_order(value: object) -> object:
+    """Write counts of consecutive stages out, one name a stage."""
+    if isinstance(value, Mapping) and all(isinstance(count, int) and count > 0 for count in value.values()):
+        return [name for name, count in value.items() for _ in range(count)]
+    return value
+
+
+class Placement(Strict):
+    """The groups of a plan's stages, or of its replicas."""
+
+    stages: Annotated[list[str], BeforeValidator(_in_order)] = Field(
+        default_factory=list,
+        description="group of each pipeline stage, first stage first; or stages of each group, in order",
+    )
+    replicas: dict[str, Count] = Field(
+        default_factory=dict, description="data-parallel replicas of each group"
+    )
+    layers: dict[str, Count] = Field(
+        default_factory=dict,
+        description="layers of each stage that a group carries; without, stages have equal shares",
+    )
+    micro_batches: dict[str, Count] = Field(
+        default_factory=dict,
+        description="micro batches of a step for each replica of a group, where groups differ in them",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Placement:
+        if bool(self.stages) == bool(self.replicas):
+            raise ValueError("give either stages or replicas")
+        if self.layers and {*self.layers} != {*self.stages}:
+            raise ValueError("layers: needs the groups of stages")
+        if self.micro_batches and {*self.micro_batches} != {*self.replicas}:
+            raise ValueError("micro_batches: needs the groups of replicas")
+        return self
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one group carries of a plan."""
+
+    group: NodeGroup
+    stages: tuple[int, ...]
+    replicas: int
+    micro_batches: int
+    """Of one replica in a step."""
+    devices: int
+    layers: float
+    """Of each of its stages; the mean where they differ."""
+
+
+def shares(setting: MixedSetting, plan: Plan, where: str) -> list[Share]:
+    """Return what each group carries, in the order of the cluster's groups.
+
+    Args:
+        setting: the groups, the batch, and which group carries what.
+        plan: the degrees.
+        where: file and key path to name in errors.
+
+    Raises:
+        InputError: an unknown group, a count that does not fit the plan, or a group with too few devices.
+    """
+    placement = setting.placement
+    for name in (*placement.stages, *placement.replicas):
+        setting.cluster.group(name, where)
+    find = _by_stage if placement.stages else _by_replica
+    made = [share for group in setting.cluster.groups if (share := find(group, setting, plan))]
+    check = _check_stages if placement.stages else _check_replicas
+    check(setting, plan, made, where)
+    for share in made:
+        if share.devices > share.group.devices:
+            raise InputError(
+                f"group {share.group.name!r} has {share.group.devices} devices; its part of the plan needs"
+                f" {share.devices}",
+                where,
+            )
+    return made
+
+
+def _by_stage(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | None:
+    placement = setting.placement
+    stages = tuple(stage for stage, name in enumerate(placement.stages) if name == group.name)
+    if not stages:
+        return None
+    even = setting.layers / plan.pipeline
+    return Share(
+        group,
+        stages,
+        replicas=plan.data,
+        micro_batches=setting.training.global_batch // (plan.data * plan.micro_batch),
+        devices=len(stages) * plan.devices // plan.pipeline,
+        layers=placement.layers.get(group.name, even),
+    )
+
+
+def _by_replica(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | None:
+    replicas = setting.placement.replicas.get(group.name, 0)
+    if not replicas:
+        return None
+    even = setting.training.global_batch // (plan.data * plan.micro_batch)
+    return Share(
+        group,
+        tuple(range(plan.pipeline)),
+        replicas=replicas,
+        micro_batches=setting.placement.micro_batches.get(group.name, even),
+        devices=replicas * plan.devices // plan.data,
+        layers=setting.layers / plan.pipeline,
+    )
+
+
+def _check_stages(setting: MixedSetting, plan: Plan, made: list[Share], where: str) -> None:
+    """The stages and their layers are those of the plan and the model."""
+    placement, model = setting.placement, setting.model
+    if len(placement.stages) != plan.pipeline:
+        raise InputError(
+            f"stages names {len(placement.stages)} stages, the plan has pipeline = {plan.pipeline}", where
+        )
+    if plan.rank_order != "tensor-context-data-pipeline":
+        raise InputError("stages on groups need rank_order tensor-context-data-pipeline", where)
+    if not placement.layers:
+        return
+    layers = sum(len(share.stages) * int(share.layers) for share in made)
+    if layers != setting.layers:
+        raise InputError(f"layers add up to {layers}, {model.name} has {setting.layers}", where)
+    if plan.first_stage_layers or plan.last_stage_layers:
+        raise InputError("give layers here or first_stage_layers and last_stage_layers in the plan", where)
+    if len({*map(model.is_moe_layer, range(model.layers))}) > 1 or setting.layers > model.layers:
+        raise InputError(f"layers need a model of equal layers, which {model.name} is not", where)
+
+
+def _check_replicas(setting: MixedSetting, plan: Plan, made: list[Share], where: str) -> None:
+    """The replicas and their micro batches are those of the plan and the batch."""
+    replicas = sum(share.replicas for share in made)
+    if replicas != plan.data:
+        raise InputError(f"replicas add up to {replicas}, the plan has data = {plan.data}", where)
+    batch = setting.training.global_batch
+    trained = sum(share.replicas * share.micro_batches for share in made) * plan.micro_batch
+    if trained != batch:
+        raise InputError(
+            f"replicas x micro_batches x micro_batch = {trained} does not equal global_batch = {batch}", where
+        )
+    experts = plan.expert * plan.expert_tensor
+    for share in made:
+        ranks = share.replicas * plan.context * plan.tensor
+        if ranks % experts:
+            raise InputError(
+                f"expert x expert_tensor = {experts} does not divide the {ranks} ranks of a stage in group "
+                f"{share.group.name!r}: expert-parallel ranks stay within a group",
+                where,
+            )
+
+
+@dataclass(frozen=True)
+class MixedSetting:
+    """What is trained on a cluster of groups, and which group carries what."""
+
+    model: Model
+    cluster: MixedCluster
+    training: Training
+    framework: Framework
+    placement: Placement
+
+    @property
+    def layers(self) -> int:
+        """Layers that the step trains."""
+        return self.model.layers + (self.model.mtp_layers if self.framework.trains_mtp else 0)
+
+    def on(self, share: Share, plan: Plan, joined: bool = False) -> Setting:
+        """Return the setting in which every device is of the group's kind.
+
+        Args:
+            share: the group, and its micro batches.
+            plan: its devices are those of the whole job.
+            joined: nodes communicate over the joining network.
+        """
+        group, together = share.group, share.devices // len(share.stages)
+        if self.placement.replicas:
+            together = share.devices
+        cluster = group.uniform(plan.devices)
+        if joined:
+            cluster = group.joined(plan.devices, self.cluster.join, together)
+        batch = share.micro_batches * plan.data * plan.micro_batch
+        training = self.training.model_copy(update={"global_batch": batch})
+        return Setting(self._model(share, plan), cluster, training, self.framework)
+
+    def _model(self, share: Share, plan: Plan) -> Model:
+        """The model, or one with the group's layers on every stage."""
+        if not self.placement.layers:
+            return self.model
+        layers = int(share.layers) * plan.pipeline
+        return build(Model, {**self.model.model_dump(), "layers": layers}, self.model.name)

@@ -1,0 +1,179 @@
+"""A training step whose stages or replicas lie on groups of different nodes.
+
+The step of a mixed cluster is put together from step programs of uniform clusters, one a group: what a
+rank computes and sends inside its group is that of its own kind of node. What leaves a group takes as long
+as its slowest member, on its own links or on the joining network, whichever is slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hwmodels.errors import InputError
+from simulator.engine import Timeline
+from simulator.placement import MixedSetting, Share, shares
+from simulator.plan import Plan
+from simulator.training.step_graph import run
+from simulator.training.step_graph.build import step_program
+from simulator.training.step_graph.step import Attached, Pass, Port, Segment, StepProgram
+from simulator.training.step_graph.streams import DATA
+
+TIED = "tied embedding"
+
+
+@dataclass(frozen=True)
+class GroupRun:
+    """What one group did in a step."""
+
+    share: Share
+    timeline: Timeline
+    ranks: tuple[int, ...]
+    """Of the timeline."""
+
+    @cached_property
+    def peak_memory(self) -> float:
+        """Bytes at once on the fullest device."""
+        return max(self.timeline.peak_memory(rank) for rank in self.ranks)
+
+    def busy_share(self, step_s: float) -> float:
+        """Mean share of a step of so many seconds in which the group's devices compute."""
+        return sum(self.timeline.busy(rank) for rank in self.ranks) / len(self.ranks) / step_s
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest device holds what it must."""
+        return self.peak_memory <= self.share.group.cluster.device.memory_bytes
+
+
+@dataclass(frozen=True)
+class MixedStep:
+    """One step on a cluster of groups."""
+
+    seconds: float
+    groups: tuple[GroupRun, ...]
+
+    @property
+    def timeline(self) -> Timeline:
+        """Of the ranks that set the pace."""
+        return max((group.timeline for group in self.groups), key=lambda each: each.period)
+
+
+def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedStep:
+    """Run a step on the event engine.
+
+    Raises:
+        InputError: a placement that does not fit plan or cluster, or a schedule that cannot run it.
+    """
+    made = shares(setting, plan, where)
+    if setting.placement.replicas:  # the ranks of a replica are neighbours, since they share a group
+        plan = plan.model_copy(update={"rank_order": "tensor-context-pipeline-data"})
+    own = [step_program(setting.on(share, plan), plan) for share in made]
+    far = [step_program(setting.on(share, plan, joined=True), plan) for share in made]
+    if setting.placement.stages:
+        return _by_stage(made, own, far, where)
+    return _by_replica(made, own, far)
+
+
+def _by_stage(
+    made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram], where: str
+) -> MixedStep:
+    base = own[0]
+    at = {stage: index for index, share in enumerate(made) for stage in share.stages}
+    if len(made) > 1 and len(base.schedule.routes(base.stages, base.chunks)) > 1:
+        raise InputError(
+            f"schedule {base.schedule.name!r} runs both directions, which needs equal stages",
+            where,
+        )
+    route = base.schedule.routes(base.stages, base.chunks)[0]
+    transfers = {
+        (one, other): _slowest([far[at[one]].transfer, far[at[other]].transfer])
+        if at[one] != at[other]
+        else own[at[one]].transfer
+        for one in range(base.stages)
+        for other in range(base.stages)
+        if one != other
+    }
+    finish = [own[at[stage]].finish[stage] for stage in range(base.stages)]
+    if at[0] != at[base.stages - 1]:
+        for stage in (0, base.stages - 1):
+            finish[stage] = _exchanged(finish[stage], [each.finish[stage] for each in far], _is_tied)
+    program = replace(
+        base,
+        work=tuple(own[at[rank]].work[position] for position, (rank, _) in enumerate(route)),
+        transfers=transfers,
+        finish=tuple(finish),
+        static=tuple(own[at[stage]].static[stage] for stage in range(base.stages)),
+        ports=_ports(made, own, at),
+    )
+    timeline = run(program)
+    return MixedStep(timeline.period, tuple(GroupRun(share, timeline, share.stages) for share in made))
+
+
+def _ports(
+    made: Sequence[Share], own: Sequence[StepProgram], at: Mapping[int, int]
+) -> dict[str, tuple[Port, ...]]:
+    """Where each stage enters the links of each level: those of its own group."""
+
+    def port(level: str, stage: int) -> Port:
+        index = at[stage]
+        known = own[index].ports.get(level)
+        if known is None:
+            return Port((level, stage))
+        return known[stage]._replace(link=(made[index].group.name, known[stage].link))
+
+    levels = dict.fromkeys(level for program in own for level in program.ports)
+    return {level: tuple(port(level, stage) for stage in sorted(at)) for level in levels}
+
+
+def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
+    """Replicas compute at their own pace; what they reduce and gather together is as slow as the slowest."""
+    together = [*own, *far] if len(made) > 1 else own
+    groups = []
+    for share, program in zip(made, own, strict=True):
+        work = list(program.work)
+        for position, chunk in enumerate(work):
+            others = [each.work[position] for each in together]
+            work[position] = replace(
+                chunk,
+                forward_gathers=_attached(each.forward_gathers for each in others),
+                backward_gathers=_attached(each.backward_gathers for each in others),
+                reductions=_attached(each.reductions for each in others),
+            )
+        finish = tuple(
+            _exchanged(chosen, [each.finish[stage] for each in together], _is_data)
+            for stage, chosen in enumerate(program.finish)
+        )
+        timeline = run(replace(program, work=tuple(work), finish=finish))
+        groups.append(GroupRun(share, timeline, share.stages))
+    return MixedStep(max(group.timeline.period for group in groups), tuple(groups))
+
+
+def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
+    """The collectives of one pass with the slowest of their times."""
+    return tuple(
+        replace(collectives[0], work=_slowest([each.work for each in collectives]))
+        for collectives in zip(*same, strict=True)
+    )
+
+
+def _exchanged(own: Pass, others: Iterable[Pass], which: Callable[[Segment], bool]) -> Pass:
+    """Segments of a pass, some of them with the slowest of their times on any group."""
+    named: dict[str, list[Segment]] = {}
+    for each in (own, *others):
+        for segment in each:
+            named.setdefault(segment.name, []).append(segment)
+    return tuple(_slowest(named[segment.name]) if which(segment) else segment for segment in own)
+
+
+def _is_data(segment: Segment) -> bool:
+    return segment.stream is DATA and segment.name != TIED
+
+
+def _is_tied(segment: Segment) -> bool:
+    return segment.name == TIED
+
+
+def _slowest(segments: Sequence[Segment]) -> Segment:
+    return max(segments, key=lambda segment: segment.seconds)

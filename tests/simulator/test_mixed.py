@@ -1,0 +1,147 @@
+"""Steps whose stages or replicas lie on groups of different nodes."""
+
+from pathlib import Path
+
+import pytest
+
+from hwmodels.cluster import clusters
+from hwmodels.errors import InputError
+from simulator.scenario import make_mixed, make_scenario
+from simulator.training.mixed import simulate_mixed
+from simulator.training.step_graph.build import simulate
+
+A100, H100 = "dgx-a100-80gb", "dgx-h100"
+NETWORK = {name: clusters.get(name).network.model_dump() for name in (A100, H100)}
+STAGES = {"stages": {"one": 2, "other": 2}}
+REPLICAS = {"replicas": {"one": 1, "other": 1}}
+PLAN = {"tensor": 4, "sequence_parallel": True, "pipeline": 4, "zero": 1}
+
+
+def question(one=A100, other=H100, join=NETWORK[A100], nodes=2, model="llama3-8b", batch=64, **keys):
+    """Return a scenario on two groups of nodes, "one" and "other"."""
+    groups = [
+        {"name": name, "cluster": cluster, "nodes": nodes}
+        for name, cluster in (("one", one), ("other", other))
+    ]
+    return {
+        "model": model,
+        "cluster": {"name": "mixed", "groups": groups, "join": join},
+        "gpus": 16 * nodes,
+        "workload": {"seq_len": 4096, "global_batch": batch},
+        "plan": PLAN,
+        "placement": STAGES,
+        **keys,
+    }
+
+
+def step(data):
+    mixed = make_mixed(data, "test", Path())
+    return simulate_mixed(mixed.setting, mixed.plan)
+
+
+def uniform(cluster, plan=PLAN, batch=64, gpus=32):
+    data = question(batch=batch) | {"cluster": cluster, "gpus": gpus, "plan": plan}
+    del data["placement"]
+    found = make_scenario(data, "test", Path())
+    return simulate(found.setting, found.plan).period
+
+
+@pytest.mark.parametrize("placement", [STAGES, REPLICAS], ids=["stages", "replicas"])
+@pytest.mark.parametrize("name", [A100, H100])
+def test_groups_of_one_kind_are_a_cluster_of_that_kind(name, placement):
+    """Two groups that are joined by their own kind of network differ in nothing from one cluster."""
+    plan = PLAN | ({"rank_order": "tensor-context-pipeline-data"} if placement is REPLICAS else {})
+    found = step(question(name, name, NETWORK[name], plan=plan, placement=placement))
+    assert found.seconds == pytest.approx(uniform(name, plan), rel=1e-9)
+
+
+def test_a_mix_lies_between_its_kinds():
+    for placement, order in ((STAGES, "data-pipeline"), (REPLICAS, "pipeline-data")):
+        plan = PLAN | {"rank_order": f"tensor-context-{order}"}
+        mixed = step(question(plan=plan, placement=placement)).seconds
+        assert uniform(H100, plan) < mixed <= uniform(A100, plan) * (1 + 1e-9)
+
+
+def test_stages_may_lie_in_any_order():
+    mixed = step(question(placement={"stages": ["one", "other", "one", "other"]}))
+    assert [run.share.stages for run in mixed.groups] == [(0, 2), (1, 3)]
+    assert uniform(H100) < mixed.seconds < uniform(A100)
+
+
+def test_layers_by_speed_beat_equal_layers():
+    equal = step(question(placement=STAGES))
+    same = step(question(placement={**STAGES, "layers": {"one": 8, "other": 8}}))
+    by_speed = step(question(placement={**STAGES, "layers": {"one": 5, "other": 11}}))
+    assert same.seconds == pytest.approx(equal.seconds, rel=1e-9)
+    assert by_speed.seconds < 0.8 * equal.seconds
+    slow, fast = by_speed.groups
+    assert (slow.share.layers, fast.share.layers) == (5, 11)
+    assert slow.peak_memory < fast.peak_memory
+
+
+def test_micro_batches_by_speed_beat_equal_ones():
+    equal = step(question(placement=REPLICAS))
+    by_speed = step(question(placement={**REPLICAS, "micro_batches": {"one": 19, "other": 45}}))
+    assert by_speed.seconds < 0.8 * equal.seconds
+    assert [run.share.micro_batches for run in by_speed.groups] == [19, 45]
+
+
+@pytest.mark.parametrize("placement", [STAGES, REPLICAS], ids=["stages", "replicas"])
+def test_a_narrow_join_slows_what_crosses_it(placement):
+    narrow = {"fabric": "tcp", "nics_per_node": 1, "nic_gbps": 10, "nodes_per_leaf": 2}
+    times = [step(question(join=join, placement=placement)).seconds for join in (NETWORK[A100], narrow)]
+    assert times[1] > 1.3 * times[0]
+
+
+def test_a_join_inside_no_node_is_crossed_even_by_neighbours():
+    """Stages of 2 devices would sit in one node of 8, were they of one kind."""
+    small = {"tensor": 2, "pipeline": 2}
+    narrow = {"fabric": "tcp", "nics_per_node": 1, "nic_gbps": 10, "nodes_per_leaf": 2}
+    data = question(
+        join=narrow, nodes=1, gpus=4, plan=small, placement={"stages": ["one", "other"]}, model="opt-1.3b"
+    )
+    wide = question(nodes=1, gpus=4, plan=small, placement={"stages": ["one", "other"]}, model="opt-1.3b")
+    assert step(data).seconds > 1.1 * step(wide).seconds
+
+
+def test_a_step_that_does_not_fit_says_which_group():
+    small = question(A100, "dgx-1v", model="llama3-70b", plan=PLAN | {"zero": 0})
+    small["workload"] = {**small["workload"], "precision": "fp16"}
+    runs = step(small).groups
+    assert [run.fits for run in runs] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"placement": {"stages": ["one", "two"]}}, "unknown group 'two'"),
+        ({"placement": {"stages": ["one"] * 3}}, "stages names 3 stages, the plan has pipeline = 4"),
+        (
+            {"placement": {"stages": {"one": 3, "other": 1}}},
+            "group 'one' has 16 devices; its part .* needs 24",
+        ),
+        ({"placement": {"replicas": {"one": 1}}}, "replicas add up to 1, the plan has data = 2"),
+        (
+            {"placement": {**REPLICAS, "micro_batches": {"one": 3, "other": 4}}},
+            "= 7 does not equal global_batch",
+        ),
+        ({"placement": {}}, "give either stages or replicas"),
+        ({"placement": {**STAGES, "layers": {"one": 8, "other": 9}}}, "add up to 34"),
+        ({"placement": None}, "key 'placement' is missing"),
+        ({"gpus": 64}, "mixed has 32 devices, asked for 64"),
+        ({"workload": {"seq_len": 4096, "global_batch": 64, "precision": "fp8"}}, "group 'one'"),
+        ({"plan": PLAN | {"schedule": "dualpipe"}}, "dualpipe"),
+    ],
+)
+def test_placements_that_cannot_be(changes, words):
+    with pytest.raises(InputError, match=words):
+        step(question() | changes)
+
+
+def test_a_cluster_of_one_kind_takes_no_placement():
+    data = question() | {"cluster": H100}
+    assert make_mixed(data, "test", Path()) is None
+    with pytest.raises(InputError, match="placement: needs a cluster with groups"):
+        make_scenario(data, "test", Path())
+    with pytest.raises(InputError, match="only `meshwright simulate` takes a cluster of groups"):
+        make_scenario(question(), "test", Path())
