@@ -63,22 +63,27 @@ MOST_CONTEXT = 1 << 17
 
 
 def replica_costs(
-    model: Model, cluster: Cluster, pool: Pool, options: Options, folder: Path = Path()
+    model: Model, cluster: Cluster, pool: Pool, options: Options, engine: Engine
 ) -> ReplicaCosts:
     """Costs of a replica of a pool.
 
     Raises:
         InfeasibleError: the weights leave no room for a KV block; says by how much.
     """
-    price = StepPrice(model, cluster, pool, engine_of(pool.engine, folder, "deployment.engine"))
+    price = StepPrice(model, cluster, pool, engine)
     held = memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
     if not options.kv_blocks:
         check_fits(price, held)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
-    steps = IterationTable(price, options.token_budget, options.max_sequences, context)
+    table = IterationTable(price, options.token_budget, options.max_sequences, context)
     device = cluster.device
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
-    token = held.kv_token * pool.tensor * pool.pipeline
-    return ReplicaCosts(steps, options.kv_blocks or held.kv_blocks, token, held.weights, idle)
+    return ReplicaCosts(
+        steps=table,
+        kv_blocks=options.kv_blocks or held.kv_blocks,
+        kv_token_bytes=held.kv_token * pool.tensor * pool.pipeline,
+        weight_bytes=held.weights,
+        idle_watts=idle,
+    )

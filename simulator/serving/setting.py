@@ -9,7 +9,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
 from simulator.models import Model
-from simulator.serving.costs import options_of, replica_costs
+from simulator.serving.costs import engine_of, options_of, replica_costs
 from simulator.serving.deployment import Deployment, Pool
 from simulator.serving.options import Options
 from simulator.serving.routers import Router, make_router
@@ -88,8 +88,15 @@ def serving_setting(
             if rank + pool.devices <= cluster.devices
             else cluster
         )
-        costs = replica_costs(model, used, pool, options, folder)
-        pools.append(PoolSetting(pool, options, scheduler, costs, rank))
+        pools.append(
+            PoolSetting(
+                pool,
+                options,
+                scheduler,
+                replica_costs(model, used, pool, options, engine_of(pool.engine, folder, f"{place}.engine")),
+                rank,
+            )
+        )
         rank += pool.devices * pool.replicas
     if rank > cluster.devices:
         raise InputError(
