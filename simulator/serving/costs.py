@@ -85,5 +85,6 @@ def replica_costs(
         kv_blocks=options.kv_blocks or held.kv_blocks,
         kv_token_bytes=held.kv_token * pool.tensor * pool.pipeline,
         weight_bytes=held.weights,
+        copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
         idle_watts=idle,
     )

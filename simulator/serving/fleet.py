@@ -16,7 +16,9 @@ import numpy as np
 import simpy
 
 from simulator.serving.kv import PagedBlocks, PrefixBlocks
+from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter, Slice
+from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
 from simulator.serving.replica import Replica
@@ -35,7 +37,7 @@ class Member:
 
     index: int
     pool: PoolSetting
-    replica: Replica
+    replica: Replica | PipelinedReplica | LockstepReplica
     meter: Meter
 
     @property
@@ -237,10 +239,20 @@ class Fleet:
     def _member(self, pool: PoolSetting, traced: bool, stretches: bool) -> Member:
         slices: list[Slice] | None = [] if traced else None
         options, costs = pool.options, pool.costs
-        if options.prefix_caching and self.source.shares_prefixes:
-            kv = PrefixBlocks(costs.kv_blocks, options.block_tokens, self.source.prefix_tokens)
+        ranks = pool.pool.data
+        meter = Meter(costs.steps, costs.kv_blocks * ranks, slices)
+        kvs = [self._blocks(pool) for _ in range(ranks)]
+        rest = (costs.steps, meter, self._left, stretches, costs.copy_s)
+        if ranks > 1:
+            replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
+        elif pool.pool.pipeline > 1:
+            replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
         else:
-            kv = PagedBlocks(costs.kv_blocks, options.block_tokens, options.prefix_caching)
-        meter = Meter(costs.steps, costs.kv_blocks, slices)
-        replica = Replica(options, pool.scheduler, kv, costs.steps, meter, self._left, stretches)
+            replica = Replica(options, pool.scheduler, kvs[0], *rest)
         return Member(0, pool, replica, meter)
+
+    def _blocks(self, pool: PoolSetting) -> PagedBlocks:
+        options, blocks = pool.options, pool.costs.kv_blocks
+        if options.prefix_caching and self.source.shares_prefixes:
+            return PrefixBlocks(blocks, options.block_tokens, self.source.prefix_tokens)
+        return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)

@@ -97,7 +97,15 @@ class Meter:
         self._watts: dict[str, float] = {}
 
     def add(
-        self, step: Step, start: float, end: float, count: int, running: int, waiting: int, blocks: int
+        self,
+        step: Step,
+        start: float,
+        end: float,
+        count: int,
+        running: int,
+        waiting: int,
+        blocks: int,
+        since: float | None = None,
     ) -> None:
         """Add a step, or a stretch of ``count`` decode steps.
 
@@ -106,6 +114,8 @@ class Meter:
             start, end: seconds.
             count: steps.
             running, waiting, blocks: sequences and KV blocks in use during them.
+            since: when the decoding sequences had their last token; default: at the end of the last step that
+                decoded.
         """
         seconds, decodes, chunks = end - start, step.decodes, step.chunks
         prompt = 0
@@ -123,12 +133,13 @@ class Meter:
         if decodes:
             self.decode_slots += decodes * count
             self.kv_read += step.kv_tokens * count
-            since = self._decoded_s if self._decoded_s > 0.0 else start
+            if since is None:
+                since = self._decoded_s if self._decoded_s > 0.0 else start
             gap = (end - since) / count
             if gap > 0.0:
                 index = int(log(gap) * GAP_STEPS)
                 self.gaps[index] = self.gaps.get(index, 0) + decodes * count
-        self._decoded_s = end
+            self._decoded_s = end
         self._looks += 1
         if kind not in self._watts or self._looks % POWER_EVERY == 0:
             self._watts[kind] = self.model.watts(chunks, decodes, step.kv_tokens)

@@ -27,7 +27,69 @@ SHORTEST_STRETCH = 2
 Listener = Callable[[Sequence, float], None]
 
 
-class Replica:
+def finish(step: Step, batcher: Batcher, now: float, on_leave: Listener) -> None:
+    """Let first tokens appear and sequences leave at the end of a step."""
+    for sequence in step.firsts:
+        if sequence.first_s != sequence.first_s:
+            sequence.first_s = now
+    for sequence in step.leaving:
+        batcher.free(sequence)
+        sequence.last_s = now
+        on_leave(sequence, now)
+
+
+def steps_done(passed: float, first: float, growth: float, most: int) -> int:
+    """Steps of a stretch, at least one and at most ``most``, after which ``passed`` seconds are over.
+
+    Args:
+        passed: seconds from the start of the stretch.
+        first: seconds of the first step.
+        growth: what each step is longer than the one before.
+        most: steps of the stretch.
+    """
+    if growth > 0:
+        half = first - 0.5 * growth
+        done = int((sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth)
+    else:
+        done = int(passed / first)
+    # Rounding may miss by one: the last step is the first that ends at or after that time.
+    done = max(done - 1, 0)
+    while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
+        done += 1
+    return max(done, 1)
+
+
+class QueueView:
+    """What routers ask of a replica: its queue, slots and cache."""
+
+    waiting: deque[Sequence]
+    kv: PagedBlocks
+
+    @property
+    def running(self) -> int:
+        """Slots in use."""
+        raise NotImplementedError
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return len(self.waiting) + self.running
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting."""
+        return len(self.waiting)
+
+    def holds(self, tokens: int) -> bool:
+        """Whether a request of so many tokens fits the replica when it is alone."""
+        return self.kv.blocks(tokens) <= self.kv.total
+
+    def cached(self, request: Request) -> int:
+        """Tokens of a request's prompt in the prefix cache."""
+        return self.kv.cached(request)
+
+
+class Replica(QueueView):
     """A replica of one rank (tensor-parallel devices count as one) without pipeline stages.
 
     Args:
@@ -69,22 +131,9 @@ class Replica:
         self._first_s = self._growth_s = 0.0
 
     @property
-    def load(self) -> int:
-        """Sequences waiting and running."""
-        return len(self.waiting) + self.batcher.running
-
-    @property
-    def queue(self) -> int:
-        """Sequences waiting."""
-        return len(self.waiting)
-
-    def holds(self, tokens: int) -> bool:
-        """Whether a request of so many tokens fits the replica when it is alone."""
-        return self.kv.blocks(tokens) <= self.kv.total
-
-    def cached(self, request: Request) -> int:
-        """Tokens of a request's prompt in the prefix cache."""
-        return self.kv.cached(request)
+    def running(self) -> int:
+        """Slots in use."""
+        return self.batcher.running
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced."""
@@ -115,7 +164,7 @@ class Replica:
                 planned = self._planned if self.ahead else running
                 batcher.extend(planned, count - 1)  # type: ignore[arg-type]
             if running.firsts or running.leaving:
-                self._finish(running, now)
+                finish(running, batcher, now, self.on_leave)
         if self.ahead:
             current = self._planned or batcher.plan(now)
             self._planned = None if current is None else batcher.plan(now)
@@ -160,28 +209,8 @@ class Replica:
 
     def _cut(self, now: float) -> None:
         """End the running stretch with the step that is under way."""
-        passed = now - self._start_s
         first, growth = self._first_s, self._growth_s
-        if growth > 0:
-            half = first - 0.5 * growth
-            done = int((sqrt(half * half + 2.0 * growth * passed) - half) / growth)
-        else:
-            done = int(passed / first)
-        # Rounding may miss by one: the cut is the first end of a step at or after now.
-        done = max(done - 1, 0)
-        while done < self._count and done * first + growth * done * (done - 1) * 0.5 < passed:
-            done += 1
-        count = max(done, 1)
+        count = steps_done(now - self._start_s, first, growth, self._count)
         if count < self._count:
             self._count = count
             self.next_s = self._start_s + count * first + growth * count * (count - 1) * 0.5
-
-    def _finish(self, step: Step, now: float) -> None:
-        for sequence in step.firsts:
-            if sequence.first_s != sequence.first_s:
-                sequence.first_s = now
-        batcher, on_leave = self.batcher, self.on_leave
-        for sequence in step.leaving:
-            batcher.free(sequence)
-            sequence.last_s = now
-            on_leave(sequence, now)

@@ -102,6 +102,10 @@ def serving_setting(
         raise InputError(
             f"the pools occupy {rank} devices, the job has {cluster.devices}", f"{where}: deployment"
         )
+    for index, pool in enumerate(pools):
+        if pool.pool.data > 1 and pool.pool.pipeline > 1:
+            place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
+            raise InputError("data-parallel attention with pipeline stages is not modelled", place)
     roles = {pool.pool.role for pool in pools}
     if roles not in ({"mixed"}, {"prefill", "decode"}):
         raise InputError(

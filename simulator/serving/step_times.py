@@ -85,5 +85,7 @@ class ReplicaCosts:
     """KV bytes of a token over all layers and ranks of the replica."""
     weight_bytes: float
     """Weights on one device."""
+    copy_s: float
+    """Seconds to copy the KV of one token between the replica's devices and their hosts."""
     idle_watts: float
     """Power of the whole replica between steps, its share of hosts included."""

@@ -1,0 +1,81 @@
+"""Pipelines and lock-step ranks: closed form against steps, conservation, and bounds."""
+
+import numpy as np
+import pytest
+
+from simulator.serving.kv import PagedBlocks
+from simulator.serving.lockstep import LockstepReplica
+from simulator.serving.meter import Meter
+from simulator.serving.options import Options
+from simulator.serving.pipeline import PipelinedReplica
+from simulator.serving.roofline import Roofline
+from simulator.serving.schedulers import make_scheduler
+from simulator.serving.sequence import Request, Sequence
+from tests.simulator.serving.conftest import make_requests
+
+
+def steps(stages: int = 1) -> Roofline:
+    return Roofline(stages=stages, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
+
+
+def run(requests, stages=1, ranks=1, stretches=True, kv_blocks=100_000, **given):
+    options = Options(**{"token_budget": 512, "max_sequences": 32, "asynchronous": False, **given})
+    done = []
+    times = steps(stages)
+    rest = (times, Meter(times, kv_blocks), lambda one, now: done.append(one), stretches)
+    scheduler = make_scheduler(options.scheduler, {})
+    if ranks > 1:
+        kvs = [PagedBlocks(kv_blocks, options.block_tokens, True) for _ in range(ranks)]
+        replica = LockstepReplica(options, scheduler, kvs, *rest)
+    else:
+        kvs = [PagedBlocks(kv_blocks, options.block_tokens, True)]
+        replica = PipelinedReplica(options, scheduler, kvs[0], *rest)
+    for request in requests:
+        replica.advance(request.arrival_s)
+        replica.submit(Sequence(request, request.arrival_s), request.arrival_s)
+    replica.advance(float("inf"))
+    assert len(done) == len(requests)
+    assert all(kv.free == kv.total for kv in kvs)
+    assert replica.running == 0
+    done.sort(key=lambda one: one.request.serial)
+    return np.array([[one.first_s, one.last_s] for one in done]), replica
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 8])
+@pytest.mark.parametrize("rate", [0.5, 3.0, 30.0])
+@pytest.mark.parametrize("kv_blocks", [100_000, 600])
+def test_rounds_in_closed_form_are_the_steps(stages, rate, kv_blocks):
+    requests = make_requests(120, rate=rate)
+    found = [run(requests, stages, stretches=on, kv_blocks=kv_blocks)[0] for on in (False, True)]
+    assert np.abs(found[0] - found[1]).max() < 1e-9
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_lockstep_stretches_are_the_steps(asynchronous, ranks):
+    requests = make_requests(120, rate=3.0)
+    found = [
+        run(requests, ranks=ranks, stretches=on, asynchronous=asynchronous)[0] for on in (False, True)
+    ]
+    # The longest rank may change within a stretch, over which the time is taken as linear.
+    assert np.abs(found[0] - found[1]).max() < 1e-3
+
+
+def test_a_single_sequence_gains_nothing_from_stages():
+    requests = [Request(0, 0.0, 100, 50)]
+    assert run(requests, stages=4)[0] == pytest.approx(run(requests, stages=1)[0])
+
+
+def test_stages_multiply_throughput_when_all_are_busy():
+    requests = [Request(index, 0.0, 16, 200) for index in range(32)]
+    one, four = run(requests, 1)[0].max(), run(requests, 4, token_budget=64, max_sequences=32)[0].max()
+    # Each of four micro batches of 8 takes nearly as long as one of 32: reading weights dominates.
+    assert four > 0.8 * one
+    alone = run(requests[:8], 1)[0].max()
+    assert four == pytest.approx(alone, rel=0.15)
+
+
+def test_lockstep_ranks_wait_for_the_longest():
+    long, short = Request(0, 0.0, 2000, 50), Request(1, 0.0, 10, 50)
+    together, _ = run([long, short], ranks=2)
+    assert together[1, 0] > run([short], ranks=2)[0][0, 0]
