@@ -112,6 +112,12 @@ class Batcher:
         """The next step; None where there is nothing to run."""
         step = Step()
         self.scheduler.fill(self, step, now)
+        while step.preempted and not (step.decodes or step.chunks):
+            # All that would have run was preempted; its blocks are free now.
+            copied = step.copied
+            step = Step()
+            step.copied = copied
+            self.scheduler.fill(self, step, now)
         return step if step.decodes or step.chunks or step.leaving else None
 
     def decode(self, step: Step) -> None:

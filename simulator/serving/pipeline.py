@@ -30,7 +30,7 @@ SHORTEST_ROUNDS = 2
 
 
 class Lane:
-    """One micro batch in flight: its sequences, its running step, and when that enters and leaves the stages."""
+    """One micro batch in flight: its sequences, and when its running step enters and leaves the stages."""
 
     __slots__ = (
         "batcher",

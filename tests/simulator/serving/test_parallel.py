@@ -54,9 +54,7 @@ def test_rounds_in_closed_form_are_the_steps(stages, rate, kv_blocks):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_lockstep_stretches_are_the_steps(asynchronous, ranks):
     requests = make_requests(120, rate=3.0)
-    found = [
-        run(requests, ranks=ranks, stretches=on, asynchronous=asynchronous)[0] for on in (False, True)
-    ]
+    found = [run(requests, ranks=ranks, stretches=on, asynchronous=asynchronous)[0] for on in (False, True)]
     # The longest rank may change within a stretch, over which the time is taken as linear.
     assert np.abs(found[0] - found[1]).max() < 1e-3
 
