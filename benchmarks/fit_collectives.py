@@ -193,16 +193,53 @@ def calibrate(link: Link, rows: list[Row]) -> tuple[dict[str, object], dict[str,
             of_size = np.abs(left[data["size"] == size])
             median, p90 = np.quantile(of_size, [0.5, 0.9]) * 100
             errors[f"{family}, {size:.0f} ranks"] = f"{median:.1f} / {p90:.1f} ({len(of_size)} rows)"
-    # What was not measured borrows from what moves data most alike.
-    for missing, like in (
-        ("all_gather", "all_reduce"),
-        ("reduce_scatter", "all_gather"),
-        ("all_to_all", "all_gather"),
-        ("send_receive", "all_to_all"),
-    ):
+    for missing, like in BORROWED:
         fitted.setdefault(missing, deepcopy(fitted[like]))
     ordered = {key: fitted[key] for key in ORDER if key in fitted}
-    return {"name": link.name, **ordered, "provenance": link.provenance, "errors": errors}, errors
+    definition = {"name": link.name, **ordered, "provenance": link.provenance, "errors": errors}
+    return with_origins(definition), errors
+
+
+BORROWED = (
+    ("all_gather", "all_reduce"),
+    ("reduce_scatter", "all_gather"),
+    ("all_to_all", "all_gather"),
+    ("send_receive", "all_to_all"),
+)
+"""Families without rows of their own take the constants of the one that moves data most alike."""
+
+
+def with_origins(definition: dict) -> dict:
+    """Add kind and source to each family of a link; constants at a bound of the fit are assumed."""
+    described = dict(definition)
+    for family in ORDER:
+        if family not in definition:
+            continue
+        measured = [text for key, text in definition["errors"].items() if key.startswith(f"{family},")]
+        rows = sum(int(text.rpartition("(")[2].removesuffix(" rows)")) for text in measured)
+        source = f"fitted to {rows} rows (provenance)" if rows else f"as {dict(BORROWED).get(family, '')}"
+        if family == "in_switch":
+            source, measured = "fitted to all_reduce of groups that use it (provenance)", [""]
+        described[family] = {
+            "kind": "measured" if measured else "assumed",
+            "source": source,
+            **_bounded(definition[family]),
+        }
+    return described
+
+
+def _bounded(protocols: dict) -> dict:
+    """Protocols whose constants at a bound of the fit say so."""
+    found = deepcopy(protocols)
+    for index, name in enumerate(("ll", "ll128", "simple")):
+        for place, key in enumerate(("start_s", "step_s", "efficiency")):
+            position = 3 * place + index
+            scale = 1.0 if key == "efficiency" else 1e-6
+            bounds = scale * np.exp(np.array([LOW[position], HIGH[position]]))
+            if name in found and np.any(np.isclose(found[name][key], bounds, rtol=2e-3)):
+                bound = {"value": found[name][key], "kind": "assumed", "source": "a bound of the fit"}
+                found[name][key] = bound
+    return found
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from hwmodels.loading import Catalogue, Strict
 from hwmodels.quantities import NotNegative, Positive
+from hwmodels.sources import Sourced
 
 Family = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive"]
 FAMILIES: dict[str, Family] = {
@@ -64,7 +65,7 @@ class InSwitch(Strict):
     """Smallest group for which the library uses it."""
 
 
-class LinkCalibration(Strict):
+class LinkCalibration(Sourced):
     """Constants of one kind of link inside a domain."""
 
     name: str
@@ -86,8 +87,10 @@ class LinkCalibration(Strict):
         return float(np.median([getattr(self, family).ll.step_s for family in get_args(Family)]))
 
 
-class FabricCalibration(Strict):
+class FabricCalibration(Sourced):
     """Constants of one kind of network between domains."""
+
+    UNSOURCED = frozenset({"rows", "median_error"})
 
     name: str
     collective: Protocols

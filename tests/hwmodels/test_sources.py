@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import Field
 
+from hwmodels.collectives.calibration import fabric_calibrations, link_calibrations
 from hwmodels.errors import InputError
 from hwmodels.loading import Strict, build
-from hwmodels.sources import Sourced
+from hwmodels.sources import USER, Sourced
 
 
 class Link(Strict):
@@ -75,3 +76,11 @@ def test_a_mapping_of_numbers_has_its_source_but_for_those_with_their_own():
 def test_a_wrong_origin_names_its_key(seconds, message):
     with pytest.raises(InputError, match=f"mine.yaml: {message}"):
         build(Measured, {**BARE, "seconds": seconds}, "mine.yaml")
+
+
+@pytest.mark.parametrize("catalogue", [link_calibrations, fabric_calibrations], ids=lambda kind: kind.kind)
+def test_each_number_of_links_and_fabrics_names_its_source(catalogue):
+    for calibration in catalogue:
+        assert len(calibration.origins) >= 15
+        for key, origin in calibration.origins.items():
+            assert origin.source != USER, f"{calibration.name}: {key}: {origin.value} without a source"

@@ -144,7 +144,7 @@ def runnable():
             yield pytest.param(line, marks=[pytest.mark.slow] if "validate" in line else [], id=line)
 
 
-@pytest.mark.parametrize("line", runnable())
+@pytest.mark.parametrize("line", list(runnable()))
 def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = run(*shlex.split(line)[1:])
