@@ -98,7 +98,7 @@ class Batcher:
         """Sum of KV tokens over the decodes, before the next decode step."""
         self.steps = 0
         """Decode steps planned."""
-        self.ends: list[tuple[int, int, Sequence]] = []
+        self.ends: list[tuple[int, int, int, Sequence]] = []
         self.phases = [0] * options.block_tokens
         """Decodes by (KV - steps) modulo the block size: who needs a new block in a step is one entry."""
         self.admitted: list[Sequence] = []
@@ -189,7 +189,7 @@ class Batcher:
         sequence.join_step, sequence.join_kv = self.steps, sequence.target
         sequence.end_step = self.steps + left
         self.serial += 1
-        heappush(self.ends, (sequence.end_step, self.serial, sequence))
+        heappush(self.ends, (sequence.end_step, self.serial, sequence.ticket, sequence))
 
     def preempt(self, step: Step) -> None:
         """Free the blocks of the last admitted sequence, and queue it again at the head."""
@@ -210,6 +210,7 @@ class Batcher:
             self._leave_phase(sequence)
             sequence.made += passed
             sequence.end_step = -1
+            sequence.ticket += 1
         else:
             self.prefilling.remove(sequence)
             held = sequence.computed
@@ -229,7 +230,7 @@ class Batcher:
     def quiet(self) -> int:
         """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
         ends = self.ends
-        while ends and ends[0][2].end_step != ends[0][0]:
+        while ends and ends[0][3].ticket != ends[0][2]:
             heappop(ends)
         if not ends:
             return 0
@@ -279,8 +280,8 @@ class Batcher:
     def _pop_ends(self, step: Step) -> None:
         ends, steps = self.ends, self.steps
         while ends and ends[0][0] <= steps:
-            end, _, sequence = heappop(ends)
-            if sequence.end_step == end:
+            end, _, ticket, sequence = heappop(ends)
+            if sequence.ticket == ticket:
                 self.decodes -= 1
                 self.kv_tokens -= sequence.join_kv + end - sequence.join_step
                 self._leave_phase(sequence)

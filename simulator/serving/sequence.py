@@ -47,6 +47,7 @@ class Sequence:
         "request",
         "scheduled_s",
         "target",
+        "ticket",
     )
 
     def __init__(self, request: Request, queued_s: float) -> None:
@@ -67,6 +68,8 @@ class Sequence:
         self.join_step = self.join_kv = 0
         self.end_step = -1
         """Decode step at which the last token appears; -1 outside the decodes."""
+        self.ticket = 0
+        """Grows when it leaves the decodes before its end: older entries among the ends are stale."""
         self.blocks = 0
         """KV blocks held outside of shared prefixes, counted when they are taken for a chunk."""
         self.held: list[int] = []
