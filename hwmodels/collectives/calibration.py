@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from hwmodels.collectives.remote_reads import RemoteReads
 from hwmodels.loading import Catalogue, Strict
 from hwmodels.quantities import NotNegative, Positive
 from hwmodels.sources import Sourced
@@ -76,6 +77,8 @@ class LinkCalibration(Sourced):
     all_to_all: Protocols
     send_receive: Protocols
     in_switch: InSwitch | None = None
+    remote_reads: RemoteReads | None = None
+    """All-reduce kernels of serving engines; none where engines turn them off."""
     provenance: str
     """What was measured, by whom, and what is carried over from another link."""
     errors: dict[str, str] = Field(default_factory=dict)

@@ -26,7 +26,11 @@ Array = NDArray[np.floating]
 TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
 
 
-SERVED_OVERLAP = 2.0
+SERVED_OVERLAP = 4.0
+"""Weights stream in while few rows are multiplied."""
+SERVED_FIXED_DEPTH = 1000.0
+"""Most that a tile's start costs, in columns of depth: 550 to 975 fit bf16; 2,200 to 3,000 of the tables in
+narrower formats are their kernels', which time to first token does not show."""
 SERVED_TILE_SPREAD = 0.1
 """Engines time their tiles before they serve, and take the fastest."""
 SERVED_ROUTING = 0.43
@@ -76,6 +80,7 @@ class GroupedTileWave(Strict):
                 "overhead_s": 0.0,
                 "memory_efficiency": self.served_memory_efficiency,
                 "overlap_exponent": SERVED_OVERLAP,
+                "fixed_depth": min(self.fixed_depth, SERVED_FIXED_DEPTH),
                 "tile_choice_spread": min(self.tile_choice_spread, SERVED_TILE_SPREAD),
                 "routing_overhead_s": 0.0,
                 "routing_efficiency": max(self.routing_efficiency, SERVED_ROUTING),

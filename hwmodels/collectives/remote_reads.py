@@ -1,0 +1,46 @@
+"""All-reduce kernels of serving engines: one kernel that reads the other ranks' memory, no library.
+
+One shot: each rank reads every other's whole message. Two shots: each rank reduces its share, then gathers
+the others' shares. Both begin after a barrier over the ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.loading import Strict
+from hwmodels.quantities import NotNegative, Positive
+
+Floats = NDArray[np.float64]
+
+
+class RemoteReads(Strict):
+    """Constants of the kernels on one kind of link."""
+
+    start_s: Positive
+    """An empty one-shot kernel between two ranks, its barrier included."""
+    rank_s: NotNegative
+    """Each further rank."""
+    second_s: NotNegative
+    """The second shot's barrier."""
+    efficiency: Positive
+    """Share of the links' bandwidth that remote reads reach."""
+    most_ranks: int = 8
+    """Largest group whose kernels are used; engines turn them off beyond."""
+
+
+def remote_read_seconds(form: RemoteReads, bandwidth: Floats | float, ranks: Floats, size: Floats) -> Floats:
+    """Return seconds of the faster of both kernels.
+
+    Args:
+        form: constants of the links.
+        bandwidth: B/s that a rank receives from all others together.
+        ranks: in the group.
+        size: bytes of each rank's message.
+    """
+    start = form.start_s + form.rank_s * (ranks - 2.0)
+    per_byte = 1.0 / (form.efficiency * bandwidth)
+    one = start + (ranks - 1.0) * size * per_byte
+    two = start + form.second_s + 2.0 * (ranks - 1.0) / ranks * size * per_byte
+    return np.minimum(one, two)
