@@ -55,7 +55,6 @@ def simulate(
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.timeline import run_tables
-    from simulator.training.traffic import assign_traffic
 
     mixed = api.simulate_mixed(scenario)
     if mixed is not None:
@@ -75,7 +74,6 @@ def simulate(
         show_tables(*whole_plan(prediction, title), *engine_tables)
     with written_together():
         if timeline is not None and trace is not None:
-            assign_traffic(timeline, done.scenario.setting, done.plan)
             _write_traces(timeline, trace, into_folder)
         if timeline is not None and html is not None:
             from meshwright.pages.step import write_step

@@ -68,8 +68,8 @@ class TaskGraph:
         """What each link carries, B/s."""
         self.memory: list[tuple[int, bool, int, float]] = []
         """Task, whether at its end (or its start), rank, and bytes taken (or, negative, given back)."""
-        self.traffic: list[tuple[int, str, float]] = []
-        """Task, level of the topology, bytes."""
+        self.traffic: dict[int, tuple[tuple[str, float], ...]] = {}
+        """Bytes of a task by level of the topology."""
         self._lane_index: dict[Lane, int] = {}
         self._part_index: dict[str, int] = {}
         self._last: list[int] = []

@@ -143,6 +143,7 @@ class Timeline:
     def traffic(self) -> dict[str, float]:
         """Bytes moved over each level of the topology, summed over the simulated ranks."""
         moved: dict[str, float] = {}
-        for _, level, size in self.graph.traffic:
-            moved[level] = moved.get(level, 0.0) + size
+        for sent in self.graph.traffic.values():
+            for level, size in sent:
+                moved[level] = moved.get(level, 0.0) + size
         return moved

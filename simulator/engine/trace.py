@@ -60,9 +60,9 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
 def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Iterator[Event]:
     """The events of some ranks, rank by rank and stream by stream."""
     traffic: dict[int, list[Moved]] = {}
-    for task, level, size in timeline.graph.traffic:
+    for task, sent in timeline.graph.traffic.items():
         rank = timeline.graph.lanes[timeline.graph.lane[task]].rank
-        traffic.setdefault(rank, []).append((task, level, size))
+        traffic.setdefault(rank, []).extend((task, level, size) for level, size in sent)
     for rank in ranks:
         moved = traffic.get(rank, [])
         yield _named("process_name", rank, 0, f"rank {rank}")
@@ -72,7 +72,7 @@ def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Ite
         for lane in timeline.graph.lanes:
             if lane.rank == rank:
                 yield _named("thread_name", rank, timeline.streams.index(lane.stream), lane.stream.name)
-                yield from _tasks(timeline, lane, moved)
+                yield from _tasks(timeline, lane)
         yield from _memory(timeline, rank)
         yield from _links(timeline, rank, moved)
 
@@ -94,15 +94,14 @@ def _step(timeline: Timeline, rank: int, step: int) -> Iterator[Event]:
     }
 
 
-def _tasks(timeline: Timeline, lane: Lane, traffic: list[Moved]) -> Iterator[Event]:
+def _tasks(timeline: Timeline, lane: Lane) -> Iterator[Event]:
     graph, stream = timeline.graph, timeline.streams.index(lane.stream)
-    moved = {task: (level, size) for task, level, size in traffic}
     for task in timeline.tasks(lane.rank, lane.stream).tolist():
         args: Event = {"stream": stream, "device": lane.rank, "correlation": task}
         if (number := timeline.number(task)) >= 0:
             args[graph.counted] = number
-        if task in moved:
-            args["level"], args["bytes"] = moved[task]
+        if task in graph.traffic:
+            args["bytes"] = dict(graph.traffic[task])
         start = _microseconds(float(timeline.starts[task]))
         yield {
             "ph": "X",

@@ -7,19 +7,23 @@ of the step; they sum to the step time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from simulator.costs.data_parallel import DataParallel, each_micro_batch, once_a_step
+from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import Parameters, Stages, parameters
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
+from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
 from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_kinds, layer_ops, layer_passes
+from simulator.training.overlap import contention
+from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
 
+NOTHING = Cost.none()
 KINDS = ("first", "middle", "last")
 
 
@@ -28,7 +32,8 @@ class Step:
     """The predicted step of each plan.
 
     ``seconds`` maps each part of the breakdown to seconds of the step, shape (plans,); ``communication``
-    maps each kind of communication to all the seconds it takes, hidden or not.
+    maps each kind of communication to all the seconds it takes, hidden or not; ``sent`` to its cost on the
+    slowest stage (empty where the event engine timed the step).
     """
 
     time: np.ndarray
@@ -36,6 +41,7 @@ class Step:
     communication: dict[str, np.ndarray]
     stages: Stages
     parameters: Parameters
+    sent: dict[str, Cost] = field(default_factory=dict)
 
     def share(self, *parts: str) -> np.ndarray:
         """Share of the step that the named parts take together."""
@@ -46,8 +52,8 @@ class Step:
 class Piece:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 
-    ``parts`` and ``communication`` are those of both directions; ``count`` says how many of it each kind of
-    stage has.
+    ``parts`` and ``sent`` (communication by kind) are those of both directions; ``count`` is how many of it
+    each kind of stage has.
     """
 
     count: dict[str, np.ndarray]
@@ -55,20 +61,20 @@ class Piece:
     forward: np.ndarray
     backward: np.ndarray
     parts: dict[str, np.ndarray]
-    communication: dict[str, np.ndarray]
+    sent: dict[str, Cost]
 
 
 @dataclass
 class StagePass:
     """One micro batch on one kind of stage; seconds, shape (plans,).
 
-    ``sharding`` is the communication of full sharding in it, ``sharding_exposed`` what of that nothing hides.
+    ``sharding`` is the communication of sharded parameters in it, ``sharding_exposed`` the visible part.
     """
 
     forward: np.ndarray
     backward: np.ndarray
     sharding_exposed: np.ndarray
-    sharding: np.ndarray
+    sharding: Cost
 
 
 def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
@@ -87,35 +93,36 @@ def predict(setting: Setting, plans: Plans) -> Step:
     pieces = _pieces(setting, plans, stages)
     m = micro_batches(setting, plans)
     passes = {kind: _stage_pass(setting, plans, stages, counts, pieces, kind) for kind in KINDS}
-    makespan, transfer_exposed, transfer_total = _pipeline(setting, plans, passes, m)
+    makespan, transfer_exposed, transfers = _pipeline(setting, plans, passes, m)
 
     present = {"first": True, "middle": plans.pipeline > 2, "last": plans.pipeline > 1}
     busy = np.stack(
         [np.where(present[kind], m * (passes[kind].forward + passes[kind].backward), 0.0) for kind in KINDS]
     )
     slowest = np.argmax(busy, axis=0)
-    parts, communication = _breakdown(pieces, slowest, m)
+    parts, sent = _breakdown(pieces, slowest, m)
     parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
-    data = _data_parallel(setting, plans, passes, counts, slowest)
+    data, gradients_exposed, parameters_exposed = _data_parallel(setting, plans, passes, counts, slowest)
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * np.choose(slowest, [passes[kind].sharding_exposed for kind in KINDS])
-    sharding = m * np.choose(slowest, [passes[kind].sharding for kind in KINDS])
+    sharding = sum((passes[kind].sharding * (slowest == row) for row, kind in enumerate(KINDS)), NOTHING)
     seconds = {
         **parts,
         "pipeline": transfer_exposed,
         "bubble": makespan - transfer_exposed - busy.max(axis=0),
-        "gradients": data.gradients_exposed + tied,
-        "parameters": data.parameters_exposed + sharding_exposed,
+        "gradients": gradients_exposed + tied.seconds,
+        "parameters": parameters_exposed + sharding_exposed,
         "elementwise": parts["elementwise"] + data.gradient_kernels,
         "optimizer": data.optimizer,
     }
-    communication |= {
-        "gradients": data.gradients + tied,
-        "parameters": data.parameters + sharding,
-        "pipeline": transfer_total,
+    sent |= {
+        "gradients": data.reduce.cost * data.reductions + tied,
+        "parameters": data.gather.cost + sharding * m,
+        "pipeline": transfers,
     }
     total = sum(seconds.values(), np.zeros(len(plans)))
-    return Step(total, seconds, communication, stages, counts)
+    communication = {kind: cost.seconds for kind, cost in sent.items()}
+    return Step(total, seconds, communication, stages, counts, sent)
 
 
 def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
@@ -152,7 +159,7 @@ def _piece(
     forward, backward = [each.forward], [each.backward_input, each.backward_weight]
     none = np.zeros_like(each.forward.seconds)
     parts: dict[str, np.ndarray] = {}
-    communication: dict[str, np.ndarray] = {}
+    sent: dict[str, Cost] = {}
 
     def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
         into[name] = into.get(name, none) + seconds
@@ -169,7 +176,7 @@ def _piece(
         for name in ("tensor", "context", "expert"):
             transfer = getattr(one, name)
             put(parts, name, transfer.exposed)
-            put(communication, name, transfer.total)
+            sent[name] = sent.get(name, NOTHING) + transfer.cost
 
     def elapsed(passes: list[Pass]) -> np.ndarray:
         return sum((one.seconds for one in passes), none)[index]
@@ -179,23 +186,23 @@ def _piece(
         elapsed(forward),
         elapsed(backward + recompute),
         {name: seconds[index] for name, seconds in parts.items()},
-        {name: seconds[index] for name, seconds in communication.items()},
+        {name: cost[index] for name, cost in sent.items()},
     )
 
 
 def _breakdown(
     pieces: list[Piece], kind: np.ndarray, times: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Seconds of so many micro batches on one kind of stage (its index in ``KINDS``): by part, and of each
-    communication."""
+) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
+    """Micro batches on one kind of stage (its index in ``KINDS``): seconds by part, and communication."""
     parts: dict[str, np.ndarray] = {}
-    communication: dict[str, np.ndarray] = {}
+    sent: dict[str, Cost] = {}
     for piece in pieces:
         weight = times * np.choose(kind, [piece.count[each] for each in KINDS])
-        for into, seconds in ((parts, piece.parts), (communication, piece.communication)):
-            for name, each in seconds.items():
-                into[name] = into.get(name, 0.0) + weight * each
-    return parts, communication
+        for name, seconds in piece.parts.items():
+            parts[name] = parts.get(name, 0.0) + weight * seconds
+        for name, cost in piece.sent.items():
+            sent[name] = sent.get(name, NOTHING) + weight * cost
+    return parts, sent
 
 
 def _stage_pass(
@@ -207,49 +214,50 @@ def _stage_pass(
     kind: str,
 ) -> StagePass:
     """Time one micro batch on one kind of stage."""
-    forward, backward, exposed, total = np.zeros((4, len(plans)))
+    forward, backward, exposed = np.zeros((3, len(plans)))
     for piece in pieces:
         forward += piece.count[kind] * piece.forward
         backward += piece.count[kind] * piece.backward
     forward += setting.framework.fetch_seconds
-    full = plans.zero == 3
-    if np.any(full):
-        some = plans.take(full)
-        sharded = each_micro_batch(
-            setting,
-            some,
-            np.maximum(np.ceil(getattr(stages, kind)[full]), 1),
-            counts.dense[kind][full],
-            counts.experts[kind][full],
-            forward[full],
-            backward[full],
-            micro_batches(setting, some),
-        )
-        forward[full] += sharded.forward_exposed
-        backward[full] += sharded.backward_exposed
-        exposed[full] = sharded.forward_exposed + sharded.backward_exposed
-        total[full] = sharded.forward + sharded.backward
-    return StagePass(forward, backward, exposed, total)
+    sharded = Sharding(setting, plans).parameters
+    if not np.any(sharded):
+        return StagePass(forward, backward, exposed, Cost.none((len(plans),)))
+    some = plans.take(sharded)
+    exchanges = InEachPass.of(
+        Sharding(setting, some),
+        np.maximum(np.ceil(getattr(stages, kind)[sharded]), 1),
+        counts.dense[kind][sharded],
+        counts.experts[kind][sharded],
+        micro_batches(setting, some),
+    )
+    shown = exchanges.exposed(forward[sharded], backward[sharded], contention(setting))
+    forward[sharded] += shown[0]
+    backward[sharded] += shown[1]
+    exposed[sharded] = shown[0] + shown[1]
+    place = np.maximum(np.cumsum(sharded) - 1, 0)
+    return StagePass(forward, backward, exposed, exchanges.cost[place] * sharded)
 
 
-def boundary_transfer(setting: Setting, plans: Plans) -> np.ndarray:
-    """Seconds to send one boundary tensor to the next stage."""
+def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
+    """Cost of sending one boundary tensor to the next stage, shape (plans,)."""
     alike, which = plans.unique("tensor", "context", "data", "micro_batch", "sequence_parallel", "rank_order")
     tokens = setting.tokens(alike)
     size = tokens * setting.model.hidden * setting.width
     # With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
     # it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
-    transfer = setting.cluster.collective("send_receive", size / alike.tensor, 2, alike.pipeline_stride)
-    gather = setting.cluster.collective("all_gather", size, alike.tensor, 1)
-    seconds = transfer + np.where(alike.sequence_parallel, 0.0, gather)
-    return seconds[which] + setting.framework.exchange_seconds
+    cluster, stride = setting.cluster, alike.pipeline_stride
+    transfer = cluster.collective_cost("send_receive", size / alike.tensor, 2, stride)
+    gather = cluster.collective_cost("all_gather", size, alike.tensor, 1)
+    cost = (transfer + gather * (alike.sequence_parallel == 0))[which]
+    return replace(cost, seconds=cost.seconds + setting.framework.exchange_seconds)
 
 
 def _pipeline(
     setting: Setting, plans: Plans, passes: dict[str, StagePass], m: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Makespan of the pipeline, the share of it that transfers cause, and all seconds of transfers."""
-    transfer = np.where(plans.pipeline > 1, boundary_transfer(setting, plans), 0.0)
+) -> tuple[np.ndarray, np.ndarray, Cost]:
+    """Makespan of the pipeline, the share of it that transfers cause, and the cost of all transfers."""
+    cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
+    transfer = cost.seconds
     makespan, without = np.zeros(len(plans)), np.zeros(len(plans))
     for index, name in enumerate(plans.schedule_names):
         chosen = plans.schedule == index
@@ -268,28 +276,28 @@ def _pipeline(
         sent = np.concatenate((transfer[chosen], np.zeros(int(chosen.sum()))))
         both = get_schedule(name).makespan(PipelineTimes(**twice, transfer=sent))
         makespan[chosen], without[chosen] = np.split(both, 2)
-    total = 2 * m * plans.virtual_pipeline * transfer
+    transfers = cost * (2 * m * plans.virtual_pipeline)
     # What more they delay are others' transfers while the pipeline fills: a bubble.
-    return makespan, np.minimum(makespan - without, total), total
+    return makespan, np.minimum(makespan - without, transfers.seconds), transfers
 
 
 def _data_parallel(
     setting: Setting, plans: Plans, passes: dict[str, StagePass], counts: Parameters, slowest: np.ndarray
-) -> DataParallel:
-    """Once-a-step work of the stage that holds the most parameters."""
+) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
+    """Once-a-step work of the stage that holds the most parameters, and the seconds of its reductions and of
+    its gathering that stay visible."""
     total = np.stack([counts.total(kind) for kind in KINDS])
     largest = np.argmax(total, axis=0)
-    full = plans.zero == 3
     dense = np.choose(largest, [counts.dense[kind] for kind in KINDS])
     experts = np.choose(largest, [counts.experts[kind] for kind in KINDS])
     backward = np.choose(slowest, [passes[kind].backward for kind in KINDS])
     forward = np.choose(slowest, [passes[kind].forward for kind in KINDS])
-    m = micro_batches(setting, plans)
-    window = np.where(plans.zero == 2, 1.0, _window(plans, m))
-    result = once_a_step(setting, plans, dense, experts, backward, forward, m, window)
-    for name in ("gradients", "parameters", "gradients_exposed", "parameters_exposed"):
-        setattr(result, name, np.where(full, 0.0, getattr(result, name)))
-    return result
+    m, sharding = micro_batches(setting, plans), Sharding(setting, plans)
+    # Reductions in every pass have that pass only to run beside.
+    window = np.where(sharding.gradients, 1.0, _window(plans, m))
+    step = once_a_step(sharding, dense, experts, m)
+    gradients = step.reductions * exposed_once(sharding, step.reduce, backward, window)
+    return step, gradients, exposed_once(sharding, step.gather, forward, window)
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
@@ -302,12 +310,12 @@ def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
     return passes
 
 
-def tied_embedding(setting: Setting, plans: Plans) -> np.ndarray:
-    """All-reduce of the tied embedding's gradient between the first and the last stage."""
+def tied_embedding(setting: Setting, plans: Plans) -> Cost:
+    """All-reduce of the tied embedding's gradient between the first and the last stage, shape (plans,)."""
     if not setting.model.tied_embeddings:
-        return np.zeros(len(plans))
+        return Cost.none((len(plans),))
     alike, which = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
     size = setting.model.hidden * setting.model.vocabulary / alike.tensor * setting.framework.reduce_bytes
     apart = alike.pipeline_stride * (alike.pipeline - 1)
-    seconds = setting.cluster.collective("all_reduce", size, 2, np.maximum(apart, 1))
-    return np.where(alike.pipeline > 1, seconds, 0.0)[which]
+    cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
+    return (cost * (alike.pipeline > 1))[which]

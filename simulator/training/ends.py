@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from hwmodels.collectives.cost import Cost
 from simulator import ops
 from simulator.ops import Op
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training.layer import Pass
-from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
+from simulator.training.overlap import Transfer
+from simulator.training.work import Priced, Work, price_passes, sum_costs
 
 
 @dataclass
@@ -79,13 +79,13 @@ def _end(
     times: float = 1.0,
 ) -> End:
     shape = (len(plans),)
-    none = Transfer.shown(np.zeros(shape))
+    none = Transfer(Cost.none(shape))
     sends = [each for each in priced if each.op.kind == "tensor"]
-    first = times * sum_seconds((each for each in sends if not each.op.gradient), shape)
-    second = times * sum_seconds((each for each in sends if each.op.gradient), shape)
+    first = sum_costs(setting, (each for each in sends if not each.op.gradient), shape)
+    second = sum_costs(setting, (each for each in sends if each.op.gradient), shape)
     forward, backward_input, backward_weight = works
     return End(
-        Pass(forward, Transfer.shown(first), none, none, setting),
-        Pass(backward_input, Transfer.shown(second), none, none, setting),
+        Pass(forward, Transfer(times * first), none, none, setting),
+        Pass(backward_input, Transfer(times * second), none, none, setting),
         Pass(backward_weight, none, none, none, setting),
     )

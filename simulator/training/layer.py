@@ -8,15 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
+from hwmodels.collectives.cost import Cost
 from simulator import ops
-from simulator.costs.overlap import contention, hide
 from simulator.ops import Attention, Op, Product
 from simulator.ops import elementwise as passes
 from simulator.ops.experts import DISPATCH_LAUNCHES
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
+from simulator.training.overlap import Transfer, contention
 from simulator.training.tensor import products, slices_products, tensor_traffic
-from simulator.training.work import Priced, Transfer, Work, price_passes, sum_seconds
+from simulator.training.work import Priced, Work, price_passes, sum_costs, sum_seconds
 
 LAYER_FIELDS = (
     "tensor",
@@ -148,7 +149,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: 
     if setting.framework.stacks_activations:
         _stack(setting, plans, parts, forward, backward_input)
 
-    none = Transfer.shown(np.zeros(len(plans)))
+    none = Transfer(Cost.none((len(plans),)))
     communicates = not experts or (model.moe and model.moe.shared_experts)
     mixer, mlp = parts.named("projections"), parts.named("mlp")
     blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
@@ -165,8 +166,8 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: 
         # The graph of the backward pass repeats the core too.
         core = Work(core.seconds)
     _alternate(backward_input, backward_weight)
-    context = context_traffic(plans, parts.named("core"))
-    expert = [Transfer.shown(parts.sent("expert", gradient, len(plans))) for gradient in ("", "input")]
+    context = context_traffic(setting, plans, parts.named("core"))
+    expert = [Transfer(parts.sent(setting, "expert", gradient, len(plans))) for gradient in ("", "input")]
     first = Pass(forward, tensor.forward, context[0], expert[0], setting)
     back = Pass(backward_input, tensor.backward, context[1], expert[1], setting)
     return Layer(
@@ -195,10 +196,10 @@ class _Parts:
         """Backward ops for the gradients of inputs or of weights, in the same order."""
         return _linear_first(each for each in self.priced if each.op.gradient == gradient)
 
-    def sent(self, kind: str, gradient: str, plans: int) -> np.ndarray:
-        """Seconds of one kind of communication, shape (plans,)."""
+    def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Cost:
+        """Cost of one kind of communication, shape (plans,)."""
         found = (each for each in self.priced if each.op.kind == kind and each.op.gradient == gradient)
-        return sum_seconds(found, (plans,))
+        return sum_costs(setting, found, (plans,))
 
 
 def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
@@ -225,10 +226,8 @@ def _beside_experts(plans: Plans, each: Pass) -> Pass:
     the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
     DualPipe does alike). A pass hides as much as it has kernels.
     """
-    total = each.expert.total
-    beside = np.where(plans.overlap_expert, np.minimum(total, each.work.device), 0.0)
-    exposed = hide(total, beside, np.zeros(len(plans)), contention(each.setting))
-    return replace(each, expert=Transfer(total, exposed))
+    beside = np.where(plans.overlap_expert, np.minimum(each.expert.total, each.device), 0.0)
+    return replace(each, expert=Transfer(each.expert.cost, beside, contention(each.setting)))
 
 
 def _alternate(inputs: Work, weights: Work) -> None:
@@ -242,19 +241,19 @@ def _alternate(inputs: Work, weights: Work) -> None:
     inputs.launches, weights.launches = launches * share, launches * (1 - share)
 
 
-def context_traffic(plans: Plans, core: list[Priced]) -> tuple[Transfer, Transfer]:
-    """Context-parallel traffic forward and backward: what is moved, and what attention does not hide.
+def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple[Transfer, Transfer]:
+    """Context-parallel traffic forward and backward, and how much of it runs beside attention.
 
     Ring attention computes a block while the next one's keys and values travel; gathers and all-to-alls are
-    not hidden (Llama 3, section 3.3.2).
+    not hidden (Llama 3, section 3.3.2). Sends take few channels: they slow nothing.
     """
     found = []
     c, ring = plans.context, plans.context_algorithm == RING
     for gradient in ("", "input"):
         some = [each for each in core if each.op.gradient == gradient]
-        total = sum_seconds((each for each in some if each.op.kind == "context"), (len(plans),))
-        hidden = np.where(ring, (c - 1) / c, 0.0) * Work.of(some).device
-        found.append(Transfer(total, np.maximum(total - hidden, 0.0)))
+        cost = sum_costs(setting, (each for each in some if each.op.kind == "context"), (len(plans),))
+        window = np.where(ring, (c - 1) / c, 0.0) * Work.of(some).device
+        found.append(Transfer(cost, np.minimum(cost.seconds, window)))
     return found[0], found[1]
 
 
@@ -294,8 +293,7 @@ def _recompute(setting: Setting, plans: Plans, parts: _Parts, core: Work, first:
     work.extend(first.work, full * 1.0)
 
     def repeated(transfer: Transfer, too: bool) -> Transfer:
-        times = full | selective & too
-        return Transfer(transfer.total * times, transfer.exposed * times)
+        return transfer.times(full | selective & too)
 
     return Pass(
         work,

@@ -1,7 +1,7 @@
 """Peak memory of a training step on one device, part by part, over arrays of plans.
 
 Activations follow Korthikanti et al. 2022, section 4, tensor by tensor: what autograd keeps for the backward
-pass of each kernel that ``simulator.costs`` times. The schedule says how many micro batches are in flight.
+pass of each kernel that ``simulator.ops`` lists. The schedule says how many micro batches are in flight.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.costs.data_parallel import Groups
 from simulator.layout.stages import Parameters, Stages, by_schedule, gathered_together, head_share
 from simulator.models import Model
 from simulator.ops.build import LOW_PRECISION
@@ -19,6 +18,7 @@ from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import KINDS, micro_batches
+from simulator.training.sharding import Sharding
 
 LOGIT_BYTES = {"fused": 4, "eager": 8, "torch": 12}
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager holds the 32-bit
@@ -97,13 +97,14 @@ def _state(setting: Setting, plans: Plans, counts: Parameters, kind: str) -> dic
     optimizer = 12 if separate else 8
     gradient = framework.gradient_bytes + framework.working_gradient_bytes
     parts = {name: np.zeros(len(plans)) for name in ("parameters", "gradients", "optimizer", "update")}
+    sharding = Sharding(setting, plans)
     for count, shard in (
-        (counts.dense[kind], Groups.dense(plans).shard),
-        (counts.experts[kind], Groups.experts(plans).shard),
+        (counts.dense[kind], sharding.dense.shard),
+        (counts.experts[kind], sharding.experts.shard),
     ):
-        parts["parameters"] += width * count / np.where(plans.zero >= 3, shard, 1)
-        parts["gradients"] += gradient * count / np.where(plans.zero >= 2, shard, 1)
-        owned = count / np.where(plans.zero >= 1, shard, 1)
+        parts["parameters"] += width * count / np.where(sharding.parameters, shard, 1)
+        parts["gradients"] += gradient * count / np.where(sharding.gradients, shard, 1)
+        owned = count / np.where(sharding.optimizer, shard, 1)
         parts["optimizer"] += optimizer * owned
         parts["update"] += framework.optimizer_gradient_bytes * owned
     return parts
@@ -206,7 +207,8 @@ def _workspace(setting: Setting, plans: Plans, counts: Parameters, kind: str) ->
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
-    gathered = np.where(plans.zero == 3, _gathered(setting, plans, counts, kind), 0.0)
+    sharded = Sharding(setting, plans).parameters
+    gathered = np.where(sharded, _gathered(setting, plans, counts, kind), 0.0)
     return head_share(plans)[kind] * kept * logits + gathered
 
 

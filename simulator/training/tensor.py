@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.costs.overlap import contention
 from simulator.ops import Product
 from simulator.plan import BACKWARD_OVERLAP, FULL_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
-from simulator.training.work import Priced, Transfer, sum_seconds
+from simulator.training.overlap import Transfer, contention
+from simulator.training.work import Priced, sum_costs, sum_seconds
 
 
 @dataclass
@@ -89,18 +89,18 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
             communicate once for both.
     """
     shape, sliced = (len(plans),), slices_products(setting, plans)
-    forward, backward, hidden_forward, hidden_backward = np.zeros((4, *shape))
+    hidden_forward, hidden_backward = np.zeros((2, *shape))
+    sent: list[Priced] = []
     for block in blocks:
         sends = [each for each in block if each.op.kind == "tensor"]
-        forward += sum_seconds((each for each in sends if not each.op.gradient), shape)
-        backward += sum_seconds((each for each in sends if each.op.gradient), shape)
+        sent += sends
         beside = _beside(plans, block, _Collectives.of(plans, sends), sliced)
         hidden_forward += beside[0]
         hidden_backward += beside[1]
-    kept = 1 - contention(setting)
+    slows = contention(setting)
     return TensorTraffic(
-        Transfer(forward, forward - kept * hidden_forward),
-        Transfer(backward, backward - kept * hidden_backward),
+        Transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape), hidden_forward, slows),
+        Transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape), hidden_backward, slows),
         *_slicing(setting, plans, [each for block in blocks for each in block], sliced),
     )
 

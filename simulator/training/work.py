@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hwmodels.collectives.cost import Cost, Links
 from simulator.ops import Collective, MemoryBound, Op, backward
 from simulator.pricing import price
 from simulator.setting import Setting
@@ -65,20 +66,25 @@ class Work:
         return sum(self.seconds.values(), np.zeros(()))
 
 
-@dataclass
-class Transfer:
-    """Communication inside a layer pass: what it takes, and what nothing can hide. Seconds, shape
-    (plans,)."""
-
-    total: np.ndarray
-    exposed: np.ndarray
-
-    @classmethod
-    def shown(cls, seconds: np.ndarray) -> Transfer:
-        """Communication that nothing hides."""
-        return cls(seconds, seconds)
-
-
 def sum_seconds(ops: Iterable[Priced], shape: tuple[int, ...] = ()) -> np.ndarray:
     """Seconds of all of them, at least of ``shape``."""
     return sum((seconds for _, seconds in ops), np.zeros(shape))
+
+
+def sum_costs(setting: Setting, ops: Iterable[Priced], shape: tuple[int, ...] = ()) -> Cost:
+    """Cost of all collectives among priced ops, at least of ``shape``.
+
+    A faster library fills links for a shorter time with the same bytes.
+    """
+    sends = list(ops)
+
+    def links() -> Links:
+        total = Cost.none(shape).links()
+        for op, _ in sends:
+            if isinstance(op, Collective):
+                cost = setting.cluster.collective_cost(op.operation, op.bytes, op.size, op.stride)
+                busy, moved = cost.links()
+                total = Links(total.busy + busy * op.repeats / op.speedup, total.bytes + moved * op.repeats)
+        return total
+
+    return Cost(sum_seconds(sends, shape), links)

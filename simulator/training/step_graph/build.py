@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.costs.data_parallel import BUCKET_PARAMETERS, DataParallel, move_state, once_a_step
-from simulator.costs.overlap import contention
+from hwmodels.collectives.cost import Cost
 from simulator.engine.clock import Contention
 from simulator.engine.graph import Stream
 from simulator.engine.timeline import Timeline
@@ -19,15 +16,27 @@ from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
+from simulator.training.data_parallel import move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import Layer, layers
+from simulator.training.layer import Pass as LayerPass
 from simulator.training.memory import memory
+from simulator.training.overlap import contention
+from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
-from simulator.training.step_graph.loads import Load, Loads
+from simulator.training.step_graph.loads import communication, load_of, one
 from simulator.training.step_graph.output import output_work
-from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position, one
+from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position
 from simulator.training.step_graph.ports import ports
-from simulator.training.step_graph.step import Attached, ChunkWork, OutputWork, Pass, Segment, StepProgram
+from simulator.training.step_graph.step import (
+    Attached,
+    ChunkWork,
+    Load,
+    OutputWork,
+    Pass,
+    Segment,
+    StepProgram,
+)
 from simulator.training.step_graph.streams import (
     CONTEXT,
     DATA,
@@ -74,37 +83,31 @@ class _Build:
         self.unit = int(self.schedule.gathered_together(plan.pipeline, self.micro_batches))
         self.route = self.schedule.routes(plan.pipeline, plan.virtual_pipeline)[0]
         self.slow = contention(setting)
+        self.sharding = Sharding(setting, self.plans)
+        self.in_passes = bool(self.sharding.parameters[0])
+        """Whether parameters are gathered in every pass, layer by layer."""
         self.layers = layers_by_position(
             setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
         )
-        self.loads = Loads(setting)
         self.kinds = self._kinds()
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
     def _kinds(self) -> list[tuple[Layer, dict[str, dict[Stream, Load]], float]]:
         """Each kind of layer, what its communication asks of links by pass and stream, and its share."""
-        known: dict[int, list[tuple[Layer, float]]] = {}
 
-        def priced(setting: Setting) -> list[tuple[Layer, float]]:
-            if id(setting) not in known:
-                known[id(setting)] = layers(setting, self.plans)
-            return known[id(setting)]
-
-        def load(kind: int, name: str, stream: Stream) -> Load:
-            return self.loads.of(
-                lambda setting: getattr(getattr(priced(setting)[kind][0], name), stream.name).total
-            )
+        def load(layer_pass: LayerPass, stream: Stream) -> Load:
+            return load_of(self.setting.cluster, getattr(layer_pass, stream.name).cost)
 
         passes = "forward", "backward_input", "backward_weight", "recompute"
+        streams = TENSOR, CONTEXT, EXPERT
         return [
-            (
-                each,
-                {name: {s: load(kind, name, s) for s in (TENSOR, CONTEXT, EXPERT)} for name in passes},
-                share,
-            )
-            for kind, (each, share) in enumerate(priced(self.setting))
+            (each, {name: {s: load(getattr(each, name), s) for s in streams} for name in passes}, share)
+            for each, share in layers(self.setting, self.plans)
         ]
+
+    def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
+        return communication(self.setting.cluster, name, cost, stream, part)
 
     def program(self) -> StepProgram:
         plan = self.plan
@@ -122,10 +125,10 @@ class _Build:
             micro_batches=self.micro_batches,
             chunks=plan.virtual_pipeline,
             work=tuple(work),
-            transfer=self.loads.segment("send", lambda each: boundary_transfer(each, self.plans), PIPELINE),
+            transfer=self._communication("send", boundary_transfer(self.setting, self.plans), PIPELINE),
             blocking=not plan.overlap_pipeline,
-            gather="pass" if plan.zero == 3 else "step",
-            reduce="pass" if plan.zero >= 2 else "step",
+            gather="pass" if self.in_passes else "step",
+            reduce="pass" if self.sharding.gradients[0] else "step",
             unit=self.unit,
             prefetch=self._prefetch(),
             overlap_gradients=plan.overlap_gradients,
@@ -142,11 +145,10 @@ class _Build:
 
         Where micro batches share a gather, the next chunk's layers are gathered beside this one's passes.
         """
-        if self.plan.zero < 3:
-            return 10**9 if self.plan.overlap_parameters else 0
-        large = self.counts.one_layer[0] > self.setting.framework.prefetch_parameters
-        if large or not self.plan.overlap_parameters:
+        if not self.sharding.prefetches(self.counts.one_layer)[0]:
             return 0
+        if not self.in_passes:
+            return 10**9
         return int(max(self.layers)) if self.unit > 1 else 1
 
     # ---- passes ------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class _Build:
         split = self.schedule.splits_backward
         front, back = self.ends
         shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
-        forward, backward, weight = (Passes(NAMES[kind], self.slow) for kind in (FORWARD, BACKWARD, WEIGHT))
+        forward, backward, weight = (Passes(NAMES[kind]) for kind in (FORWARD, BACKWARD, WEIGHT))
         reducing = weight if split else backward
         if not shares:  # an end of the model alone gathers and reduces like a layer
             for passes in (forward, backward, weight):
@@ -189,7 +191,9 @@ class _Build:
             weight=weight.done() if split else (),
             activation=kept,
             activation_for_weight=kept,
-            offload=Segment("offload", one(self.setting.kernels.host_copy(kept)), size=kept, level="host"),
+            offload=Segment(
+                "offload", one(self.setting.kernels.host_copy(kept)), load=Load(sent=(("host", kept),))
+            ),
         )
         return self._attach(work, forward, backward, reducing, kind)
 
@@ -203,30 +207,23 @@ class _Build:
         dense = float(self.counts.dense[kind][0]) / share
         experts = float(self.counts.experts[kind][0]) / share
         units = self._units(forward, dense + experts)
-        gather, reduce = self._collectives(self.setting, dense, experts, units)
-        gather_load, reduce_load = (
-            self.loads.of(lambda each, which=which: self._collectives(each, dense, experts, units)[which])
-            for which in (0, 1)
+        gather, reduce = self._collectives(dense, experts, units)
+        again = float(self.sharding.backward_gathers[0])
+        first, second = (
+            self._communication("gather", times * gather, DATA, PARAMETERS) for times in (1.0, again)
         )
-        full = self.plan.zero == 3
-        again = 2 if full and self.plan.recompute == "full" and self.setting.framework.gathers_again else 1
-        unit_bytes = (dense + experts) / units * self.setting.framework.gather_bytes
-
-        gathering = Segment("gather", gather, DATA, PARAMETERS, None, unit_bytes, *gather_load)
-        reduction = Segment("reduce", reduce, DATA, GRADIENTS, None, unit_bytes, *reduce_load)
+        reduction = self._communication("reduce", reduce, DATA, GRADIENTS)
 
         def attached(places: list[int], segment: Segment) -> tuple[Attached, ...]:
             # The memory model counts gathered units as workspace, which is static here.
             return tuple(Attached(place, segment) for place in places)
 
         forward_gathers = backward_gathers = reductions = ()
-        if full or (self.plan.zero > 0 and self.plan.overlap_parameters):
-            forward_gathers = attached(first_of(forward.layers, units), gathering)
-        if full:
-            backward_gathers = attached(
-                first_of(backward.layers, units), replace(gathering, seconds=again * gather)
-            )
-        if full or self.plan.overlap_gradients:
+        if self.in_passes or (self.sharding.optimizer[0] and self.plan.overlap_parameters):
+            forward_gathers = attached(first_of(forward.layers, units), first)
+        if self.in_passes:
+            backward_gathers = attached(first_of(backward.layers, units), second)
+        if self.in_passes or self.plan.overlap_gradients:
             reductions = attached(last_of(reducing, units), reduction)
         return replace(
             work,
@@ -238,23 +235,22 @@ class _Build:
     def _units(self, forward: Passes, count: float) -> int:
         """Collectives that a position's parameters are cut into: layers, or buckets."""
         layers = len(forward.layers)
-        if self.plan.zero == 3:
+        if self.in_passes:
             return max(layers, 1)
-        return int(np.clip(np.ceil(count / BUCKET_PARAMETERS), 1, layers))
+        return int(np.clip(np.ceil(self.sharding.buckets(count)), 1, layers))
 
-    def _collectives(self, setting: Setting, dense: float, experts: float, units: int) -> tuple[float, float]:
-        """Seconds of one gather and of one reduction, of so many that move these parameters."""
-        calls = units * (setting.framework.gathers_a_layer if self.plan.zero == 3 else 1)
-        gather, reduce = move_state(
-            setting, self.plans, np.array([dense]), np.array([experts]), float(calls), float(units)
-        )
-        return float(gather[0]) / units, float(reduce[0]) / units
+    def _collectives(self, dense: float, experts: float, units: int) -> tuple[Cost, Cost]:
+        """One gather and one reduction of a number of them that moves these parameters."""
+        calls = units * (self.sharding.gather_calls if self.in_passes else 1)
+        moved = move_state(self.sharding, np.array([dense]), np.array([experts]), float(calls), float(units))
+        gather, reduce = (cost * (1 / units) for cost in moved)
+        return gather, reduce
 
     def _output(self) -> OutputWork | None:
         barriers = self.schedule.output_barriers
         if not barriers:
             return None
-        return output_work(self.setting, self.plan, barriers, self.stride, self.loads)
+        return output_work(self.setting, self.plan, barriers, self.stride)
 
     # ---- once a step -------------------------------------------------------------------------------
 
@@ -271,33 +267,25 @@ class _Build:
         results."""
         kind = self._kind(rank)
         dense, experts = self.counts.dense[kind], self.counts.experts[kind]
-        plan, finish = self.plan, []
+        plan, setting, finish = self.plan, self.setting, []
+        step = once_a_step(self.sharding, dense, experts, np.array([self.micro_batches]))
 
-        def once(setting: Setting) -> DataParallel:
-            window = np.zeros(1)
-            micro_batches = np.array([self.micro_batches])
-            return once_a_step(setting, self.plans, dense, experts, window, window, micro_batches)
+        def add(name: str, cost: Cost, part: str = GRADIENTS) -> None:
+            finish.append(self._communication(name, cost, DATA, part))
 
-        def add(name: str, price: Callable[[Setting], ArrayLike], part: str = GRADIENTS) -> None:
-            finish.append(self.loads.segment(name, price, DATA, part))
-
-        if plan.zero < 3 and not plan.overlap_gradients:
-            add("reduce", lambda setting: once(setting).gradients)
+        if not plan.overlap_gradients:
+            add("reduce", step.reduce.cost * step.reductions)
         if rank in (0, plan.pipeline - 1) and not (self.schedule.returns or self.schedule.output_barriers):
-            add("tied embedding", lambda setting: tied_embedding(setting, self.plans))
+            add("tied embedding", tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
-            add("reduce replicas", lambda setting: self._reduce_replicas(setting, rank))
-        alone = once(self.setting)
-        finish.append(Segment("gradient elementwise", float(alone.gradient_kernels[0]), part="elementwise"))
-        finish.append(Segment("optimizer", float(alone.optimizer[0]), part="optimizer"))
-        if plan.zero in (1, 2) and not plan.overlap_parameters:
-            add("gather", lambda setting: once(setting).parameters, PARAMETERS)
+            # The gradients of a stage, summed over the ranks that hold it in the two directions.
+            size = one(self.counts.total(kind)) * self.sharding.reduce_bytes
+            add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
+        finish.append(Segment("gradient elementwise", one(step.gradient_kernels), part="elementwise"))
+        finish.append(Segment("optimizer", one(step.optimizer), part="optimizer"))
+        if not plan.overlap_parameters:
+            add("gather", step.gather.cost, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
-
-    def _reduce_replicas(self, setting: Setting, rank: int) -> float:
-        """Seconds to sum the gradients of a stage over the ranks that hold it in the two directions."""
-        size = one(self.counts.total(self._kind(rank))) * setting.framework.reduce_bytes
-        return one(setting.cluster.collective("all_reduce", size, 2, self.stride))
 
     def _kind(self, rank: int) -> str:
         return "first" if rank == 0 else "last" if rank == self.plan.pipeline - 1 else "middle"

@@ -77,9 +77,10 @@ class DataStream:
 
     def _beside(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> range | set[int]:
         passes = [each for work in works.values() for each in (work.forward, work.backward, work.weight)]
-        inside = {segment.level for each in passes for segment in each if segment.load}
+        inside = {segment.load.level for each in passes for segment in each if segment.load.share}
         attached = [*self.gathers.values(), *self.reductions.values()]
-        if not any(each.work.load and each.work.level in inside for some in attached for each in some):
+        loads = [each.work.load for some in attached for each in some]
+        if not any(load.share and load.level in inside for load in loads):
             return range(0)
         if "pass" in (self._program.gather, self._program.reduce):
             return range(len(order))

@@ -1,99 +1,41 @@
-"""How busy a collective keeps the links that it crosses, from the costs that time it.
-
-The functions that price a step are linear in what its collectives take. Given a cluster whose collectives
-answer with the seconds for which the links of one level are busy, they add up those of the very same calls.
-"""
+"""Communication with a cost as a segment: its seconds and what it asks of links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from pydantic import PrivateAttr
+from numpy.typing import ArrayLike
 
 from hwmodels.cluster import Cluster
+from hwmodels.collectives.cost import Cost
+from hwmodels.topology import NETWORK
 from simulator.engine.graph import Stream
-from simulator.setting import Setting
-from simulator.training.step_graph.step import Segment
-
-NETWORK = "network"
-
-LARGE = 2.0**50
-"""Bytes of a message whose latency counts for nothing."""
+from simulator.training.step_graph.step import NO_LOAD, Load, Segment
 
 
-class Load(NamedTuple):
-    """What a communication asks of the links of its rank while it runs alone.
+def level_names(cluster: Cluster) -> list[str]:
+    """The levels of a cost record: those of the cluster, innermost first, then the network."""
+    return [*(level.name for level in cluster.levels), NETWORK]
 
-    Alone means without others of its rank: that groups of its kind on one node share NICs is in its time.
+
+def load_of(cluster: Cluster, cost: Cost) -> Load:
+    """What the communication of one plan asks of links.
+
+    A simulated rank's load assumes that groups of its kind on one node share NICs; that is in its time.
     """
-
-    level: str = ""
-    share: float = 0.0
-    """Part of the bandwidth that the library reaches there: 1 where bytes alone set the time, less where
-    latencies do."""
-
-
-NO_LOAD = Load()
-
-
-class _Busy(Cluster):
-    """A cluster whose collectives return the seconds for which they fill the links of one level.
-
-    A collective counts for the outermost level that it spans, which is the one that limits it.
-    """
-
-    _level: int = PrivateAttr(0)
-
-    def collective(
-        self,
-        operation: str,
-        bytes_: ArrayLike,
-        size: ArrayLike,
-        stride: ArrayLike = 1,
-        concurrent: bool = True,
-        in_switch: bool = True,
-    ) -> NDArray[np.float64]:
-        """Return the seconds of the bytes alone; arguments as of ``Cluster.collective``."""
-        rate = super().collective(operation, LARGE, size, stride, concurrent, in_switch) / LARGE
-        return np.where(self.level_of(size, stride) == self._level, rate * np.asarray(bytes_), 0.0)
+    if one(cost.seconds) <= 0:
+        return NO_LOAD
+    names = level_names(cluster)
+    sent = np.broadcast_to(cost.bytes.reshape(len(cost.bytes), -1)[:, 0], len(names))
+    moved = tuple((name, size) for name, size in zip(names, sent.tolist(), strict=True) if size > 0)
+    share = one(cost.share)
+    return Load(names[int(one(cost.level))], share, moved) if share > 0 else NO_LOAD
 
 
-class Loads:
-    """The load of anything that the cost model prices for one plan."""
-
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        names = [*(level.name for level in setting.cluster.levels), NETWORK]
-        self._busy: dict[str, Setting] = {}
-        for index, name in enumerate(names):
-            cluster = _Busy.model_construct(**dict(setting.cluster))
-            cluster._level = index
-            self._busy[name] = replace(setting, cluster=cluster)
-
-    def of(self, price: Callable[[Setting], ArrayLike]) -> Load:
-        """The level that a communication keeps busiest, and how busy.
-
-        Args:
-            price: its seconds, linear in those of collectives.
-        """
-        seconds = _one(price(self._setting))
-        if seconds <= 0:
-            return NO_LOAD
-        busy = {name: _one(price(setting)) for name, setting in self._busy.items()}
-        level = max(busy, key=lambda name: busy[name])
-        return Load(level, min(busy[level] / seconds, 1.0)) if busy[level] > 0 else NO_LOAD
-
-    def segment(
-        self, name: str, price: Callable[[Setting], ArrayLike], stream: Stream, part: str = ""
-    ) -> Segment:
-        """A communication with its seconds and its load."""
-        level, load = self.of(price)
-        return Segment(name, _one(price(self._setting)), stream, part, level=level, load=load)
+def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
+    """A communication of one plan."""
+    return Segment(name, one(cost.seconds), stream, part, load=load_of(cluster, cost))
 
 
-def _one(value: ArrayLike) -> float:
+def one(value: ArrayLike) -> float:
+    """The value of the one plan."""
     return float(np.asarray(value).reshape(-1)[0])

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from simulator.costs.overlap import contention
+from hwmodels.collectives.cost import Cost
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
 from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
 from simulator.setting import Setting
 from simulator.training.ends import head
-from simulator.training.step_graph.loads import Loads
-from simulator.training.step_graph.passes import Passes, one
+from simulator.training.overlap import Transfer
+from simulator.training.step_graph.loads import communication, one
+from simulator.training.step_graph.passes import Passes
 from simulator.training.step_graph.step import OutputWork
 from simulator.training.step_graph.streams import NAMES, OUTPUT, OUTPUT_LAYER
-from simulator.training.work import Transfer
 
 
-def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads: Loads) -> OutputWork:
+def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> OutputWork:
     """Every rank's share of the output layer: its vocabulary is split over the pipeline ranks too.
 
     With one barrier the input gradient's product comes before it, with two after (Yeung et al. 2025,
@@ -30,7 +28,6 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads:
         plan: the plan.
         barriers: 1 or 2.
         stride: devices between neighbouring pipeline ranks.
-        loads: what collectives ask of links.
     """
     shared = Plans.of(plan.model_copy(update={"tensor": plan.tensor * plan.pipeline}))
     share = head(setting, shared)
@@ -40,27 +37,25 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int, loads:
         before, after = [share.forward], [share.backward_input, share.backward_weight]
     passes = []
     for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
-        passes_of = Passes(NAMES[kind], contention(setting))
+        passes_of = Passes(NAMES[kind])
         for each in works:
-            alone = replace(each, tensor=Transfer(np.zeros(1), np.zeros(1)))
+            alone = replace(each, tensor=Transfer(Cost.none((1,))))
             passes_of.add("output layer", alone, part=OUTPUT_LAYER)
         passes.append(passes_of.done())
     tokens = one(setting.tokens(Plans.of(plan)))
     hidden = tokens * setting.model.hidden * setting.width / plan.tensor
 
-    def broadcast(setting: Setting) -> float:
-        return one(setting.cluster.collective("broadcast", hidden, plan.pipeline, stride))
-
-    def barrier(setting: Setting) -> float:
-        """Maximum, sum of exponentials and the target's logit of each token, and the input gradient."""
-        sizes = np.array([4 * tokens] * 3 + [hidden])
-        return float(setting.cluster.collective("all_reduce", sizes, plan.pipeline, stride).sum()) / barriers
-
+    cluster = setting.cluster
+    broadcast = cluster.collective_cost("broadcast", hidden, plan.pipeline, stride)
+    # Maximum, sum of exponentials and the target's logit of each token, and the input gradient.
+    sizes = 4 * tokens, 4 * tokens, 4 * tokens, hidden
+    sums = [cluster.collective_cost("all_reduce", size, plan.pipeline, stride) for size in sizes]
+    barrier = sum(sums, Cost.none()) * (1 / barriers)
     logits = 2 * tokens * one(padded_vocabulary(setting.model, shared.tensor)) / (plan.tensor * plan.pipeline)
     return OutputWork(
         forward=passes[0],
         weight=passes[1],
-        broadcast=loads.segment("broadcast", broadcast, OUTPUT),
-        barrier=loads.segment("softmax barrier", barrier, OUTPUT),
+        broadcast=communication(cluster, "broadcast", broadcast, OUTPUT),
+        barrier=communication(cluster, "softmax barrier", barrier, OUTPUT),
         memory=logits,
     )

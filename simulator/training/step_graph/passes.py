@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from simulator.engine.graph import Stream
 from simulator.layout.stages import Stages
 from simulator.training.layer import Pass as LayerPass
-from simulator.training.step_graph.loads import NO_LOAD, Load
-from simulator.training.step_graph.step import Pass, Segment
+from simulator.training.step_graph.loads import one
+from simulator.training.step_graph.step import NO_LOAD, Load, Pass, Segment
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
 
@@ -23,11 +20,10 @@ class Passes:
 
     Args:
         name: what its segments' names begin with.
-        slow: share of its speed that computation loses beside communication.
     """
 
-    def __init__(self, name: str, slow: float) -> None:
-        self._name, self._slow = name, slow
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._segments: list[Segment] = []
         self._ends: tuple[int, ...] = ()
         self.layers: list[int] = []
@@ -73,10 +69,8 @@ class Passes:
         shown: list[Segment] = []
         hidden: list[Segment] = []
         for stream, transfer in ((TENSOR, each.tensor), (CONTEXT, each.context), (EXPERT, each.expert)):
-            total = one(transfer.total)
-            # The analytic form counts what hiding costs the kernels as exposed (costs.overlap.hide).
-            beside = (total - one(transfer.exposed)) / (1 - self._slow)
-            level, load = (loads or {}).get(stream, NO_LOAD)
+            total, beside = one(transfer.total), one(transfer.beside)
+            load = (loads or {}).get(stream, NO_LOAD)
             for segments, seconds in ((shown, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
                     segments.append(
@@ -85,8 +79,7 @@ class Passes:
                             share * seconds,
                             stream,
                             after=before,
-                            level=level,
-                            load=load,
+                            load=load.part(share * seconds / total),
                         )
                     )
         running: list[int] = []
@@ -139,8 +132,3 @@ def last_of(passes: Passes, units: int) -> list[int]:
     """Where each of so many runs of layers ends."""
     count = len(passes.layers)
     return [passes.last_segment(count * (unit + 1) // units - 1) for unit in range(units)]
-
-
-def one(value: ArrayLike) -> float:
-    """The value of the one plan."""
-    return float(np.asarray(value).reshape(-1)[0])

@@ -11,7 +11,7 @@ from simulator.engine.graph import Flow
 from simulator.schedules import Task, WorkTimes
 from simulator.schedules.base import BACKWARD, FORWARD, OFFLOAD, OUTPUT_FORWARD, OUTPUT_WEIGHT, RELOAD, WEIGHT
 from simulator.training.step_graph.data_stream import DataStream
-from simulator.training.step_graph.step import Pass, Segment, StepProgram, predecessors
+from simulator.training.step_graph.step import NO_LOAD, Pass, Segment, StepProgram, predecessors
 from simulator.training.step_graph.streams import (
     COMPUTE,
     FROM_HOST,
@@ -66,7 +66,7 @@ class Expansion:
             tasks: list[int] = []
             for index, segment in enumerate(work):
                 after = [tasks[other] for other in predecessors(work, index)]
-                tasks.append(alone.add(0, replace(segment, load=0.0), after=after, slowdown=slowdown))
+                tasks.append(alone.add(0, replace(segment, load=NO_LOAD), after=after, slowdown=slowdown))
             _, ends = Clock(alone.graph, self.program.contention).run()
             self._blocks[key] = float(ends.max(initial=0.0))
         return self._blocks[key]
@@ -80,7 +80,7 @@ class Visit(NamedTuple):
     seconds: float
     name: str
     part: int
-    moved: tuple[tuple[str, float], ...]
+    sent: tuple[tuple[str, float], ...]
     needs_input: bool
     sends_to: int
     """Position that gets the result; -1: none."""
@@ -141,13 +141,16 @@ class Rank:
             BACKWARD: (work.backward, late - work.activation, position - 1),
             WEIGHT: (work.weight, -late, -1),
         }[kind]
+        sent: dict[str, float] = {}
+        for level, size in (moved for segment in segments for moved in segment.load.sent):
+            sent[level] = sent.get(level, 0.0) + size
         return Visit(
             position=position,
             segments=segments,
             seconds=self.plan.block_seconds(segments, self.slowdown),
             name=NAMES[kind],
             part=self.graph.part_of(PASS),
-            moved=tuple((each.level, each.size) for each in segments if each.size),
+            sent=tuple(sent.items()),
             needs_input=(kind == FORWARD and position > 0) or (kind == BACKWARD and position < last),
             sends_to=to if to <= last else -1,
             memory=memory,
@@ -166,8 +169,8 @@ class Rank:
         else:
             last = self.graph.add(self.compute, visit.seconds, visit.name, visit.part, item, self.blocked_by)
             roots = (last,)
-            for level, size in visit.moved:
-                self.graph.traffic.append((last, level, size))
+            if visit.sent:
+                self.graph.traffic[last] = visit.sent
         self.previous, self.blocked_by, self.leaving = last, self.leaving, []
         self._passed(place, task, item, roots, last)
 
@@ -272,10 +275,10 @@ class Rank:
         if there != self.rank:
             transfer = self._transfer(there)
             ended = self.graph.add(self.sends, transfer.seconds, transfer.name, self.sending, item, (ended,))
-            if transfer.load and transfer.seconds > 0:
+            if transfer.load.share and transfer.seconds > 0:
                 self.graph.flows[ended] = self.wires.get(there) or self._wire(there)
-            if transfer.size:
-                self.graph.traffic.append((ended, transfer.level, transfer.size))
+            if transfer.load.sent:
+                self.graph.traffic[ended] = transfer.load.sent
             if self.program.blocking:
                 self.blocked_by.append(ended)
         self.sent[kind, micro_batch, to] = ended
@@ -298,19 +301,19 @@ class Rank:
         kind, micro_batch, chunk = task
         position = self.plan.position[self.rank, chunk]
         stream = TO_HOST if kind == OFFLOAD else FROM_HOST
-        copy = replace(self.program.work[position].offload, name=NAMES[kind], stream=stream)
+        work = self.program.work[position]
+        copy = replace(work.offload, name=NAMES[kind], stream=stream)
         item = self.graph.add_item(copy.name, micro_batch)
         after = [self.previous] if self.previous >= 0 else []
         number = self.tasks.add(self.index, copy, item, after)
         place = micro_batch, position
         if kind == OFFLOAD:
-            self._allocate(number, True, -copy.size)
+            self._allocate(number, True, -work.activation)
             self.leaving.append(number)
-            self.reloaded[place] = number
         else:
             self.graph.edge(self.reloaded[place], number)
-            self._allocate(number, False, copy.size)
-            self.reloaded[place] = number
+            self._allocate(number, False, work.activation)
+        self.reloaded[place] = number
 
     def _output(self, task: Task) -> None:
         """This rank's share of a vocabulary-parallel output layer, and the barrier that follows it."""

@@ -16,6 +16,25 @@ from simulator.schedules import Schedule
 from simulator.training.step_graph.streams import COMPUTE
 
 
+class Load(NamedTuple):
+    """What a communication asks of links while it runs alone."""
+
+    level: str = ""
+    """The level of the topology that it keeps busiest."""
+    share: float = 0.0
+    """Part of its rank's share of the link to that level that it uses; beside others that need the link too
+    it takes longer. 1 where bytes alone set its time, less where latencies do."""
+    sent: tuple[tuple[str, float], ...] = ()
+    """Bytes by level, for the account of traffic."""
+
+    def part(self, share: float) -> Load:
+        """The load of a part of the communication."""
+        return self._replace(sent=tuple((level, share * size) for level, size in self.sent))
+
+
+NO_LOAD = Load()
+
+
 @dataclass(frozen=True)
 class Segment:
     """A run of work on one stream of a rank."""
@@ -27,13 +46,8 @@ class Segment:
     """The part of the breakdown that it counts for; empty: that of its stream's name."""
     after: tuple[int, ...] | None = None
     """Which segments of the same pass it waits for, by place; None: the one before it."""
-    size: float = 0.0
-    """Bytes that it moves, for the account of traffic."""
-    level: str = ""
-    """The level of the topology that it crosses."""
-    load: float = 0.0
-    """Part of its rank's share of the link to that level that it uses when it runs alone, for ``seconds``;
-    beside others that need the link too it takes longer."""
+    load: Load = NO_LOAD
+    """What it asks of links."""
 
 
 class Port(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from simulator.engine.graph import NONE, Flow, TaskGraph
-from simulator.training.step_graph.step import Port, Segment, StepProgram
+from simulator.training.step_graph.step import NO_LOAD, Port, Segment, StepProgram
 from simulator.training.step_graph.streams import COMPUTE
 
 
@@ -40,11 +40,13 @@ class StepTasks:
         seconds = work.seconds * slowdown if stream is COMPUTE else work.seconds
         part = graph.part_of(work.part or stream.name)
         task = graph.add(graph.lane_of(rank, stream), seconds, work.name, part, item, after)
-        if work.load and seconds > 0:
-            rate = work.load * self._port(rank, work.level).share
-            graph.flows[task] = Flow(rate, self._links_of(rank, work.level))
-        if work.size:
-            graph.traffic.append((task, work.level, work.size))
+        if work.load is not NO_LOAD:
+            level, share, sent = work.load
+            if share and seconds > 0:
+                rate = share * self._port(rank, level).share
+                graph.flows[task] = Flow(rate, self._links_of(rank, level))
+            if sent:
+                graph.traffic[task] = sent
         return task
 
     def together(self, after: Sequence[int], name: str = "join") -> int:
@@ -53,8 +55,9 @@ class StepTasks:
 
     def wire(self, work: Segment, rank: int, there: int) -> Flow:
         """A transfer on the links out of a rank and into another."""
-        rate = work.load * self._port(rank, work.level).share
-        return Flow(rate, (self._links_of(rank, work.level)[0], self._links_of(there, work.level)[1]))
+        level, share, _ = work.load
+        rate = share * self._port(rank, level).share
+        return Flow(rate, (self._links_of(rank, level)[0], self._links_of(there, level)[1]))
 
     def _port(self, rank: int, level: str) -> Port:
         place = rank % self._stages

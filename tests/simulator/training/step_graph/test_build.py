@@ -15,6 +15,7 @@ from simulator.training.memory import memory
 from simulator.training.step_graph import Replicas, run
 from simulator.training.step_graph.account import account
 from simulator.training.step_graph.build import simulate, step_program
+from simulator.training.step_graph.step import NO_LOAD
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, DATA, TENSOR
 
 GPT3 = ("gpt3-175b", "dgx-a100-80gb", 512, 2048, 384)
@@ -144,13 +145,18 @@ def test_engine_and_memory_model_agree(name):
 def test_loads_say_which_links_communication_fills():
     setting, plan = scenario(*CASES["1f1b"])
     program = step_program(setting, plan)
-    inside = {(each.stream, each.level) for work in program.work for each in work.forward if each.load}
+    inside = {
+        (each.stream, each.load.level)
+        for work in program.work
+        for each in work.forward
+        if each.load.share and not each.name.startswith(("forward embedding", "forward output"))
+    }
     assert inside == {(TENSOR, "nvlink")}
     (reduction, *_) = program.work[1].reductions
-    assert reduction.work.level == program.transfer.level == "network"
+    assert reduction.work.load.level == program.transfer.load.level == "network"
     # Buckets of 80 MB are set by the wire, a boundary tensor of 6 MB by latency too.
-    assert 0.95 < reduction.work.load <= 1
-    assert 0.3 < program.transfer.load < 0.95
+    assert 0.95 < reduction.work.load.share <= 1
+    assert 0.3 < program.transfer.load.share < 0.95
 
 
 def test_sends_share_the_network_with_reductions_and_with_nothing_else():
@@ -159,11 +165,11 @@ def test_sends_share_the_network_with_reductions_and_with_nothing_else():
     def without_links(program):
         return replace(
             program,
-            transfer=replace(program.transfer, load=0.0),
+            transfer=replace(program.transfer, load=NO_LOAD),
             work=tuple(
                 replace(
                     each,
-                    reductions=tuple(replace(a, work=replace(a.work, load=0.0)) for a in each.reductions),
+                    reductions=tuple(replace(a, work=replace(a.work, load=NO_LOAD)) for a in each.reductions),
                 )
                 for each in program.work
             ),
@@ -186,8 +192,9 @@ def test_a_last_stage_without_layers_holds_and_reduces_the_output_layer(schedule
     program = step_program(setting, made)
     assert [len({each.segment for each in work.reductions}) > 0 for work in program.work] == [True] * 8
     (reduction,) = {each.work for each in program.work[-1].reductions}
-    held = setting.model.vocabulary * setting.model.hidden * setting.framework.gather_bytes
-    assert reduction.size * len(program.work[-1].reductions) == pytest.approx(held, rel=0.01)
+    held = setting.model.vocabulary * setting.model.hidden * setting.framework.reduce_bytes
+    sent = sum(size for _, size in reduction.load.sent) * len(program.work[-1].reductions)
+    assert sent == pytest.approx(2 * 7 / 8 * held, rel=0.01)
     timeline = run(program)
     assert timeline.busy(7, COMPUTE) < timeline.busy(6, COMPUTE)
     assert timeline.busy(7, DATA) > 0
@@ -199,7 +206,7 @@ def test_ring_attention_between_nodes_is_slower_beside_reductions():
     """Keys and values, gathers and reductions of full sharding go through the same NICs."""
     plan = {"tensor": 8, "context": 4, "sequence_parallel": True, "zero": 3}
     program = step_program(*scenario("llama3-8b", "dgx-h100", 64, 32768, 16, plan))
-    levels = {(each.stream, each.level) for each in program.work[0].forward if each.load}
+    levels = {(each.stream, each.load.level) for each in program.work[0].forward if each.load.share}
     assert levels == {(CONTEXT, "network"), (TENSOR, "nvlink")}
     timeline = run(program)
     spans = [

@@ -1,1 +1,0 @@
-"""What the parts of a training step cost, as functions over arrays of plans."""

@@ -1,0 +1,233 @@
+"""Gradient reduction, parameter gathering and the optimizer: what follows from data parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hwmodels.collectives.cost import Cost
+from simulator.layout.stages import gathered_together
+from simulator.training.overlap import Exchange, contention, hide
+from simulator.training.sharding import Groups, Sharding
+
+STATE_FIELDS = (
+    "tensor",
+    "pipeline",
+    "context",
+    "data",
+    "expert",
+    "expert_tensor",
+    "zero",
+    "shard_group",
+    "first_stage_layers",
+    "last_stage_layers",
+    "rank_order",
+)
+"""The plan fields that decide what state a device holds and who shares it, for most models and schedules."""
+
+
+def move_state(
+    sharding: Sharding,
+    dense: np.ndarray,
+    experts: np.ndarray,
+    gathers: np.ndarray | float = 1.0,
+    reductions: np.ndarray | float = 1.0,
+) -> tuple[Cost, Cost]:
+    """Cost of gathering the parameters and of reducing the gradients of one device once.
+
+    Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
+    equal ``STATE_FIELDS`` and equal arguments are computed once.
+
+    Args:
+        sharding: of the plans.
+        dense: dense parameters of one device, shape (plans,).
+        experts: expert parameters of one device, shape (plans,).
+        gathers: calls that the gathering is cut into.
+        reductions: calls that the reduction is cut into.
+    """
+    plans = sharding.plans
+    given = [np.broadcast_to(values, len(plans)) for values in (dense, experts, gathers, reductions)]
+    states, which = plans.unique(*STATE_FIELDS)
+    shared = [_of_states(values, which, len(states)) for values in given]
+    if not all(np.array_equal(once[which], values) for once, values in zip(shared, given, strict=True)):
+        # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
+        states, which = plans.unique(*STATE_FIELDS, values=given)
+        shared = [_of_states(values, which, len(states)) for values in given]
+    dense, experts, gathers, reductions = shared
+    sharding = Sharding(sharding.setting, states)
+    groups = [(sharding.dense, dense)]
+    if np.any(experts > 0):
+        groups.append((sharding.experts, experts))
+    gather = sum((gathers * _gather(sharding, group, count / gathers) for group, count in groups), NOTHING)
+    reduce = sum(
+        (reductions * _reduce(sharding, group, count / reductions) for group, count in groups), NOTHING
+    )
+    return gather[which], reduce[which]
+
+
+NOTHING = Cost.none()
+
+
+def _reduce(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
+    """Reduce ``count`` gradients once over the ranks that share them."""
+    cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
+    whole = cluster.collective_cost("all_reduce", size, groups.shard, groups.shard_stride)
+    scatter = cluster.collective_cost("reduce_scatter", size, groups.shard, groups.shard_stride)
+    outer = cluster.collective_cost("all_reduce", size / groups.shard, groups.replicas, groups.replica_stride)
+    return scatter * sharding.scatters + whole * ~sharding.scatters + outer * (groups.replicas > 1)
+
+
+def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
+    """Gather ``count`` sharded parameters once."""
+    size, cluster = count * sharding.gather_bytes, sharding.setting.cluster
+    if sharding.setting.framework.gathers_by_broadcast:
+        part = size / groups.shard
+        return groups.shard * cluster.collective_cost("broadcast", part, groups.shard, groups.shard_stride)
+    return cluster.collective_cost("all_gather", size, groups.shard, groups.shard_stride)
+
+
+def _of_states(values: np.ndarray, which: np.ndarray, states: int) -> np.ndarray:
+    """One value a state; the last where plans of a state differ."""
+    once = np.empty(states)
+    once[which] = values
+    return once
+
+
+@dataclass(frozen=True)
+class OnceAStep:
+    """What data-parallel ranks exchange and update once a step; seconds, arrays of shape (plans,).
+
+    ``reduce`` is one round of ``reductions``, each of which has a pass of its own to run beside; plans whose
+    parameters are sharded exchange them in their passes (``InEachPass``), not here.
+    """
+
+    gather: Exchange
+    reduce: Exchange
+    reductions: np.ndarray
+    gradient_kernels: np.ndarray
+    optimizer: np.ndarray
+
+
+def once_a_step(
+    sharding: Sharding, dense: np.ndarray, experts: np.ndarray, micro_batches: np.ndarray
+) -> OnceAStep:
+    """Reduction, gathering and update of a step.
+
+    Args:
+        sharding: of the plans.
+        dense: dense parameters of one device, shape (plans,).
+        experts: expert parameters of one device, shape (plans,).
+        micro_batches: micro batches of a replica, shape (plans,).
+    """
+    setting, plans, held = sharding.setting, sharding.plans, dense + experts
+    gather, reduce = move_state(sharding, dense, experts)
+    owned = sharding.owned(dense, experts)
+    tail = 1 / sharding.buckets(held)
+    here = ~sharding.parameters
+    return OnceAStep(
+        Exchange(gather * (sharding.optimizer & here), np.where(plans.overlap_parameters, tail, 1.0)),
+        Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0)),
+        sharding.reductions(micro_batches),
+        _gradient_kernels(sharding, owned, held, micro_batches),
+        setting.kernels.memory_bound(owned * setting.framework.optimizer_bytes_per_parameter, "optimizer"),
+    )
+
+
+def exposed_once(
+    sharding: Sharding, exchange: Exchange, window: np.ndarray, passes: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """Seconds of a step's exchange that stay visible: of all chunks beside all passes, or of the last chunk,
+    which has its own pass only; the longer.
+
+    Args:
+        sharding: of the plans.
+        exchange: one round.
+        window: seconds of one micro batch's kernels, which it runs beside, shape (plans,).
+        passes: micro batches' worth of passes between a rank's first finished gradient and its last
+            (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
+    """
+    slow, chunks = contention(sharding.setting), sharding.plans.virtual_pipeline
+    last_tail = np.minimum(1.0, exchange.tail * chunks)
+    last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, slow)
+    return np.maximum(exchange.exposed(passes * window, slow), last)
+
+
+def _gradient_kernels(
+    sharding: Sharding, owned: np.ndarray, held: np.ndarray, micro_batches: np.ndarray
+) -> np.ndarray:
+    """Seconds to add up gradients that autograd keeps apart, and to copy gradients into and out of buckets.
+
+    Args:
+        sharding: of the plans.
+        owned: parameters whose sharded state one device holds, shape (plans,).
+        held: parameters of one device, shape (plans,).
+        micro_batches: micro batches of a replica, shape (plans,).
+    """
+    setting, plans = sharding.setting, sharding.plans
+    framework = setting.framework
+    added = np.where(sharding.gradients, owned, held) * (0 if framework.adds_first_gradient else 3)
+    copied = np.where(plans.data * plans.context > 1, framework.gradient_passes * held, 0.0)
+    copied = copied * np.where(sharding.gradients, micro_batches, 1)
+    moved = framework.gradient_bytes * (added * (micro_batches - 1) + copied)
+    return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
+
+
+@dataclass(frozen=True)
+class InEachPass:
+    """What sharded parameters (ZeRO-3, FSDP) add to one micro batch of one stage.
+
+    Gathers before each use and a reduce-scatter of gradients, layer by layer, beside the kernels. The first
+    gather of a pass has nothing to run beside, nor has the last reduction (Zhao et al. 2023, PyTorch FSDP,
+    section 3.3). Where the schedule lets micro batches share a gather, each has its part of it.
+    """
+
+    forward: Exchange
+    backward: Exchange
+    reduce: Exchange
+
+    @classmethod
+    def of(
+        cls,
+        sharding: Sharding,
+        layers: np.ndarray,
+        dense: np.ndarray,
+        experts: np.ndarray,
+        micro_batches: np.ndarray,
+    ) -> InEachPass:
+        """The exchanges of one micro batch.
+
+        Args:
+            sharding: of the plans.
+            layers: layers on one device, each wrapped by itself, shape (plans,).
+            dense: dense parameters of one device, shape (plans,).
+            experts: expert parameters of one device, shape (plans,).
+            micro_batches: micro batches of a replica, shape (plans,).
+        """
+        part = 1 / gathered_together(sharding.plans, micro_batches)
+        gather, reduce = move_state(sharding, dense, experts, layers * sharding.gather_calls, layers)
+        ahead = np.where(sharding.prefetches((dense + experts) / layers), 1 / layers, 1.0)
+        behind = np.where(sharding.plans.overlap_gradients, 1 / layers, 1.0)
+        return cls(
+            Exchange(part * gather, ahead),
+            Exchange(part * sharding.backward_gathers * gather, ahead),
+            Exchange(part * reduce, behind),
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """All of them."""
+        return self.forward.cost + self.backward.cost + self.reduce.cost
+
+    def exposed(
+        self, forward: np.ndarray, backward: np.ndarray, slowdown: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds that stay visible beside the kernels of a forward and of a backward pass, shape (plans,).
+
+        Gathers and reductions share one network: reductions hide behind the kernels that gathers leave.
+        """
+        gathers = self.backward
+        left = np.maximum(backward - gathers.cost.seconds * (1 - gathers.tail), 0.0)
+        return self.forward.exposed(forward, slowdown), gathers.exposed(
+            backward, slowdown
+        ) + self.reduce.exposed(left, slowdown)

@@ -1,0 +1,128 @@
+"""How data-parallel ranks share the states of a model: which, over whom, how often, in which format.
+
+The one reader of ``Plan.zero``: closed form, memory model and step graph ask a ``Sharding``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from simulator.layout.stages import gathered_together
+from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
+from simulator.setting import Setting
+
+BUCKET_PARAMETERS = 40e6
+"""Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
+order."""
+
+
+@dataclass
+class Groups:
+    """The ranks that share one kind of state: ``shard`` inside, ``replicas`` (further copies) outside."""
+
+    shard: np.ndarray
+    shard_stride: np.ndarray
+    replicas: np.ndarray
+    replica_stride: np.ndarray
+
+    @classmethod
+    def dense(cls, plans: Plans) -> Groups:
+        """Ranks with the same dense parameters: context and data, ``tensor`` apart."""
+        return cls._split(plans, plans.context * plans.data, plans.tensor)
+
+    @classmethod
+    def experts(cls, plans: Plans) -> Groups:
+        """Ranks with the same experts."""
+        inside = plans.expert * plans.expert_tensor
+        return cls._split(plans, plans.tensor * plans.context * plans.data // inside, inside)
+
+    @classmethod
+    def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> Groups:
+        shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
+        # Data-parallel ranks lie outside the pipeline when the plan orders them so.
+        outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
+        across = np.where(plans.context > 1, 1, outer)
+        return cls(shard, stride * across, ranks // shard, stride * across * shard)
+
+
+class Sharding:
+    """The sharding of each plan; arrays of shape (plans,).
+
+    ZeRO shards the optimizer's state, then the gradients too, then the parameters too (Rajbhandari et al.
+    2020, section 5). A rank that keeps no more than its shard of the gradients reduces them in every pass;
+    one that keeps no more than its shard of the parameters gathers them in every pass, layer by layer.
+
+    Args:
+        setting: what the plans share; its framework sets formats on the wire and what is gathered when.
+        plans: the plans.
+    """
+
+    def __init__(self, setting: Setting, plans: Plans) -> None:
+        self.setting, self.plans = setting, plans
+        framework = setting.framework
+        self.gather_bytes, self.reduce_bytes = framework.gather_bytes, framework.reduce_bytes
+        """Bytes of a parameter and of a gradient on the wire."""
+        self.gather_calls = framework.gathers_a_layer
+        """Collectives that gather one layer where parameters are sharded."""
+
+    @cached_property
+    def optimizer(self) -> np.ndarray:
+        """Whether the optimizer's state is sharded, and parameters are gathered once it has run."""
+        return self.plans.zero >= 1
+
+    @cached_property
+    def gradients(self) -> np.ndarray:
+        """Whether gradients are sharded, and reduced in every pass."""
+        return self.plans.zero >= 2
+
+    @cached_property
+    def parameters(self) -> np.ndarray:
+        """Whether parameters are sharded, and gathered in every pass, layer by layer."""
+        return self.plans.zero >= 3
+
+    @cached_property
+    def scatters(self) -> np.ndarray:
+        """Whether a reduction leaves each rank its shard: a reduce-scatter; else an all-reduce."""
+        return self.plans.zero >= self.setting.framework.scatter_from_zero
+
+    @cached_property
+    def dense(self) -> Groups:
+        """The ranks that share dense parameters."""
+        return Groups.dense(self.plans)
+
+    @cached_property
+    def experts(self) -> Groups:
+        """The ranks that share experts."""
+        return Groups.experts(self.plans)
+
+    def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
+        """Parameters whose optimizer state one device holds, of those that it computes with."""
+        found = dense / np.where(self.optimizer, self.dense.shard, 1)
+        if np.any(experts > 0):
+            found = found + experts / np.where(self.optimizer, self.experts.shard, 1)
+        return found
+
+    def reductions(self, micro_batches: np.ndarray) -> np.ndarray:
+        """Reductions of a step: one, or one for each run of micro batches that share it."""
+        together = gathered_together(self.plans, micro_batches)
+        return np.where(self.gradients, micro_batches / together, 1.0)
+
+    def prefetches(self, layer: np.ndarray) -> np.ndarray:
+        """Whether layers of so many parameters are gathered ahead of their use."""
+        ahead = ~self.parameters | (layer <= self.setting.framework.prefetch_parameters)
+        return ahead & self.plans.overlap_parameters.astype(bool)
+
+    @cached_property
+    def backward_gathers(self) -> np.ndarray:
+        """Gathers of a backward pass where parameters are sharded: two if recomputation needs its own."""
+        again = (self.plans.recompute == FULL) & self.setting.framework.gathers_again
+        return np.where(again, 2.0, 1.0)
+
+    @staticmethod
+    def buckets(parameters: np.ndarray | float) -> np.ndarray:
+        """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are
+        not gathered layer by layer; all but one have kernels to run beside."""
+        return np.maximum(parameters / BUCKET_PARAMETERS, 1.0)
