@@ -106,6 +106,8 @@ class FabricCalibration(Sourced):
     """The same for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """What is left of the bandwidth when every rank talks to every other."""
+    group_gbps: Positive | None = None
+    """Gb/s of the one adapter of a node that all rings of a group use; none where they use all adapters."""
     latency_s: NotNegative
     """One way from device to device below one leaf, on the systems that were measured; in the constants."""
     rows: int

@@ -12,7 +12,7 @@ from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, place
 from hwmodels.collectives.traffic import traffic
 from hwmodels.errors import UnknownNameError
-from hwmodels.topology import Topology
+from hwmodels.topology import PAIRED, Topology
 
 LARGE = 2.0**50
 """Bytes of a message whose latency counts for nothing."""
@@ -132,6 +132,9 @@ class Wiring:
         if concurrent:
             shared = fabric.send_receive_shared_efficiency if pairs else fabric.shared_efficiency
             usable = usable * np.where(group.sharing > 1, shared, 1.0)
+        if fabric.group_gbps is not None and operation not in PAIRED:
+            nodes = self.levels[-1].devices / self.devices_per_node
+            usable = np.minimum(usable, nodes * fabric.group_gbps * 1e9 / 8)
         if operation == "all_to_all":
             usable = usable * fabric.all_to_all_efficiency
         usable = usable / self.topology.uplink_load(operation, group)

@@ -190,6 +190,16 @@ def test_oversubscription_slows_groups_that_leave_their_leaf():
     assert far[1] == pytest.approx(4 * far[0], rel=0.05)
 
 
+def test_a_ring_over_omni_path_uses_one_adapter_and_several_rings_use_more():
+    """bigscience, experiments/bandwidth: 39.9 and 40.5 Gbit/s for 4 GB on four nodes of 4 x 100 Gbit/s."""
+    four = clusters.get("jean-zay-a100").resized(32)
+    moved = 4e9 * 2 * 31 / 32
+    alone = moved / float(four.collective("all_reduce", 4e9, 32)) * 8 / 1e9
+    assert alone == pytest.approx(40.5, rel=0.02)
+    one_of_four = 4e9 * 2 * 7 / 8 / float(four.collective("all_reduce", 4e9, 8, 4)) * 8 / 1e9
+    assert 2 * alone < 4 * one_of_four <= 4 * alone * 1.01
+
+
 def test_a_rack_of_72_is_one_domain():
     rack, nodes = clusters.get("gb200-nvl72").resized(64), clusters.get("dgx-b200").resized(64)
     assert rack.collective("all_gather", 1e9, 64) < 0.8 * nodes.collective("all_gather", 1e9, 64)
