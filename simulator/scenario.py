@@ -185,6 +185,9 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     cluster = mixed_cluster(data.get("cluster"), f"{where}: cluster", folder)
     if cluster is None:
         return None
+    workload = data.get("workload")
+    if isinstance(workload, Mapping) and workload.get("kind") == "serving":
+        raise InputError("asks about serving, which `simulate` and `whatif` answer", f"{where}: workload")
     written = build(Definition, data, where)
     if written.placement is None or written.plan is None:
         missing = "placement" if written.placement is None else "plan"
@@ -211,6 +214,9 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
     Raises:
         InputError: a wrong key or value, an unknown name, an unreadable file.
     """
+    workload = data.get("workload")
+    if isinstance(workload, Mapping) and workload.get("kind") == "serving":
+        raise InputError("asks about serving, which `simulate` and `whatif` answer", f"{where}: workload")
     written = build(Definition, data, where)
     if mixed_cluster(written.cluster, f"{where}: cluster", folder):
         raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")

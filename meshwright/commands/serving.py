@@ -47,6 +47,48 @@ def simulate_serving(
         raise typer.Exit(INTERRUPTED)
 
 
+def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json: bool) -> None:
+    """Run a serving scenario and its variations; Ctrl-C shows what is finished.
+
+    Raises:
+        InputError: the scenario or a variation is wrong.
+        MeshwrightError: the base cannot be run.
+    """
+    import typer
+
+    from meshwright.reports.serving_whatif import comparison_tables, describe_comparison
+    from meshwright.variations.question import Question
+    from meshwright.variations.serving import answer_serving, run_serving
+    from planner.executors.local import cores, in_parallel
+
+    question = Question.of(dict(data), str(path), path.parent.resolve())
+    outcomes = [run_serving(question.base)]
+    runs = list(question.runs())
+    found: dict[int, Any] = {}
+    interrupted = False
+    try:
+        with progress("variations") as advance:
+            workers = min(cores(), len(runs))
+            for number, outcome in in_parallel(answer_serving, ((run,) for run in runs), workers):
+                found[number] = outcome
+                advance(len(found) / len(runs))
+    except KeyboardInterrupt:
+        interrupted = True
+    outcomes += [found[number] for number in sorted(found)]
+    if json:
+        print_json(describe_comparison(question.title, outcomes, interrupted))
+    else:
+        show_tables(*comparison_tables(question.title, outcomes))
+    if html is not None:
+        from meshwright.pages.serving_variations import write_comparison
+
+        write_comparison(html, question.title, outcomes)
+        note(f"page written: {html}")
+    if interrupted:
+        note(f"interrupted: {len(found):,} of {len(runs):,} runs finished")
+        raise typer.Exit(INTERRUPTED)
+
+
 def _write_files(result: ServingResult, requests: Path | None, trace: Path | None, html: Path | None) -> None:
     if requests is not None:
         import csv
@@ -60,9 +102,9 @@ def _write_files(result: ServingResult, requests: Path | None, trace: Path | Non
         write_text(requests, text.getvalue())
         note(f"requests written: {requests}")
     if trace is not None:
-        from meshwright.exporters.serving_trace import write_serving_trace
+        from simulator.serving.trace import write_serving_trace
 
-        write_serving_trace(trace, result)
+        write_serving_trace(trace, result.fleet)
         note(f"trace written: {trace}")
     if html is not None:
         from meshwright.pages.serving import write_serving

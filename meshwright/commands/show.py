@@ -11,7 +11,11 @@ from meshwright.commands.output import Json
 
 def show(
     kind: Annotated[
-        str, typer.Argument(help="devices, clusters, models, frameworks, schedules or scenarios")
+        str,
+        typer.Argument(
+            help="devices, clusters, models, frameworks, schedules, engines, schedulers, routers, traces or "
+            "scenarios"
+        ),
     ],
     name: Annotated[str, typer.Argument(help="One of them, or a path.")] = "",
     json: Json = False,

@@ -24,12 +24,19 @@ def whatif(
     html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
     json: Json = False,
 ) -> None:
-    """Time a scenario and its variations: what each changes, and which part of the step moved.
+    """Run a scenario and its variations: what each changes, and which part of the step moved.
 
     A variation keeps the plan, or searches a new one (replan: true). Ctrl-C shows what is finished.
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
+    from meshwright.scenarios import serving_data
+
+    if (served := serving_data(scenario)) is not None:
+        from meshwright.commands.serving import compare_serving
+
+        compare_serving(*served, html=html, json=json)
+        return
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.whatif import answer_table, describe_answer
     from meshwright.scenarios import scenario_path

@@ -14,13 +14,19 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 
 from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import Catalogue
 from simulator.plan import Plan
 from simulator.scenario import CATALOGUES, Definition, find
+from simulator.serving.deployment import Pool
+from simulator.serving.options import Options
+from simulator.serving.scenario import ServingDefinition, is_serving
 
 Data = dict[str, Any]
 
 PLAN_FIELDS = ("plan", "search.fix", "search.limit", "framework.defaults")
 """Mappings whose keys are the fields of a plan."""
+
+DEFINITIONS = (Definition, ServingDefinition)
 
 NOT_KEYS = ("variations", "cluster.devices")
 """What no variation changes: the variations themselves, and what follows from other keys."""
@@ -49,9 +55,9 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
         InputError: a name in the scenario that the path leads through is unknown or wrong.
     """
     first, *rest = key.split(".")
-    if rest and first in CATALOGUES:
+    if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
-    place = Place("", Definition, data)
+    place = Place("", definition_of(data), data)
     for part in (first, *rest):
         children = {child.path.rpartition(".")[2]: child for child in _children(place)}
         if part not in children:
@@ -66,8 +72,19 @@ def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:
     Raises:
         InputError: a catalogue name in it is unknown, or a definition is wrong.
     """
-    written = {name: _written_out(data, name, folder, where) for name in CATALOGUES}
-    return list(_below(Place("", Definition, {**data, **written})))
+    written = {name: _written_out(data, name, folder, where) for name in catalogues_of(data)}
+    return list(_below(Place("", definition_of(data), {**data, **written})))
+
+
+def definition_of(data: Mapping[str, Any]) -> type[BaseModel]:
+    """The keys of a scenario: of one that trains, or of one that serves."""
+    return ServingDefinition if is_serving(data) else Definition
+
+
+def catalogues_of(data: Mapping[str, Any]) -> Mapping[str, Catalogue[Any]]:
+    """The keys of a scenario that hold a catalogue name, a path or a mapping."""
+    fields = definition_of(data).model_fields
+    return {name: catalogue for name, catalogue in CATALOGUES.items() if name in fields}
 
 
 def _below(place: Place) -> Iterator[str]:
@@ -108,7 +125,12 @@ def _fields(place: Place) -> dict[str, Any]:
     """Names below a place with the types of their values."""
     if place.path in PLAN_FIELDS:
         return dict.fromkeys(Plan.model_fields)
-    kinds = (place.kind, *get_args(place.kind))
+    if place.path.startswith("deployment") and place.path.endswith("options"):
+        known = Options.model_fields if place.path.endswith(".options") else {}
+        return dict.fromkeys((*known, *(place.value or {})))
+    if place.path.startswith("deployment.pools."):
+        return {name: info.annotation for name, info in Pool.model_fields.items()}
+    kinds = _kinds(place.kind)
     if place.value is None and NoneType in kinds:
         return {}  # a part that this definition does not have; it can only be given as a whole
     fields: dict[str, Any] = {}
@@ -118,9 +140,16 @@ def _fields(place: Place) -> dict[str, Any]:
         elif get_origin(kind) is dict:
             names, inner = get_args(kind)
             fields |= dict.fromkeys((*get_args(names), *(place.value or {})), inner)
-    if place.kind is Definition:
-        fields |= {name: catalogue.model for name, catalogue in CATALOGUES.items()}
+    if place.kind in DEFINITIONS:
+        names = [name for name in CATALOGUES if name in fields]
+        fields |= {name: CATALOGUES[name].model for name in names}
     return fields
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    """A type and those that a union or an annotation of it holds."""
+    inner = [one for part in get_args(kind) for one in _kinds(part)]
+    return (kind, *inner) if get_origin(kind) is not dict else (kind,)
 
 
 def _join(path: str, name: str) -> str:

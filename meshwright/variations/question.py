@@ -16,8 +16,9 @@ from hwmodels.loading import build, read_mapping
 from meshwright.variations.keys import Data, set_key
 from planner.constraints import Constraints
 from simulator.plan import Plan
-from simulator.scenario import Scenario, Variation, look_up, make_scenario
+from simulator.scenario import Definition, Scenario, Variation, look_up, make_scenario
 from simulator.schedules import get_schedule
+from simulator.serving.scenario import ServingDefinition, check_serving, is_serving
 
 BASE = "base"
 REPLANNED_BASE = "base, planned anew"
@@ -111,7 +112,11 @@ class Question:
         Raises:
             InputError: as ``read``.
         """
-        written, _ = look_up(data, where, folder)
+        written: Definition | ServingDefinition
+        if is_serving(data):
+            written = check_serving(data, where, folder)
+        else:
+            written, _ = look_up(data, where, folder)
         if not written.variations:
             raise InputError("key 'variations' is missing; it names what to change", where)
         rest = {key: value for key, value in data.items() if key != "variations"}
@@ -123,7 +128,13 @@ class Question:
     @property
     def base(self) -> Run:
         """The scenario as it is; planned where it gives no plan."""
-        return Run(BASE, {}, {}, self.data, "plan" not in self.data, self.where, self.folder)
+        replan = "plan" not in self.data and not self.serves
+        return Run(BASE, {}, {}, self.data, replan, self.where, self.folder)
+
+    @property
+    def serves(self) -> bool:
+        """Whether the scenario asks about serving."""
+        return is_serving(self.data)
 
     @property
     def replanned_base(self) -> Run | None:
@@ -206,11 +217,16 @@ class Question:
             for value in values[1:]:
                 self._check_values(self._changed(name, {key: value}, first), where)
         planned = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("plan.")]
+        if variation.replan and self.serves:
+            raise InputError("a serving scenario has no plan to search; leave out replan", where)
         if variation.replan and planned:
             instead = planned[0].replace("plan.", "search.fix.")
             raise InputError(f"{planned[0]} has no effect on a plan that is searched; set {instead}", where)
 
     def _check_values(self, data: Data, where: str) -> None:
+        if is_serving(data):
+            check_serving(data, where, self.folder)
+            return
         written, _ = look_up(data, where, self.folder)
         Constraints.of(written.search.fix, written.search.limit, f"{where}: search")
         plan = written.plan or {}

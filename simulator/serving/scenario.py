@@ -41,6 +41,19 @@ def is_serving(data: Mapping[str, Any]) -> bool:
     return isinstance(workload, Mapping) and workload.get("kind") == KIND
 
 
+def check_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefinition:
+    """Check the keys and values of a serving scenario one by one, and that its model and cluster exist.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name, an unreadable file.
+    """
+    written = build(ServingDefinition, data, where)
+    find(models, written.model, folder, f"{where}: model")
+    find(clusters, written.cluster, folder, f"{where}: cluster")
+    pools_of(written.deployment, f"{where}: deployment")
+    return written
+
+
 def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSetting:
     """Turn the mapping of a serving scenario into a setting that can run.
 

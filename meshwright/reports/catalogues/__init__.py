@@ -7,7 +7,16 @@ from typing import Any
 from rich.table import Table
 
 from hwmodels.errors import UnknownNameError
-from meshwright.reports.catalogues import clusters, devices, frameworks, models, scenarios, schedules
+from meshwright.reports.catalogues import (
+    clusters,
+    devices,
+    engines,
+    frameworks,
+    models,
+    policies,
+    scenarios,
+    schedules,
+)
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import table
 
@@ -17,6 +26,10 @@ KINDS: dict[str, Kind[Any]] = {
     "models": models.KIND,
     "frameworks": frameworks.KIND,
     "schedules": schedules.KIND,
+    "engines": engines.KIND,
+    "schedulers": policies.SCHEDULERS,
+    "routers": policies.ROUTERS,
+    "traces": policies.TRACES,
     "scenarios": scenarios.KIND,
 }
 

@@ -1,0 +1,86 @@
+"""What variations of a serving scenario change, as an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.reports.serving_whatif import COLUMNS, comparison_rows
+from meshwright.reports.whatif import failures
+from meshwright.variations.answer import Outcome
+from meshwright.variations.question import shown
+
+LINES = (
+    ("ttft_s", "p50", "#f2a0a9"),
+    ("ttft_s", "p99", "#c8374a"),
+    ("tpot_s", "p50", "#62a5e3"),
+    ("tpot_s", "p99", "#2c6fbb"),
+)
+
+
+def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
+    """Write the page of an answer; the first outcome is the base.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    ran = [outcome for outcome in outcomes if outcome.report is not None]
+    base = ran[0].report or {}
+    sections = [Section("Figures", "", columns=COLUMNS, rows=comparison_rows(outcomes))]
+    for name, group in groupby(ran[1:], key=lambda outcome: outcome.run.name):
+        points = list(group)
+        keys = list(points[0].run.point)
+        if len(keys) == 1 and len(points) > 1:
+            sections.append(
+                Section(name, f"Latencies and throughput against {keys[0]}.", _curve(keys[0], points))
+            )
+    if failed := failures(outcomes):
+        columns = ("variation", "because")
+        sections.append(Section("Cannot be run", "", columns=columns, rows=failed, words_in=(0, 1)))
+    facts = {
+        "model": base["model"],
+        "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",
+        "requests": f"{base['requests']:,}",
+    }
+    write_page(path, title or "What if", facts, sections)
+
+
+def _curve(key: str, points: Sequence[Outcome]) -> Figure:
+    values = [outcome.run.point[key] for outcome in points]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    x = values if numeric else [label(shown(value)) for value in values]
+    reports = [outcome.report or {} for outcome in points]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": f"{name[:4].upper()} {point}",
+            "x": x,
+            "y": [(report[name] or {}).get(point) for report in reports],
+            "line": {"color": colour},
+        }
+        for name, point, colour in LINES
+    ]
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "output tokens/s",
+            "x": x,
+            "y": [report["output_rate"] for report in reports],
+            "yaxis": "y2",
+            "line": {"color": "#6a51a3"},
+        }
+    )
+    return {
+        "data": data,
+        "layout": layout(
+            height=480,
+            xaxis=axis(label(key), anchor="y2", type="linear" if numeric else "category"),
+            yaxis=axis("latency (s)", type="log", domain=[0.38, 1]),
+            yaxis2=axis("tokens/s", domain=[0, 0.3], rangemode="tozero"),
+        ),
+    }

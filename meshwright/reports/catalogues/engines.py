@@ -1,0 +1,76 @@
+"""Serving engines: defaults of their schedulers, and times around kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import seconds
+from simulator.serving.engines import Engine, Figure, engines
+
+
+def _figures(engine: Engine) -> dict[str, Figure[Any]]:
+    values = {name: getattr(engine, name) for name in type(engine).model_fields}
+    return {name: value for name, value in values.items() if isinstance(value, Figure)}
+
+
+def _brief(engine: Engine) -> dict[str, Any]:
+    return {
+        "name": engine.name,
+        "engine": engine.engine,
+        "version": engine.version,
+        "scheduler": engine.scheduler.value,
+        "schedules_ahead": engine.schedules_ahead.value,
+    }
+
+
+def _row(engine: Engine) -> list[str]:
+    ahead = "one step ahead" if engine.schedules_ahead.value else "between steps"
+    return [
+        engine.name,
+        engine.scheduler.value,
+        ahead,
+        f"{engine.max_batched_tokens.value:,}",
+        f"{engine.max_sequences.value:,}",
+        f"{engine.memory_share.value:g}",
+    ]
+
+
+def _tables(engine: Engine) -> list[Table]:
+    rows = [[name, str(one.value), one.kind, one.source] for name, one in _figures(engine).items()]
+    times = [
+        [
+            one.layers,
+            one.format,
+            one.generation or "nvidia",
+            seconds(one.layer_s),
+            seconds(one.sequence_s),
+            one.kind,
+        ]
+        for one in engine.times
+    ]
+    return [
+        facts({"engine": engine.engine, "version": engine.version}, engine.name),
+        table(("figure", "value", "kind", "source"), rows, left=4),
+        table(
+            ("layers", "format", "devices", "a layer", "a sequence", "kind"),
+            times,
+            "Times around kernels",
+            left=3,
+        ),
+    ]
+
+
+KIND = Kind(
+    names=engines.names,
+    get=engines.get,
+    brief=_brief,
+    more=lambda engine: engine.model_dump(mode="json"),
+    columns=("engine", "scheduler", "schedules", "token budget", "sequences", "memory share"),
+    row=_row,
+    tables=_tables,
+    text_columns=3,
+)

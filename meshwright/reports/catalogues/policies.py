@@ -1,0 +1,70 @@
+"""Policies of serving: schedulers, routers, and what else is found in a registry by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.errors import UnknownNameError
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from simulator.serving.routers import routers
+from simulator.serving.schedulers import schedulers
+from simulator.serving.traces import TraceFormat, formats, get_format
+
+
+def _parameters(policy: Any) -> dict[str, str]:
+    return {name: field.description or "" for name, field in policy.model_fields.items()}
+
+
+def policies(kind: str, registry: Mapping[str, Any]) -> Kind[Any]:
+    """The registry of one kind of policy, as a catalogue."""
+
+    def get(name: str) -> Any:
+        if name not in registry:
+            raise UnknownNameError(kind, name, registry)
+        return registry[name]
+
+    def tables(policy: Any) -> list[Table]:
+        rows = [
+            [name, repr(policy.model_fields[name].default), text]
+            for name, text in _parameters(policy).items()
+        ]
+        shown = [facts({"rule": policy.rule, "source": policy.source}, policy.name)]
+        return [*shown, table(("parameter", "default", "meaning"), rows, left=3)] if rows else shown
+
+    return Kind(
+        names=lambda: sorted(registry),
+        get=get,
+        brief=lambda policy: {"name": policy.name, "rule": policy.rule, "source": policy.source},
+        more=lambda policy: {"parameters": _parameters(policy)},
+        columns=(kind, "rule", "source"),
+        row=lambda policy: [policy.name, policy.rule, policy.source],
+        tables=tables,
+        text_columns=3,
+    )
+
+
+def _format_row(form: TraceFormat) -> list[str]:
+    return [form.name, form.columns, form.source]
+
+
+SCHEDULERS = policies("scheduler", schedulers)
+ROUTERS = policies("router", routers)
+TRACES = Kind(
+    names=lambda: sorted(formats),
+    get=get_format,
+    brief=lambda form: {
+        "name": form.name,
+        "columns": form.columns,
+        "source": form.source,
+        "timed": form.timed,
+    },
+    more=lambda form: {"prefix_tokens": form.prefix_tokens},
+    columns=("trace", "columns", "source"),
+    row=_format_row,
+    tables=lambda form: [facts({"columns": form.columns, "source": form.source}, form.name)],
+    text_columns=3,
+)

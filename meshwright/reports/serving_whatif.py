@@ -1,0 +1,88 @@
+"""What variations of a serving scenario change: latencies, throughput, goodput, money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import table
+from meshwright.reports.units import percent, seconds, signed_percent
+from meshwright.reports.whatif import change, failures
+from meshwright.variations.answer import Outcome
+
+CHANGES = ("output_rate", "request_rate", "dollars_per_million", "joules_per_million")
+"""Figures whose change over the base is reported."""
+COLUMNS = (
+    "variation",
+    "GPUs",
+    "TTFT p50",
+    "TTFT p99",
+    "TPOT p50",
+    "TPOT p99",
+    "e2e p50",
+    "tok/s",
+    "vs base",
+    "within SLO",
+    "KV use",
+    "$/M tokens",
+)
+
+
+def describe_comparison(title: str, outcomes: Sequence[Outcome], interrupted: bool) -> dict[str, Any]:
+    """All outcomes with documented keys; the first is the base."""
+    base = outcomes[0].report or {}
+    return {
+        "title": title,
+        "interrupted": interrupted,
+        "base": base,
+        "variations": [_described(outcome, base) for outcome in outcomes[1:]],
+    }
+
+
+def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
+    run = outcome.run
+    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed)}
+    if outcome.report is None:
+        return {**asked, "problem": outcome.problem}
+    changes = {f"{key}_change": change(outcome.report, base, key) for key in CHANGES}
+    return {**asked, **changes, **outcome.report}
+
+
+def comparison_rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """One row for each outcome that has figures."""
+    base = outcomes[0].report or {}
+    return [_row(outcome, base) for outcome in outcomes if outcome.report is not None]
+
+
+def _row(outcome: Outcome, base: dict[str, Any]) -> list[str]:
+    report = outcome.report or {}
+
+    def latency(name: str, point: str) -> str:
+        found = report[f"{name}_s"]
+        return "" if found is None else seconds(found[point])
+
+    label = outcome.run.label + (" (overload)" if report["sustainable_rate"] is not None else "")
+    return [
+        label,
+        f"{report['gpus']:,}",
+        latency("ttft", "p50"),
+        latency("ttft", "p99"),
+        latency("tpot", "p50"),
+        latency("tpot", "p99"),
+        latency("e2e", "p50"),
+        f"{report['output_rate']:,.0f}",
+        signed_percent(change(report, base, "output_rate")),
+        "" if report["slo_share"] is None else percent(report["slo_share"]),
+        percent(report["kv_use"]),
+        f"{report['dollars_per_million']:.3g}",
+    ]
+
+
+def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table]:
+    """The base and its variations, and those that cannot be run."""
+    tables = [table(COLUMNS, comparison_rows(outcomes), title)]
+    if failed := failures(outcomes):
+        tables.append(table(("variation", "because"), failed, left=2))
+    return tables

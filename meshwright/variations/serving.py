@@ -1,0 +1,30 @@
+"""Running the serving scenarios that a question asks for."""
+
+from __future__ import annotations
+
+from hwmodels.errors import InputError, MeshwrightError
+from meshwright.variations.answer import Outcome
+from meshwright.variations.question import Run
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+
+def run_serving(run: Run) -> Outcome:
+    """Run one scenario; its report is that of ``simulate --json``.
+
+    Raises:
+        MeshwrightError: it cannot be run.
+    """
+    result = serve(make_serving(run.data, run.where, run.folder))
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return Outcome(run, result.to_dict())
+
+
+def answer_serving(run: Run) -> Outcome:
+    """Run one scenario; what it cannot do is an outcome too."""
+    try:
+        return run_serving(run)
+    except MeshwrightError as error:
+        problem = error.problem if isinstance(error, InputError) else str(error)
+        return Outcome(run, problem="; ".join(line.strip() for line in problem.splitlines() if line.strip()))
