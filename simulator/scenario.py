@@ -17,10 +17,11 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
-from simulator.frameworks import frameworks
+from simulator.frameworks import Framework, frameworks
 from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import Plan
+from simulator.recipes import recipes
 from simulator.rules import check
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -105,6 +106,11 @@ class Definition(Strict):
     gpus: int = Field(gt=0, le=2**24, description="devices of the job")
     workload: Training = Field(description="what is trained")
     framework: Reference = Field("megatron-core", description="catalogue name, path or mapping")
+    recipe: Reference | None = Field(
+        None,
+        description="a release's settings: catalogue name, path or mapping; it names its framework where "
+        "`framework` is left out",
+    )
     plan: dict[str, Any] | None = Field(
         None,
         description="how the workload is laid on the cluster; the framework fills what it leaves out",
@@ -197,7 +203,7 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         raise InputError(problem, f"{where}: gpus")
     _has_format(cluster.peak_flops, written.workload.precision, where)
     model = find(models, written.model, folder, f"{where}: model")
-    framework = find(frameworks, written.framework, folder, f"{where}: framework")
+    framework = find_framework(written, folder, where)
     setting = MixedSetting(model, cluster, written.workload, framework, written.placement)
     uniform = Setting(model, cluster.groups[0].uniform(written.gpus), written.workload, framework)
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
@@ -222,10 +228,24 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")
     if written.placement is not None:
         raise InputError("needs a cluster with groups", f"{where}: placement")
-    return written, tuple(
-        find(catalogue, getattr(written, name), folder, f"{where}: {name}")
-        for name, catalogue in CATALOGUES.items()
+    model, cluster = (
+        find(CATALOGUES[name], getattr(written, name), folder, f"{where}: {name}")
+        for name in ("model", "cluster")
     )
+    return written, (model, cluster, find_framework(written, folder, where))
+
+
+def find_framework(written: Definition, folder: Path, where: str) -> Framework:
+    """The framework of a scenario, set up by its recipe.
+
+    Raises:
+        InputError: an unknown name, or a recipe of another framework.
+    """
+    recipe = find(recipes, written.recipe, folder, f"{where}: recipe") if written.recipe else None
+    implied = recipe is not None and "framework" not in written.model_fields_set
+    reference = recipe.framework if recipe and implied else written.framework
+    framework = find(frameworks, reference, folder, f"{where}: framework")
+    return recipe.applied(framework, f"{where}: recipe") if recipe else framework
 
 
 def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:

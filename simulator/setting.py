@@ -119,9 +119,12 @@ class Setting:
         return max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
 
     @property
-    def captures_layers(self) -> bool:
-        """Whether attention, router and shared experts of a layer with experts are replayed from graphs."""
-        return self.framework.graphs == "slow-hosts" and self.cluster.host_slowdown > 1.0
+    def graphs(self) -> str:
+        """Kernels that are replayed from CUDA graphs: none, router, layer or step."""
+        graphs = self.framework.graphs
+        if graphs == "slow-hosts":
+            return "router" if self.cluster.host_slowdown > 1.0 else "none"
+        return graphs
 
     @property
     def launches_ahead(self) -> bool:

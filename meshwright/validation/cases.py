@@ -24,6 +24,7 @@ from hwmodels.usual_clusters import USUAL, usual_cluster
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
+from simulator.recipes import recipes
 from simulator.schedules import schedules
 from simulator.setting import Setting
 from simulator.workload import Training
@@ -187,17 +188,28 @@ def _rule(row: Row) -> dict[str, Any]:
 def _framework(row: Row) -> Framework:
     """The framework that a row names, as its words and the recipe that they name set it up."""
     chosen = frameworks.get(_rule(row)["framework"])
+    if name := row.text("recipe") or _recipe(row):
+        chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
     found: dict[str, Any] = {}
     defaults = dict(chosen.defaults)
     # Code that still had unfused attention met FlashAttention as version 2 at the newest.
     if row.text("flash_attention") == "1" and chosen.attention == "unfused":
         found["attention"] = "flash-2"
     for fact in conventions()["facts"]:
-        where = fact["where"].items()
-        if all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where):
+        if _matches(row, fact["where"]):
             found |= fact["sets"]
             defaults |= fact["sets"].get("defaults", {})
     return chosen.model_copy(update={**found, "defaults": defaults})
+
+
+def _recipe(row: Row) -> str:
+    """The recipe that a row's words mean, or nothing."""
+    return next((rule["recipe"] for rule in conventions()["recipes"] if _matches(row, rule["where"])), "")
+
+
+def _matches(row: Row, where: dict[str, str]) -> bool:
+    """Whether the row's columns match patterns."""
+    return all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where.items())
 
 
 def _precision(text: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import Catalogue
+from hwmodels.loading import Catalogue, build
 from simulator.plan import Plan
-from simulator.scenario import CATALOGUES, Definition, find
+from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.deployment import Pool
 from simulator.serving.options import Options
 from simulator.serving.scenario import ServingDefinition, is_serving
@@ -57,6 +57,9 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
     first, *rest = key.split(".")
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
+        if first == "framework":
+            # The recipe is part of what was written out; applied again it would undo the change.
+            data.pop("recipe", None)
     place = Place("", definition_of(data), data)
     for part in (first, *rest):
         children = {child.path.rpartition(".")[2]: child for child in _children(place)}
@@ -100,6 +103,8 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:
+    if name == "framework" and data.get("recipe"):
+        return find_framework(build(Definition, data, where), folder, where).model_dump()
     reference = data.get(name, Definition.model_fields[name].default)
     found = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
     return found.model_dump(exclude={"devices"} if name == "cluster" else None)

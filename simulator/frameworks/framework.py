@@ -66,10 +66,11 @@ class Framework(Sourced):
         description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
         "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
     )
-    graphs: Literal["none", "slow-hosts"] = Field(
+    graphs: Literal["none", "slow-hosts", "router", "layer", "step"] = Field(
         "none",
-        description="whether attention, router and shared experts of a layer with experts are replayed from "
-        "CUDA graphs: never, or on hosts that launch slowly (Grace)",
+        description="kernels that are replayed from CUDA graphs: none; attention, router and shared experts "
+        "of layers with experts (router), or these only on hosts that launch slowly, as Grace (slow-hosts); "
+        "these and whole dense layers (layer); all (step)",
     )
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"

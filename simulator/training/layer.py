@@ -160,9 +160,10 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: 
         sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in gradients)
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
     core = Work.of(parts.forward("core"))
-    if setting.captures_layers and experts:
+    if setting.graphs in (("router", "layer", "step") if experts else ("layer", "step")):
+        routed = experts and setting.graphs != "step"
         for work, gradient in ((forward, ""), (backward_input, "input"), (backward_weight, "weight")):
-            work.launches = _routed_launches(parts, gradient) + GRAPH_LAUNCHES
+            work.launches = (_routed_launches(parts, gradient) if routed else 0.0) + GRAPH_LAUNCHES
         # The graph of the backward pass repeats the core too.
         core = Work(core.seconds)
     _alternate(backward_input, backward_weight)
@@ -211,7 +212,7 @@ def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
 
 
 def _routed_launches(parts: _Parts, gradient: str) -> float | np.ndarray:
-    """Kernels of routed experts, which graphs cannot hold, as the tokens of an expert differ."""
+    """Kernels of routed experts, which graphs of a layer cannot hold, as the tokens of an expert differ."""
     routed = (
         each for each in parts.named("routed") if each.op.gradient == gradient and each.op.name != "routing"
     )

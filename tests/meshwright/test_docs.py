@@ -109,7 +109,7 @@ def test_the_files_of_the_extending_page_work_together(run, tmp_path, monkeypatc
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     names = [re.search(r"^name: (\S+)", block, re.MULTILINE).group(1) for block in blocks]
-    assert names == ["our-h100", "my-h100", "our-model", "our-fork"]
+    assert names == ["our-h100", "my-h100", "our-model", "our-fork", "our-release"]
     for name, block in zip(names, blocks, strict=True):
         text = block.replace("device: h100-sxm", "device: our-h100.yaml")
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")

@@ -14,6 +14,7 @@ from meshwright.reports.catalogues import (
     frameworks,
     models,
     policies,
+    recipes,
     scenarios,
     schedules,
 )
@@ -25,6 +26,7 @@ KINDS: dict[str, Kind[Any]] = {
     "clusters": clusters.KIND,
     "models": models.KIND,
     "frameworks": frameworks.KIND,
+    "recipes": recipes.KIND,
     "schedules": schedules.KIND,
     "engines": engines.KIND,
     "schedulers": policies.SCHEDULERS,
