@@ -21,6 +21,7 @@ import yaml
 
 from hwmodels.device import Device, devices
 from hwmodels.kernels import Calibration, KernelModel, calibrations
+from hwmodels.kernels.chip import peak_dtype
 
 Mapped = dict[str, Any]
 
@@ -40,6 +41,8 @@ ATTENTION = {
 
 # The like device's silicon at another clock or power limit: what bf16 gains, narrower formats gain too.
 SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x")
+COMPUTE_ONLY = ("compute_efficiency",)
+COMPUTE_AND_FEED = ("compute_efficiency", "feed_bytes_per_flop")
 
 
 def main() -> int:
@@ -55,7 +58,9 @@ def main() -> int:
     for row in rows:
         entry = estimate(row)
         if row["calibration"] in entries:
-            entries[row["calibration"]]["gemm"] |= entry["gemm"]
+            known = entries[row["calibration"]]
+            known["gemm"] |= entry["gemm"]
+            known["grouped_gemm"] = known.get("grouped_gemm", {}) | entry.get("grouped_gemm", {})
         else:
             entries[row["calibration"]] = entry
     text = yaml.safe_dump({"entries": list(entries.values())}, sort_keys=False, width=110, allow_unicode=True)
@@ -86,7 +91,7 @@ def reached(row: dict[str, str], device: Device, scale: float) -> float:
     kernels = KernelModel(device, Calibration.model_validate(scaled(row, scale)))
     if row["settled"]:
         kernels = kernels.sustained()
-    dtype = row["dtype"] if row["dtype"] in device.peak_flops else "fp16"
+    dtype = row["dtype"] if peak_dtype(row["dtype"]) in device.peak_flops else "fp16"
     return 2.0 * m * n * k / float(kernels.gemm(m, n, k, dtype))
 
 
@@ -98,8 +103,10 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     gemm = like.gemm[row["dtype"]]
     shares = ATTENTION.get(row["calibration"])
     entry: Mapped = {"source": row["source"], "simple": times(gemm.simple, scale, "compute_efficiency")}
+    # Scales of blocks are applied beside the matrix units; L2 feeds them as before.
+    parts = COMPUTE_ONLY if row["dtype"] == "fp8_block" else COMPUTE_AND_FEED
     if gemm.rich:
-        entry["rich"] = times(gemm.rich, scale, "compute_efficiency", "feed_bytes_per_flop")
+        entry["rich"] = times(gemm.rich, scale, *parts)
     found: Mapped = {
         "name": row["calibration"],
         "based_on": row["based_on"],
@@ -109,18 +116,18 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     }
     if row["libraries_from"]:
         found["libraries_from"] = row["libraries_from"]
+    grouped = like.grouped_gemm.get(row["dtype"])
+    if grouped:
+        scaled_form = times(grouped.form, scale, *parts)
+        found["grouped_gemm"] = {row["dtype"]: {"form": scaled_form}}
     if row["dtype"] != "bf16":
         return found
     if row["calibration"] in SAME_SILICON:
         for dtype, fit in like.gemm.items():
             if fit.rich and dtype not in found["gemm"]:
-                rich = times(fit.rich, scale, "compute_efficiency", "feed_bytes_per_flop")
+                rich = times(fit.rich, scale, *COMPUTE_AND_FEED)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    grouped = like.grouped_gemm["bf16"].form
-    found["grouped_gemm"] = {
-        "bf16": {"form": times(grouped, scale, "compute_efficiency", "feed_bytes_per_flop")}
-    }
     for name, index in (("attention", 0), ("attention_backward", 1)):
         efficiency = getattr(like, name)["bf16"].form.efficiency
         factor = shares[index] / efficiency[128] if shares else scale

@@ -48,6 +48,8 @@ class SplitKv(Strict):
     """Copies that bring the query heads of one key-value head together, where both are many."""
     shortest_split_multi_head: float = Field(ge=0)
     shortest_split_grouped: float = Field(ge=0)
+    plain_above: float | None = Field(default=None, gt=0)
+    """Query heads a key-value head above which the library runs its kernel of multi-head attention."""
 
 
 class Decode(NamedTuple):
@@ -61,6 +63,14 @@ class Decode(NamedTuple):
     kv_bytes: Array | float
 
 
+def as_run(form: SplitKv, call: Decode) -> Decode:
+    """Return the calls with the key-value heads that the kernel is run with."""
+    if form.plain_above is None:
+        return call
+    plain = call.heads > form.plain_above * call.kv_heads
+    return call._replace(kv_heads=np.where(plain, call.heads, call.kv_heads))
+
+
 def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool) -> Array:
     """Return kernel times in seconds.
 
@@ -71,7 +81,8 @@ def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool)
         cache_in_l2: keys and values that fit may still lie in L2 (benchmark loops); a model's other
             layers push them out, so costs of a whole model pass False.
     """
-    batch, length, heads, kv_heads, head_dim, kv_bytes = call
+    cached_heads = call.kv_heads
+    batch, length, heads, kv_heads, head_dim, kv_bytes = as_run(form, call)
     group = heads / kv_heads
     rows = 16.0 * np.ceil(group / 16.0)
     from_cache = 2.0 * head_dim * kv_bytes / form.block_bandwidth
@@ -90,7 +101,7 @@ def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool)
             seconds = np.where(length >= shortest, seconds, np.inf)
         core = np.minimum(core, seconds)
 
-    cache = 2.0 * batch * kv_heads * length * head_dim * kv_bytes
+    cache = 2.0 * batch * cached_heads * length * head_dim * kv_bytes
     memory = cache / (chip.bandwidth * form.memory_efficiency)
     if cache_in_l2:
         # exp keeps the steep switch finite for every size

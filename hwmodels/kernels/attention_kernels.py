@@ -113,8 +113,9 @@ class AttentionKernels(Kernels):
         call = attention_decode.Decode(batch, seq_kv, heads, kv_heads, head_dim, kv_bytes)
         form = self._entry("attention_decode", key)[1].form
         seconds = attention_decode.split_kv_seconds(form, figures, call, cache_in_l2)
+        run_heads = attention_decode.as_run(form, call).kv_heads
         return seconds * self._correction(
-            "attention_decode", key, batch, seq_kv, kv_heads, heads / kv_heads, head_dim
+            "attention_decode", key, batch, seq_kv, run_heads, heads / run_heads, head_dim
         )
 
     def mla_decode(

@@ -33,7 +33,7 @@ LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 NARROW: dict[str, tuple[str, ...]] = {
     "fp8": ("fp8",),
     "int8": ("int8", "fp8"),
-    "fp4": ("nvfp4",),
+    "fp4": ("nvfp4", "mxfp4"),
     "int4": (),
 }
 """Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
@@ -75,7 +75,8 @@ class WeightFormats:
             only_experts = weights == "fp4" and model.moe is not None
             dense = 2.0 if only_experts else size
             return cls("bf16", "bf16", dense, size, not only_experts, True)
-        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": ("nvfp4", "nvfp4")}
+        four_bits = "nvfp4" if "nvfp4" in cluster.device.peak_flops else "mxfp4"
+        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": (four_bits, four_bits)}
         dense, experts = names[weights]
         if model.moe is None:
             return cls(dense, experts, size, size, False, False)

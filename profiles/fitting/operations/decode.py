@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.kernels.attention_decode import Decode, SplitKv, split_kv_seconds
+from hwmodels.kernels.attention_decode import Decode, SplitKv, as_run, split_kv_seconds
 from hwmodels.kernels.chip import Chip
 from profiles.fitting.operations.operation import Array, Operation, floats, joined
 from profiles.fitting.residuals import Covariance, Smoother, axis_covariance
@@ -30,8 +30,9 @@ def _key(points: Points) -> NDArray[np.str_]:
     return joined(points["n_heads"], points["head_dim"])
 
 
-def _coordinates(_: SplitKv, points: Points) -> tuple[Array, ...]:
-    batch, seq_kv, heads, kv_heads, head_dim = floats(points, *COLUMNS)
+def _coordinates(form: SplitKv, points: Points) -> tuple[Array, ...]:
+    call = as_run(form, Decode(*floats(points, *COLUMNS), kv_bytes=0.0))
+    batch, seq_kv, heads, kv_heads, head_dim, _ = call
     return batch, seq_kv, kv_heads, heads / kv_heads, head_dim
 
 
@@ -118,13 +119,16 @@ DECODE = Operation(
     coordinates=_coordinates,
     smoothers=(_BY_SHAPE, _BY_BLOCKS, replace(_BY_SHAPE, noise=0.3)),
     variants=tuple(
-        {"shortest_split_multi_head": multi_head, "shortest_split_grouped": grouped}
-        for multi_head, grouped in (
-            (64.0, 64.0),
-            (NEVER, 64.0),
-            (4096.0, 64.0),
-            (NEVER, 1024.0),
-            (64.0, 1024.0),
+        {"shortest_split_multi_head": multi_head, "shortest_split_grouped": grouped, "plain_above": plain}
+        for multi_head, grouped, plain in (
+            (64.0, 64.0, None),
+            (NEVER, 64.0, None),
+            (4096.0, 64.0, None),
+            (NEVER, 1024.0, None),
+            (64.0, 1024.0, None),
+            # TensorRT-LLM's grouped kernel takes up to 32 query heads.
+            (64.0, 64.0, 32.0),
+            (NEVER, 64.0, 32.0),
         )
     ),
 )
