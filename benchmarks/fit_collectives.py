@@ -107,13 +107,14 @@ def predict(theta: Floats, link: Link, operation: str, rows: dict[str, Floats]) 
     """Return times, s, of groups inside one node."""
     column, size = np.exp(theta)[:, np.newaxis], rows["size"]
     bandwidth = link.bandwidth * ((size - 1) / (link.mesh - 1) if link.mesh else 1.0)
-    lanes = Lanes(column[0:3] * 1e-6, column[3:6] * 1e-6, 1 / (column[6:9] * bandwidth), column[9])
+    alone, none = np.ones(size.shape), np.zeros(size.shape)
+    lanes = Lanes(column[0:3] * 1e-6, column[3:6] * 1e-6, 1 / (column[6:9] * bandwidth), column[9], none)
     switch = None
     if len(theta) > 10:
         usable = (rows["switched"] > 0) & (size >= (link.switch_from or 2))
         start = np.where(usable, column[10] * 1e-6, np.inf)
         switch = Switch(start, 1 / (link.bandwidth * column[11]))
-    return seconds(Call(operation, rows["bytes"], size, np.ones(size.shape), lanes, switch=switch))
+    return seconds(Call(operation, rows["bytes"], size, alone, alone, lanes, switch=switch))
 
 
 def fit(link: Link, operation: str, rows: dict[str, Floats]) -> tuple[Floats, Floats]:

@@ -51,7 +51,11 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
 
 
 def _more(cluster: Cluster) -> dict[str, Any]:
-    return {"sources": dict(cluster.sources), "collectives": _collectives(cluster)}
+    return {
+        "sources": dict(cluster.sources),
+        "bisection_bytes_per_s": cluster.topology.bisection_bandwidth(),
+        "collectives": _collectives(cluster),
+    }
 
 
 def _collectives(cluster: Cluster) -> list[dict[str, Any]]:
@@ -86,6 +90,7 @@ def _row(cluster: Cluster) -> list[str]:
 
 def _tables(cluster: Cluster) -> list[Table]:
     network = cluster.network
+    far = network.latency + cluster.topology.crossing_s
     figures = {
         "description": cluster.description,
         "devices": f"{cluster.nodes} nodes of {cluster.devices_per_node} {cluster.device.name}",
@@ -96,6 +101,10 @@ def _tables(cluster: Cluster) -> list[Table]:
         },
         "network": f"{network.fabric}, {network.nics_per_node} NICs of {network.nic_gbps:g} Gb/s per node, "
         f"{network.shape}, oversubscription {network.oversubscription:g}",
+        "latency": f"{seconds(network.latency)} one way below a leaf, {seconds(far)} between leaves",
+        "bisection": ", ".join(
+            f"{name} {scaled(rate, 'B/s')}" for name, rate in cluster.topology.bisection_bandwidth().items()
+        ),
         "host power": f"{cluster.host_watts:.0f} W per node beside its devices",
         "host": f"launches kernels {cluster.host_slowdown:g} times as slowly as a Xeon"
         if cluster.host_slowdown > 1
