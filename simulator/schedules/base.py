@@ -156,8 +156,6 @@ class WorkTimes:
     """A transfer between ranks."""
     output: float = 0.0
     """One of the two passes of a rank's share of a vocabulary-parallel output layer."""
-    limit: float | None = None
-    """Micro batches whose activations a rank has memory for; None: what the schedule states."""
 
     @classmethod
     def equal(cls, positions: int, split: bool) -> WorkTimes:

@@ -15,8 +15,8 @@ class ZeroBubbleAuto(Schedule):
 
     Args:
         name: what plans call it.
-        limit_per_stage: micro batches in flight per pipeline stage, where the plan's memory gives no
-            other limit. Qi et al. report 1 (ZB-1p, the memory of 1F1B) and 2 (ZB-2p).
+        limit_per_stage: micro batches in flight per pipeline stage. Qi et al. report 1 (ZB-1p, the memory
+            of 1F1B) and 2 (ZB-2p).
     """
 
     rule = "one chunk per rank and at least as many micro batches as stages"
@@ -44,8 +44,7 @@ class ZeroBubbleAuto(Schedule):
     ) -> list[list[Task]]:
         """The shortest of greedy orders of several degrees of patience, and of H1 and H2 where they fit."""
         self.check(stages, micro_batches, chunks)
-        stated = float(self.in_flight(stages, micro_batches, chunks, 0))
-        limit = int(times.limit if times and times.limit else stated)
+        limit = int(self.in_flight(stages, micro_batches, chunks, 0))
         rules = [Rules(limit, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
         handcrafted = []
         for reach in (1, 2):

@@ -18,13 +18,12 @@ from simulator.setting import Setting
 from simulator.training import boundary_transfer, micro_batches, tied_embedding
 from simulator.training.data_parallel import move_state, once_a_step
 from simulator.training.ends import embedding, head
-from simulator.training.layer import Layer, layers
-from simulator.training.layer import Pass as LayerPass
+from simulator.training.layer import layers
 from simulator.training.memory import memory
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
-from simulator.training.step_graph.loads import communication, load_of, one
+from simulator.training.step_graph.loads import communication, one
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position
 from simulator.training.step_graph.ports import ports
@@ -38,15 +37,12 @@ from simulator.training.step_graph.step import (
     StepProgram,
 )
 from simulator.training.step_graph.streams import (
-    CONTEXT,
     DATA,
-    EXPERT,
     GRADIENTS,
     NAMES,
     PARAMETERS,
     PIPELINE,
     RECOMPUTE,
-    TENSOR,
 )
 
 
@@ -89,22 +85,9 @@ class _Build:
         self.layers = layers_by_position(
             setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
         )
-        self.kinds = self._kinds()
+        self.kinds = layers(setting, self.plans)
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
-
-    def _kinds(self) -> list[tuple[Layer, dict[str, dict[Stream, Load]], float]]:
-        """Each kind of layer, what its communication asks of links by pass and stream, and its share."""
-
-        def load(layer_pass: LayerPass, stream: Stream) -> Load:
-            return load_of(self.setting.cluster, getattr(layer_pass, stream.name).cost)
-
-        passes = "forward", "backward_input", "backward_weight", "recompute"
-        streams = TENSOR, CONTEXT, EXPERT
-        return [
-            (each, {name: {s: load(getattr(each, name), s) for s in streams} for name in passes}, share)
-            for each, share in layers(self.setting, self.plans)
-        ]
 
     def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
         return communication(self.setting.cluster, name, cost, stream, part)
@@ -158,7 +141,9 @@ class _Build:
         split = self.schedule.splits_backward
         front, back = self.ends
         shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
-        forward, backward, weight = (Passes(NAMES[kind]) for kind in (FORWARD, BACKWARD, WEIGHT))
+        forward, backward, weight = (
+            Passes(NAMES[kind], self.setting.cluster) for kind in (FORWARD, BACKWARD, WEIGHT)
+        )
         reducing = weight if split else backward
         if not shares:  # an end of the model alone gathers and reduces like a layer
             for passes in (forward, backward, weight):
@@ -168,8 +153,8 @@ class _Build:
             forward.add("embedding", front.forward)
         for number, share in enumerate(shares):
             forward.begin_layer()
-            for each, loads, part in self.kinds:
-                forward.add(f"layer {number}", each.forward, share * part, loads["forward"])
+            for each, part in self.kinds:
+                forward.add(f"layer {number}", each.forward, share * part)
         if last and not self.schedule.output_barriers:
             forward.add("output layer", back.forward)
             backward.add("output layer", back.backward_input)
@@ -177,11 +162,11 @@ class _Build:
         for number, share in reversed(list(enumerate(shares))):
             for passes in (backward, weight) if split else (backward,):
                 passes.begin_layer()
-            for each, loads, part in self.kinds:
+            for each, part in self.kinds:
                 name, part = f"layer {number}", share * part
-                backward.add(f"recompute {number}", each.recompute, part, loads["recompute"], RECOMPUTE)
-                backward.add(name, each.backward_input, part, loads["backward_input"])
-                reducing.add(name, each.backward_weight, part, loads["backward_weight"])
+                backward.add(f"recompute {number}", each.recompute, part, RECOMPUTE)
+                backward.add(name, each.backward_input, part)
+                reducing.add(name, each.backward_weight, part)
         if first:
             backward.add("embedding", front.backward_input)
         kept = self.held_by_layer * layers

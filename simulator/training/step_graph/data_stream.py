@@ -103,8 +103,6 @@ class DataStream:
             gather = self._queue[len(self._issued)]
             allowed = self._freed.get(len(self._issued) - self._program.prefetch - 1)
             task = self._collective(gather.work, item, [] if allowed is None else [allowed])
-            if gather.held:
-                self._tasks.graph.memory.append((task, False, self._rank, gather.held))
             self._issued.append(task)
 
     def free(self, task: int, place: int) -> None:
@@ -121,12 +119,7 @@ class DataStream:
             self._unfreed = self._used
 
     def _give_back(self, number: int, task: int) -> None:
-        if number in self._freed:
-            return
-        self._freed[number] = task
-        held = self._queue[number].held
-        if held:
-            self._tasks.graph.memory.append((task, True, self._rank, -held))
+        self._freed.setdefault(number, task)
 
     def reduce(self, work: Segment, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; returns what computation must wait for.

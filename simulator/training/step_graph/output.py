@@ -37,7 +37,7 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
         before, after = [share.forward], [share.backward_input, share.backward_weight]
     passes = []
     for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
-        passes_of = Passes(NAMES[kind])
+        passes_of = Passes(NAMES[kind], setting.cluster)
         for each in works:
             alone = replace(each, tensor=Transfer(Cost.none((1,))))
             passes_of.add("output layer", alone, part=OUTPUT_LAYER)

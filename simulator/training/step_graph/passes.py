@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from simulator.engine.graph import Stream
+from hwmodels.cluster import Cluster
 from simulator.layout.stages import Stages
 from simulator.training.layer import Pass as LayerPass
-from simulator.training.step_graph.loads import one
-from simulator.training.step_graph.step import NO_LOAD, Load, Pass, Segment
+from simulator.training.step_graph.loads import load_of, one
+from simulator.training.step_graph.step import Load, Pass, Segment
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
 
@@ -20,10 +19,13 @@ class Passes:
 
     Args:
         name: what its segments' names begin with.
+        cluster: whose links its communication crosses.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        self._name, self._cluster = name, cluster
+        self._loads: dict[int, Load] = {}
+        """What transfers ask of links, by their ids: layers repeat them."""
         self._segments: list[Segment] = []
         self._ends: tuple[int, ...] = ()
         self.layers: list[int] = []
@@ -52,7 +54,6 @@ class Passes:
         name: str,
         each: LayerPass,
         share: float = 1.0,
-        loads: Mapping[Stream, Load] | None = None,
         part: str = "",
     ) -> None:
         """Append the kernels and communication of a pass through one layer (or a share of it).
@@ -61,7 +62,6 @@ class Passes:
             name: for people, after that of the pass.
             each: the layer's costs.
             share: of the layer.
-            loads: by stream, what the communication asks of links.
             part: what its kernels count for; by default each for its class.
         """
         name, before = f"{self._name} {name}", self._ends
@@ -70,7 +70,9 @@ class Passes:
         hidden: list[Segment] = []
         for stream, transfer in ((TENSOR, each.tensor), (CONTEXT, each.context), (EXPERT, each.expert)):
             total, beside = one(transfer.total), one(transfer.beside)
-            load = (loads or {}).get(stream, NO_LOAD)
+            if id(transfer) not in self._loads:
+                self._loads[id(transfer)] = load_of(self._cluster, transfer.cost)
+            load = self._loads[id(transfer)]
             for segments, seconds in ((shown, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
                     segments.append(

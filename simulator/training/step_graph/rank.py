@@ -51,7 +51,6 @@ class Expansion:
             weight=[self.block_seconds(each.weight, 1.0) for each in work],
             hop=self.program.transfer.seconds,
             output=self.block_seconds(output.forward, 1.0) if output else 0.0,
-            limit=self.program.activation_limit,
         )
 
     def block_seconds(self, work: Pass, slowdown: float) -> float:

@@ -72,8 +72,6 @@ class Attached:
 
     segment: int
     work: Segment
-    held: float = 0.0
-    """Bytes of a gathered copy, held until the pass (or run of passes) has ended."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,6 @@ class StepProgram:
     output: OutputWork | None = None
     replicas: tuple[Replicas, ...] = (Replicas(),)
     contention: Contention | None = None
-    activation_limit: float | None = None
-    """Micro batches whose activations a rank has memory for, for schedules that use what there is."""
     detail: bool = False
     """Run every segment as a task of its own; otherwise passes that nothing interrupts run as one."""
 

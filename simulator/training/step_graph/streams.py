@@ -15,9 +15,10 @@ from simulator.schedules.base import (
 
 COMPUTE = Stream("compute", "compute")
 TENSOR = Stream("tensor")
-CONTEXT = Stream("context")
 EXPERT = Stream("expert")
-# Sends take two of NCCL's 16 to 24 channels, host copies run on copy engines: they slow nothing.
+# Sends take two of NCCL's 16 to 24 channels, host copies run on copy engines: they slow nothing. Of
+# context-parallel communication only the sends of ring attention run beside kernels.
+CONTEXT = Stream("context", contends=False)
 PIPELINE = Stream("pipeline", contends=False)
 DATA = Stream("data")
 OUTPUT = Stream("output")

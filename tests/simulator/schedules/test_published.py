@@ -4,6 +4,7 @@ import pytest
 
 from simulator.schedules import WorkTimes, schedules
 from simulator.schedules.walk import validate, walk
+from simulator.schedules.zb_auto import ZeroBubbleAuto
 
 
 def bubble(name, p, m, v=1, f=1.0, b=1.0, w=1.0):
@@ -51,10 +52,10 @@ def test_more_memory_never_lengthens_the_automatic_schedule(p, m):
 
 
 def test_automatic_schedule_uses_the_memory_it_is_given():
-    schedule = schedules["zb-auto"]
     lengths, peaks = [], []
     for limit in (6, 8, 12, 15):
-        times = WorkTimes([1.0] * 8, [1.0] * 8, [1.0] * 8, limit=limit)
+        schedule = ZeroBubbleAuto("zb-limited", limit / 8)
+        times = WorkTimes([1.0] * 8, [1.0] * 8, [1.0] * 8)
         try:
             done = walk(schedule, 8, 32, 1, schedule.orders(8, 32, 1, times), times)
         except Exception as error:  # pragma: no cover - would fail the test with its text
