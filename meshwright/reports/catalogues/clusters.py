@@ -18,7 +18,7 @@ SHOWN_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def _brief(cluster: Cluster) -> dict[str, Any]:
-    network = cluster.network
+    network, bisection = cluster.network, cluster.topology.bisection_bandwidth()
     return {
         "name": cluster.name,
         "description": cluster.description,
@@ -32,6 +32,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
                 "devices": level.devices,
                 "bandwidth_bytes_per_s": level.bandwidth,
                 "latency_s": level.latency,
+                "bisection_bytes_per_s": bisection[level.name],
                 "calibration": level.constants.name,
             }
             for level in cluster.levels
@@ -44,6 +45,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
             "oversubscription": network.oversubscription,
             "nodes_per_leaf": network.nodes_per_leaf,
             "latency_s": network.latency,
+            "bisection_bytes_per_s": bisection["network"],
         },
         "host_watts": cluster.host_watts,
         "host_slowdown": cluster.host_slowdown,
@@ -53,7 +55,6 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
 def _more(cluster: Cluster) -> dict[str, Any]:
     return {
         "sources": dict(cluster.sources),
-        "bisection_bytes_per_s": cluster.topology.bisection_bandwidth(),
         "collectives": _collectives(cluster),
     }
 
