@@ -165,7 +165,7 @@ def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[
         window = {}
     named = config.values.get("layer_types")
     if isinstance(named, list):
-        unknown = next((kind for kind in named if kind not in kinds), None)
+        unknown = next((kind for kind in named if not isinstance(kind, str) or kind not in kinds), None)
         if unknown is not None:
             raise UnknownNameError("kind of attention", str(unknown), kinds, f"{config.where}: layer_types")
         return window or {"attention_pattern": tuple(kinds[kind] for kind in named)}

@@ -1,0 +1,68 @@
+"""``python -m tests.fuzz --cases 20000 --seed 1``: broken inputs of every kind; exit 1 where a fault shows.
+
+Case N of a seed is the same on every machine: ``--only N`` repeats it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from random import Random
+
+from tests.fuzz.kinds import KINDS, Case, describe
+from tests.fuzz.outcome import Finding, peak_mebibytes, run, smaller
+
+MOST_MEBIBYTES = 1024
+
+
+def make(seed: int, number: int, kinds: list[str]) -> tuple[str, Case]:
+    """Case ``number`` of a seed: kinds take turns."""
+    name = kinds[number % len(kinds)]
+    return name, KINDS[name](Random(f"{seed}/{name}/{number}"))
+
+
+def main() -> int:
+    """Run cases, and print each fault once with a small reproducer."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="repeat this case alone, and print it")
+    parser.add_argument("--kind", choices=list(KINDS), help="one kind of input alone")
+    asked = parser.parse_args()
+    kinds = [asked.kind] if asked.kind else list(KINDS)
+    numbers = [asked.only] if asked.only is not None else range(asked.cases)
+    found: dict[str, tuple[int, Case, Finding]] = {}
+    codes, times, slowest = Counter[int](), Counter[str](), (0.0, 0)
+    started = time.monotonic()
+    for number in numbers:
+        name, case = make(asked.seed, number, kinds)
+        before = time.monotonic()
+        code, finding = run(case)
+        took = time.monotonic() - before
+        codes[code] += 1
+        slowest = max(slowest, (took, number))
+        if asked.only is not None:
+            print(describe(case))
+        if finding is not None:
+            times[finding.signature] += 1
+            if finding.signature not in found:
+                found[finding.signature] = (number, case, finding)
+                print(f"case {number} ({name}): {finding.signature}", file=sys.stderr, flush=True)
+    for signature, (number, case, finding) in found.items():
+        small = case if signature == "hang" else smaller(case, signature)
+        print(f"\n== {signature}: {times[signature]} times, first in case {number} of seed {asked.seed}")
+        print(describe(small)[:3000])
+        print(finding.details[-1500:])
+    peak = peak_mebibytes()
+    shown = ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
+    print(
+        f"\n{codes.total()} cases in {time.monotonic() - started:.0f} s; exit codes {shown}; "
+        f"slowest {slowest[0]:.1f} s (case {slowest[1]}); peak {peak:.0f} MiB; {len(found)} faults"
+    )
+    return int(bool(found) or peak > MOST_MEBIBYTES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
