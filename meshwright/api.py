@@ -416,6 +416,8 @@ def simulate(
     plan: Mapping[str, Any] | Plan | None = None,
     engine: bool = False,
     detail: int = 100_000,
+    progress: Callable[[float], None] | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> StepSimulation:
     """Predict a training step of a given plan: time and memory, part by part.
 
@@ -425,9 +427,11 @@ def simulate(
         plan: fields of the plan; the framework fills the rest.
         engine: run the step as discrete events too; schedules without a closed form always do.
         detail: kernels and collectives up to which the engine runs each as a task of its own.
+        progress: called with the finished share of the engine's run.
+        notice: called with a line where the engine's run is long.
 
     Raises:
-        InputError: a wrong or unknown argument, or a scenario without a plan.
+        InputError: a wrong or unknown argument, a scenario without a plan, or a step too long for the engine.
     """
     arguments = {
         "model": model,
@@ -443,7 +447,8 @@ def simulate(
     if asked.plan is None:
         named = f" {scenario}" if isinstance(scenario, str | Path) else ""
         raise InputError(f"key 'plan' is missing; `meshwright plan{named}` looks for one", where)
-    return StepSimulation(asked, asked.plan, simulate_plan(asked.setting, asked.plan, engine, detail))
+    simulation = simulate_plan(asked.setting, asked.plan, engine, detail, progress, notice)
+    return StepSimulation(asked, asked.plan, simulation)
 
 
 def simulate_mixed(scenario: Reference) -> MixedSimulation | None:

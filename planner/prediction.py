@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hwmodels.errors import InputError
 from planner.metrics import Metrics
 from planner.search import SearchResult
 from simulator.layout.stages import Stages, parameters
@@ -81,7 +83,35 @@ def segments(program: StepProgram) -> int:
     return program.micro_batches * sum(map(len, passes))
 
 
-def simulate_plan(setting: Setting, plan: Plan, engine: bool = False, detail: int = 0) -> Simulation:
+LONGEST_S = 30.0
+"""Seconds of an engine run that is allowed; at 0.4 kB a task, less than 1 GB."""
+TASK_S, SEGMENT_S = 15e-6, 0.3e-6
+"""Seconds of one core for a task of the engine, and to read one kernel or collective of a pass."""
+NOTICED_S = 2.0
+"""Seconds from which the length of an engine run is announced."""
+
+
+def engine_tasks(program: StepProgram) -> int:
+    """About as many tasks as the engine runs in a step: passes, transfers, gathers and reductions."""
+    once = 1 if program.stages > 1 else 0
+    per_pass = 0.0
+    for work in program.work:
+        passes = 3 if work.weight else 2
+        gathers = len(work.forward_gathers) + len(work.backward_gathers)
+        per_pass += passes * (1 + once)
+        per_pass += gathers / program.unit if program.gather == "pass" else 0
+        per_pass += len(work.reductions) / program.unit if program.reduce == "pass" else 0
+    return round(program.micro_batches * per_pass) * len(program.replicas)
+
+
+def simulate_plan(
+    setting: Setting,
+    plan: Plan,
+    engine: bool = False,
+    detail: int = 0,
+    progress: Callable[[float], None] | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Simulation:
     """Time one plan: analytically where that can be, and by the event engine if asked for or needed.
 
     Args:
@@ -90,9 +120,12 @@ def simulate_plan(setting: Setting, plan: Plan, engine: bool = False, detail: in
         engine: run the step on the event engine even where the schedule has a closed form.
         detail: kernels and collectives up to which the engine runs each as a task of its own; above, and by
             default, it runs each pass as one.
+        progress: called with the finished share of the engine's run.
+        notice: called with a line that says how long the engine's run takes, where that is long.
 
     Raises:
-        InputError: the schedule cannot run with the plan's stages and micro batches.
+        InputError: the schedule cannot run with the plan's stages and micro batches, or the engine would
+            take too long.
     """
     closed_form = get_schedule(plan.schedule).has_closed_form
     if closed_form and not engine:
@@ -103,10 +136,25 @@ def simulate_plan(setting: Setting, plan: Plan, engine: bool = False, detail: in
     from simulator.training.step_graph.build import step_program
 
     program = step_program(setting, plan)
+    _check_length(program, notice)
     if segments(program) <= detail:
         program = replace(program, detail=True)
-    timeline = run(program)
+    timeline = run(program, progress)
     if not closed_form:
         return Simulation(Prediction.of_timeline(setting, plan, timeline), None, timeline)
     prediction = Prediction.of(setting, plan)
     return Simulation(prediction, float(prediction.step.time[0]), timeline)
+
+
+def _check_length(program: StepProgram, notice: Callable[[str], None] | None) -> None:
+    """Say how long the engine takes, and refuse a step that is too long for time and memory."""
+    tasks = engine_tasks(program)
+    seconds = tasks * TASK_S + segments(program) * SEGMENT_S
+    if seconds > LONGEST_S:
+        raise InputError(
+            f"the event engine would run about {tasks:,} tasks for {program.micro_batches:,} micro batches, "
+            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s are allowed: a smaller global_batch, or more data or "
+            "micro_batch, is shorter"
+        )
+    if notice is not None and seconds >= NOTICED_S:
+        notice(f"the event engine runs about {tasks:,} tasks, {seconds:.0f} s")

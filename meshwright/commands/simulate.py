@@ -63,8 +63,13 @@ def simulate(
     into_folder = trace is not None and _is_folder(trace)
     drawn = trace is not None or html is not None
     with progress("the step") as advance:
-        done = api.simulate(scenario, engine=engine or drawn, detail=DRAWN if drawn else SHOWN)
-        advance(1.0)
+        done = api.simulate(
+            scenario,
+            engine=engine or drawn,
+            detail=DRAWN if drawn else SHOWN,
+            progress=advance,
+            notice=note,
+        )
     prediction, timeline = done.simulation.prediction, done.simulation.timeline
     analytic, title = done.simulation.analytic_step_s, done.scenario.title
     if json:

@@ -176,7 +176,7 @@ def _imports() -> list[tuple[str, str]]:
     common = "framework,version,device,op_name,kernel_source"
     gpu = "NVIDIA H100 80GB HBM3"
     gemm = f"{common},gemm_dtype,m,n,k,latency\nTRTLLM,1.0.0,{gpu},gemm,flow,bfloat16,4096,5120,4096,0.28\n"
-    nccl = f"{common},nccl_dtype,num_gpus,message_size,latency\nnccl,2,{gpu},all_gather,nccl,half,8,524288,0.03\n"
+    nccl = f"{common},nccl_dtype,num_gpus,message_size,latency\nnccl,2,{gpu},all_gather,x,half,8,524288,1\n"
     log = (
         "# nccl-tests version 2.17.6\n# Collective test starting: all_reduce_perf\n"
         "#  Rank  0 Group  0 Pid  1 on node-01 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3\n"

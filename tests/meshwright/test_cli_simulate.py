@@ -7,6 +7,7 @@ import yaml
 
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
+from meshwright import api
 from meshwright.scenarios import question_of, shipped_scenarios
 from simulator.models import models
 
@@ -157,3 +158,24 @@ def test_names_of_levels_with_markup_stay_text(run, scenario, tmp_path):
     page = tmp_path / "page.html"
     assert run("simulate", str(path), "--html", str(page)).code == 0
     assert name not in page.read_text(encoding="utf-8")
+
+
+def test_a_step_too_long_for_the_engine_is_refused_before_it_starts(refused, scenario):
+    path = str(scenario(("global_batch: 64", "global_batch: 4194304")))
+    message = refused("simulate", path, "--engine")
+    assert "tasks for 1,048,576 micro batches" in message
+    assert "at most 30 s" in message
+    assert "global_batch" in message
+
+
+def test_a_long_run_of_the_engine_says_how_long_it_takes(run, scenario, monkeypatch):
+    monkeypatch.setattr("planner.prediction.NOTICED_S", 0.0)
+    assert "the event engine runs about 128 tasks, 0 s" in run("simulate", str(scenario()), "--engine").err
+
+
+def test_progress_of_the_engine_grows_to_one(scenario):
+    shares: list[float] = []
+    whole = api.simulate(scenario(), engine=True, progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert api.simulate(scenario(), engine=True).to_dict() == whole.to_dict()
