@@ -92,16 +92,21 @@ NOTICED_S = 2.0
 
 
 def engine_tasks(program: StepProgram) -> int:
-    """About as many tasks as the engine runs in a step: passes, transfers, gathers and reductions."""
-    once = 1 if program.stages > 1 else 0
-    per_pass = 0.0
+    """About as many tasks as the engine runs in a step.
+
+    A pass is one task where nothing interrupts it; where layers are gathered or reduced in each pass, every
+    kernel is one.
+    """
+    transfers = 1 if program.stages > 1 else 0
+    tasks = 0
     for work in program.work:
-        passes = 3 if work.weight else 2
-        gathers = len(work.forward_gathers) + len(work.backward_gathers)
-        per_pass += passes * (1 + once)
-        per_pass += gathers / program.unit if program.gather == "pass" else 0
-        per_pass += len(work.reductions) / program.unit if program.reduce == "pass" else 0
-    return round(program.micro_batches * per_pass) * len(program.replicas)
+        passes = [part for part in (work.forward, work.backward, work.weight) if part]
+        attached = len(work.forward_gathers) + len(work.backward_gathers) if program.gather == "pass" else 0
+        attached += len(work.reductions) if program.reduce == "pass" else 0
+        interrupted = program.detail or attached > len(passes)
+        tasks += len(passes) * transfers + attached
+        tasks += sum(map(len, passes)) if interrupted else len(passes)
+    return program.micro_batches * tasks * len(program.replicas)
 
 
 def simulate_plan(
@@ -136,9 +141,9 @@ def simulate_plan(
     from simulator.training.step_graph.build import step_program
 
     program = step_program(setting, plan)
-    _check_length(program, notice)
     if segments(program) <= detail:
         program = replace(program, detail=True)
+    _check_length(program, notice)
     timeline = run(program, progress)
     if not closed_form:
         return Simulation(Prediction.of_timeline(setting, plan, timeline), None, timeline)
@@ -153,8 +158,8 @@ def _check_length(program: StepProgram, notice: Callable[[str], None] | None) ->
     if seconds > LONGEST_S:
         raise InputError(
             f"the event engine would run about {tasks:,} tasks for {program.micro_batches:,} micro batches, "
-            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s are allowed: a smaller global_batch, or more data or "
-            "micro_batch, is shorter"
+            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s are allowed: "
+            "a smaller global_batch, or more data or micro_batch, is shorter"
         )
     if notice is not None and seconds >= NOTICED_S:
         notice(f"the event engine runs about {tasks:,} tasks, {seconds:.0f} s")

@@ -11,8 +11,8 @@ from hwmodels.loading import Strict
 Positive = Annotated[int, Field(gt=0, le=2**24)]
 """A width or a count; the bound keeps products of three of them inside 64 bits or in floats."""
 NotNegative = Annotated[int, Field(ge=0, le=2**24)]
-Layers = Annotated[int, Field(gt=0, le=2**12)]
-"""Four times as many as the deepest transformer published (DeepNet: 1,000)."""
+Layers = Annotated[int, Field(gt=0, le=2**10)]
+"""The deepest transformer published has 1,000 (DeepNet, arXiv 2203.00555)."""
 
 
 class Matrix(NamedTuple):

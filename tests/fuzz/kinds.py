@@ -244,7 +244,7 @@ def _sizes(random: Random) -> Case:
         **BASES["scenarios"][0],
         "model": {
             **BASES["models"][random.randrange(2)],
-            "layers": random.choice((shard, 2**6, 2**12)),
+            "layers": random.choice((shard, 2**6, 2**10)),
             "hidden": heads * 2 ** random.randrange(10),
             "heads": heads,
             "kv_heads": random.choice((1, heads)),

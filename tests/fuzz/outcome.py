@@ -66,13 +66,17 @@ def _time_limit() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, HANG_S)
+    # Processor time, as other processes may keep this one waiting; and a wait without end is a hang too.
+    limits = ((signal.ITIMER_PROF, signal.SIGPROF, HANG_S), (signal.ITIMER_REAL, signal.SIGALRM, 10 * HANG_S))
+    before = [signal.signal(number, stop) for _, number, _ in limits]
+    for timer, _, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (timer, number, _), handler in zip(limits, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
 
 
 def _judged(case: Case, folder: Path) -> tuple[int, Finding | None]:
