@@ -16,7 +16,8 @@ from hwmodels.errors import InputError
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
 from meshwright.variations.question import Question, Run
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.training.memory import memory

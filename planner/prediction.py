@@ -11,7 +11,8 @@ import numpy as np
 from hwmodels.errors import InputError
 from planner.metrics import Metrics
 from planner.search import SearchResult
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting

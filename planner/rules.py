@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.candidates import Candidates, Rule
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
 from simulator.rules import RULES as POSSIBLE
 from simulator.training.memory import Memory, memory
 

@@ -12,7 +12,6 @@ from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory
 from planner.space import Space
 from simulator.plan import Plan
-from simulator.training import KINDS
 
 SAVERS = (
     "recompute",
@@ -103,11 +102,11 @@ def nearest(space: Space) -> Nearest | None:
         memory = plan_memory(block)
         index = int(np.argmin(memory.peak))
         if best is None or memory.peak[index] < best.peak_bytes:
-            stage = KINDS[int(np.argmax(memory.stages[:, index]))]
+            stage = int(np.argmax(memory.stages[:, index]))
             best = Nearest(
                 plan=block.take(slice(index, index + 1)).plans.plan(0),
                 peak_bytes=float(memory.peak[index]),
-                stage=stage,
+                stage=memory.layout.name(stage),
                 parts=memory.breakdown(index, stage),
             )
     return best

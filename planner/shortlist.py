@@ -22,7 +22,8 @@ from planner.families import (
     layouts,
     mechanisms,
 )
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans, concatenate
 from simulator.setting import Setting
 from simulator.training.memory import memory

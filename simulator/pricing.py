@@ -52,6 +52,10 @@ on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 
 83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
 
 
+FEW_CASES = 32
+"""Fewer cases than this are priced without looking for equal ones."""
+
+
 @dataclass(frozen=True)
 class Prices:
     """What ops run on, and what the reader of their seconds knows of it.
@@ -90,7 +94,8 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
     for key, indices in calls.items():
         kind, sizes = CALLS[key[0]]
         rows = [sizes(ops[index]) for index in indices]
-        found = kind([ops[index] for index in indices], prices, *_stacked(rows))
+        stacked, which = _distinct(_stacked(rows))
+        found = kind([ops[index] for index in indices], prices, *stacked)[..., which]
         for index, row in zip(indices, found, strict=True):
             seconds[index] = row * ops[index].repeats
     return seconds
@@ -104,6 +109,25 @@ def _stacked(rows: list[tuple[Any, ...]]) -> Array:
         for column, size in enumerate(row):
             sizes[column, number] = size
     return sizes
+
+
+def _distinct(sizes: Array) -> tuple[Array, Any]:
+    """The cases that differ in any size, and for each case which of them it is.
+
+    Args:
+        sizes: shape (sizes, ops, cases); few cases are taken as they are.
+    """
+    if sizes.ndim != 3 or sizes.shape[-1] < FEW_CASES:
+        return sizes, slice(None)
+    words = sizes.reshape(-1, sizes.shape[-1]).view(np.uint64)
+    mixed = np.zeros(words.shape[-1], dtype=np.uint64)
+    for row in words:
+        mixed = (mixed ^ (row >> np.uint64(29)) ^ row) * np.uint64(0x9E3779B97F4A7C15)
+    _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
+    distinct = sizes[..., first]
+    # Two cases with one hash would be priced alike; then all are taken as they are.
+    same = np.array_equal(distinct[..., which], sizes)
+    return (distinct, which) if same else (sizes, slice(None))
 
 
 def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:

@@ -16,7 +16,6 @@ from planner.search import SearchResult
 from planner.shortlist import Row
 from simulator.plan import Plan
 from simulator.setting import Setting
-from simulator.training import KINDS
 from simulator.uncertainty import band, chance_to_fit, distinguishable, memory_band
 
 ONCE = {
@@ -131,17 +130,17 @@ def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
 
 
 def _present(prediction: Prediction, index: int) -> list[int]:
-    return [row for row in range(len(KINDS)) if prediction.memory.present[row, index]]
+    return np.flatnonzero(prediction.memory.present[:, index]).tolist()
 
 
 def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
-    kind, pipeline = KINDS[row], int(prediction.plans.pipeline[index])
+    stages = prediction.step.stages
     return {
-        "stage": kind,
-        "count": pipeline - 2 if kind == "middle" else 1,
-        "layers": float(getattr(prediction.step.stages, kind)[index]),
+        "stage": stages.name(row),
+        "count": int(stages.count[row, index]),
+        "layers": float(stages.total[row, index]),
         "total_bytes": float(prediction.memory.stages[row, index]),
-        "parts_bytes": prediction.memory.breakdown(index, kind),
+        "parts_bytes": prediction.memory.breakdown(index, row),
     }
 
 

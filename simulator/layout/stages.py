@@ -1,32 +1,45 @@
-"""How layers and parameters fall on pipeline stages: first, middle and last."""
+"""How layers fall on pipeline stages.
+
+Stages that hold the same are one *class*: the first stage, each different one between, and the last. A model
+whose layers are all of one kind has three classes, whatever the number of stages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from simulator.ops.ends import padded_vocabulary
+from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.schedules import Schedule, get_schedule
 from simulator.setting import Setting
 
-MIRRORED = {"first": "last", "middle": "middle", "last": "first"}
-"""The kind of stage that a rank is for micro batches that come from the other end of the pipeline."""
+FIRST, LAST = 0, -1
+"""Classes of the stages with the model's ends; all others lie between."""
+
+LAYOUT_FIELDS = ("pipeline", "virtual_pipeline", "schedule", "first_stage_layers", "last_stage_layers")
+"""The plan fields that the layout depends on."""
 
 
 @dataclass
 class Stages:
-    """Layers of the three kinds of stage; arrays of shape (plans,).
+    """Layers of each class of stage.
 
-    With one stage only ``first`` counts and it holds both ends of the model. ``middle`` is the fullest of the
-    middle stages where they differ; with two stages it stands for an average stage without an end.
+    ``layers`` has shape (classes, groups, plans), groups of equal layers as in ``groups``; ``mirrored`` are
+    those of the stage at the same distance from the other end. ``index`` is the first stage of a class, -1
+    where a plan has none, and ``count`` how many there are, shape (classes, plans). With one stage only the
+    first class counts, and it holds both ends of the model. With two, the class between stands for an
+    average stage without an end.
     """
 
-    first: np.ndarray
-    middle: np.ndarray
-    last: np.ndarray
+    groups: tuple[LayerKind, ...]
+    layers: np.ndarray
+    mirrored: np.ndarray
+    index: np.ndarray
+    count: np.ndarray
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans) -> Stages:
@@ -34,21 +47,147 @@ class Stages:
 
         Layers of multi-token prediction follow the model's on the last stage.
         """
-        layers, p = setting.model.layers, plans.pipeline
-        even = np.floor(layers / p)
-        first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
-        last = np.where(plans.last_stage_layers == 0, even, np.maximum(plans.last_stage_layers, 0))
-        between = np.maximum(p - 2, 1)
-        middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, layers / 2, 0))
-        given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
-        first = np.where((p == 2) & ~given, layers - last, first)
-        if setting.mtp_layers:
-            first, middle, last = _behind(setting, plans, given, (first, middle, last))
-        return cls(
-            np.where(p == 1, layers + setting.mtp_layers, first).astype(float),
-            middle.astype(float),
-            np.where(p == 1, 0, last).astype(float),
+        totals = _totals(setting, plans)
+        groups = tuple(setting.model.layer_groups)
+        p = plans.pipeline
+        if len(groups) == 1:
+            layers = np.stack(totals)[:, np.newaxis]
+            index = np.stack([0 * p, np.where(p > 2, 1, -1), np.where(p > 1, p - 1, -1)])
+            count = np.stack([1 + 0 * p, np.maximum(p - 2, 0), 1 * (p > 1)])
+            return cls(groups, layers, layers[::-1], index, count)
+        unique, which = plans.unique(*LAYOUT_FIELDS)
+        found = [Spread.of(setting, unique, each) for each in range(len(unique))]
+        classes = max([3, *(len(spread.classes) for spread in found)])
+        layers, mirrored = np.zeros((2, classes, len(groups), len(unique)))
+        index, count = np.full((2, classes, len(unique)), -1)
+        for number, spread in enumerate(found):
+            layers[..., number], mirrored[..., number] = spread.padded(classes)
+            index[:, number], count[:, number] = spread.places(classes)
+        return cls(groups, layers[..., which], mirrored[..., which], index[:, which], count[:, which])
+
+    @property
+    def present(self) -> np.ndarray:
+        """Which classes a plan has, shape (classes, plans)."""
+        return self.index >= 0
+
+    @cached_property
+    def total(self) -> np.ndarray:
+        """Layers of one stage of each class, shape (classes, plans)."""
+        return self.layers.sum(axis=1)
+
+    @property
+    def first(self) -> np.ndarray:
+        """Layers of the first stage, shape (plans,)."""
+        return self.total[FIRST]
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Layers of the fullest stage between the ends, shape (plans,)."""
+        return self.total[1:LAST].max(axis=0)
+
+    @property
+    def last(self) -> np.ndarray:
+        """Layers of the last stage, shape (plans,)."""
+        return self.total[LAST]
+
+    def name(self, row: int) -> str:
+        """What people call a class: first, middle or last; middle ones are numbered where they differ."""
+        if row in (FIRST, len(self.index) - 1):
+            return "last" if row else "first"
+        return "middle" if len(self.index) == 3 else f"middle {row}"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The layers of one plan by position of the model and by stage.
+
+    ``positions`` lists the layers of each position in order, the group of each and how much of it lies there;
+    ``stages`` has shape (stages, groups); ``classes`` lists the stages that stand for their class: the first,
+    those between that differ, the last.
+    """
+
+    positions: tuple[tuple[tuple[int, float], ...], ...]
+    stages: np.ndarray
+    classes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, setting: Setting, plans: Plans, index: int = 0) -> Spread:
+        """The layout of one of some plans."""
+        plan = plans.take(np.array([index]))
+        p, v = int(plan.pipeline[0]), int(plan.virtual_pipeline[0])
+        schedule = get_schedule(plan.schedule_names[int(plan.schedule[0])])
+        route = schedule.routes(p, v)[0]
+        first, middle, last = (float(total[0]) for total in _totals(setting, plan))
+        counts = layers_by_position(
+            setting.model.layers + setting.mtp_layers, (first, middle, last), p, len(route)
         )
+        ends = np.cumsum(counts)
+        positions = tuple(
+            tuple(layers_between(setting, end - count, end)) for end, count in zip(ends, counts, strict=True)
+        )
+        stages = np.zeros((p, len(setting.model.layer_groups)))
+        for (rank, _), layers in zip(route, positions, strict=True):
+            for group, share in layers:
+                stages[rank, group] += share
+        held = np.concatenate((stages, stages[::-1]), axis=1) if schedule.copies > 1 else stages
+        kept: list[int] = []
+        for rank in range(1, p - 1):
+            if not any(np.all(held[rank] <= held[other]) for other in kept):
+                kept.append(rank)
+        return cls(positions, stages, (0, *kept, p - 1))
+
+    @property
+    def lengths(self) -> list[float]:
+        """Layers of each position."""
+        return [sum(share for _, share in layers) for layers in self.positions]
+
+    def padded(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Layers and mirrored layers of so many classes, shape (classes, groups)."""
+        p, groups = self.stages.shape
+        layers, mirrored = np.zeros((2, classes, groups))
+        layers[FIRST], mirrored[FIRST] = self.stages[0], self.stages[-1]
+        if p > 1:
+            layers[LAST], mirrored[LAST] = self.stages[-1], self.stages[0]
+        if p == 2:
+            layers[1] = mirrored[1] = self.stages.sum(axis=0) / p
+        for row, rank in enumerate(self.classes[1:-1], 1):
+            layers[row], mirrored[row] = self.stages[rank], self.stages[p - 1 - rank]
+        return layers, mirrored
+
+    def places(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first stage of each of so many classes, -1 where there is none, and how many there are."""
+        index, count = np.full(classes, -1), np.zeros(classes, dtype=int)
+        rows = [self.class_of(rank) for rank in range(len(self.stages))]
+        for rank, row in reversed(list(enumerate(rows))):
+            index[row], count[row] = rank, count[row] + 1
+        return index, count
+
+    def class_of(self, rank: int) -> int:
+        """The class that stands for a stage."""
+        if rank in (0, len(self.stages) - 1):
+            return FIRST if rank == 0 else LAST
+        between = self.classes[1:-1]
+        holds = [np.all(self.stages[rank] <= self.stages[each]) for each in between]
+        return 1 + holds.index(True)
+
+
+def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Layers of the first stage, of the fullest between and of the last; arrays of shape (plans,)."""
+    layers, p = setting.model.layers, plans.pipeline
+    even = np.floor(layers / p)
+    first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
+    last = np.where(plans.last_stage_layers == 0, even, np.maximum(plans.last_stage_layers, 0))
+    between = np.maximum(p - 2, 1)
+    middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, layers / 2, 0))
+    given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
+    first = np.where((p == 2) & ~given, layers - last, first)
+    if setting.mtp_layers:
+        first, middle, last = _behind(setting, plans, given, (first, middle, last))
+    return (
+        np.where(p == 1, layers + setting.mtp_layers, first).astype(float),
+        middle.astype(float),
+        np.where(p == 1, 0, last).astype(float),
+    )
 
 
 def _behind(
@@ -69,45 +208,52 @@ def _behind(
     return first, np.where(p == 2, even[1], np.where(p > 2, middle, 0)), last + setting.mtp_layers
 
 
-@dataclass
-class Parameters:
-    """Parameters on one device by kind of stage; arrays of shape (plans,).
+def layers_by_position(
+    total: int, stages: tuple[float, float, float], pipeline: int, positions: int
+) -> list[float]:
+    """Layers of each position of the model.
 
-    ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones;
-    ``experts`` are sharded over expert-parallel ranks too.
+    With one chunk a rank the middle stages share what the ends leave, in whole layers. With more, a
+    position has an equal part of a middle stage, and the ends' difference sits in the outermost ones.
+
+    Args:
+        total: layers of the model.
+        stages: layers of the first stage, of the fullest between, and of the last.
+        pipeline: stages.
+        positions: of the model, one or more a stage.
     """
+    first, middle, last = stages
+    if pipeline == 1:
+        return [total / positions] * positions
+    if positions == pipeline:
+        least, more = divmod(int(total - first - last), max(pipeline - 2, 1))
+        inner = [float(least + (stage < more)) for stage in range(pipeline - 2)]
+        return [first, *inner, last]
+    each = middle * pipeline / positions
+    ends = each + first - middle, each + last - middle
+    if min(ends) < 0:
+        return [total / positions] * positions
+    return [ends[0], *[each] * (positions - 2), ends[1]]
 
-    dense: dict[str, np.ndarray]
-    experts: dict[str, np.ndarray]
-    one_layer: np.ndarray
 
-    def total(self, stage: str) -> np.ndarray:
-        """All parameters of one device of a stage."""
-        return self.dense[stage] + self.experts[stage]
+def layers_between(setting: Setting, start: float, end: float) -> list[tuple[int, float]]:
+    """The layers from one point of the model to another: the group of each, and how much of it lies there.
 
-
-def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
-    """Count the parameters that one device of each kind of stage holds before data-parallel sharding."""
-    model, t = setting.model, plans.tensor
-    share = model.moe_layers / model.layers
-    replicated = model.norm_parameters + share * model.router_parameters
-    sharded = (
-        model.attention_parameters
-        + (1 - share) * model.dense_mlp_parameters
-        + share * model.shared_expert_parameters
-    )
-    dense = sharded / t + replicated
-    routed = share * model.moe.experts * model.expert_parameters if model.moe else 0.0
-    experts = routed / (plans.expert * plans.expert_tensor)
-    layers = {"first": stages.first, "middle": stages.middle, "last": stages.last}
-    second = by_schedule(plans, lambda schedule: schedule.copies - 1)
-    held = {stage: layers[stage] + second * layers[MIRRORED[stage]] for stage in layers}
-    ends = _ends(setting, plans)
-    return Parameters(
-        dense={stage: held[stage] * dense + ends[stage] for stage in held},
-        experts={stage: held[stage] * experts for stage in held},
-        one_layer=dense + experts,
-    )
+    Layers of multi-token prediction are of the last layer's kind.
+    """
+    groups = setting.model.layer_groups
+    if len(groups) == 1:
+        # Wherever they begin, whole layers come first.
+        whole, part = divmod(end - start + 1e-9, 1.0)
+        return [(0, 1.0)] * int(whole) + ([(0, part - 1e-9)] if part > 2e-9 else [])
+    of_layer = {layer: number for number, layers in enumerate(groups.values()) for layer in layers}
+    last = of_layer[setting.model.layers - 1]
+    found = []
+    for layer in range(int(start), int(np.ceil(end - 1e-9))):
+        share = min(end, layer + 1.0) - max(start, float(layer))
+        if share > 1e-9:
+            found.append((of_layer.get(layer, last), share))
+    return found
 
 
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
@@ -122,41 +268,3 @@ def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:
         chosen = plans.schedule == index
         together[chosen] = get_schedule(name).gathered_together(plans.pipeline[chosen], micro_batches[chosen])
     return together
-
-
-def head_share(plans: Plans) -> dict[str, np.ndarray]:
-    """Part of an output layer that each kind of stage holds.
-
-    It sits on the last stage, where model chunks go back and forth (or with one stage) on the first, with
-    bidirectional pipelines on both; vocabulary parallelism spreads it evenly.
-    """
-    spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
-    both = by_schedule(plans, lambda schedule: schedule.copies > 1)
-    back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)
-    even = spread / plans.pipeline
-    return {
-        "first": np.where(spread, even, both | back),
-        "middle": even,
-        "last": np.where(spread, even, both | ~back),
-    }
-
-
-def _ends(setting: Setting, plans: Plans) -> dict[str, np.ndarray]:
-    """Parameters of the input embedding and of the output layer on each kind of stage."""
-    model, t = setting.model, plans.tensor
-    table = padded_vocabulary(setting.model, t) * model.hidden / t
-    positions = model.max_sequence * model.hidden if model.position == "learned" else 0
-    spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
-    both = by_schedule(plans, lambda schedule: schedule.copies > 1)
-    back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)
-    # On one rank tied tables are one.
-    output = np.where(back & model.tied_embeddings, 0.0, table)
-    share = head_share(plans)
-    embedded = {"first": np.ones(len(plans)), "middle": np.zeros(len(plans)), "last": 1.0 * both}
-    return {
-        stage: np.where(spread, table / plans.pipeline, embedded[stage] * table)
-        + embedded[stage] * positions
-        + share[stage] * output
-        + (share[stage] > 0) * model.norm_width
-        for stage in MIRRORED
-    }

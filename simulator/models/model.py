@@ -6,6 +6,7 @@ publication rounds or leaves out small vectors, ``stated_parameters`` keeps its 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from pydantic import Field, model_validator
 from hwmodels.loading import Strict
 from simulator.models.parts import (
     LatentAttention,
+    LayerKind,
     LayerParameters,
     Layers,
     Matrix,
@@ -180,6 +182,18 @@ class Model(Strict):
         """How many layers have that kind of attention."""
         rounds, rest = divmod(self.layers, len(self.attention_pattern))
         return rounds * self.attention_pattern.count(kind) + self.attention_pattern[:rest].count(kind)
+
+    def layer_kind(self, layer: int) -> LayerKind:
+        """What a layer (counted from 0) is made of."""
+        return LayerKind(self.attention_kind(layer), self.is_moe_layer(layer))
+
+    @cached_property
+    def layer_groups(self) -> dict[LayerKind, tuple[int, ...]]:
+        """The layers of each kind (counted from 0), kinds in the order of their first layer."""
+        groups: dict[LayerKind, list[int]] = {}
+        for layer in range(self.layers):
+            groups.setdefault(self.layer_kind(layer), []).append(layer)
+        return {kind: tuple(layers) for kind, layers in groups.items()}
 
     # Matrices: what a token is multiplied with. Counts and FLOPs both come from here.
 

@@ -44,6 +44,15 @@ class LayerParameters(NamedTuple):
     norms: int
 
 
+class LayerKind(NamedTuple):
+    """What a layer is made of; equal kinds cost the same."""
+
+    mixer: str = "full"
+    """Kind of attention."""
+    experts: bool = False
+    """Whether its MLP is a mixture of experts."""
+
+
 class LatentAttention(Strict):
     """Multi-head latent attention (MLA): DeepSeek-V2, arXiv 2405.04434, section 2.1."""
 

@@ -153,6 +153,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     keys, share = seen_keys(rank, segment, kind)
     parts = np.where(ulysses, 1.0, c)
     queries, keys = np.asarray(segment.queries, dtype=np.float64) / parts, keys / parts
+    statistics = STATISTICS_BYTES * segment.tokens / c * rank.heads
     whole = Attention(
         name=name,
         part="core",
@@ -169,7 +170,8 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         kv_dtype=rank.formats.kv,
         appends=how.appends and model.mla is None,
         version=how.attention,
-        kept=_kept_heads(rank, segment) + STATISTICS_BYTES * segment.tokens / c * rank.heads,
+        kept=_kept_heads(rank, segment) + statistics,
+        intermediate=statistics,
     )
     yield whole
     if np.any((c > 1) & ~ulysses):
@@ -226,15 +228,10 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
         )
     matrix = batch * rows * keys
     mask = 1 if rank.how.dropout else 0
-    yield kernel(
-        rank,
-        f"{name}.softmax",
-        "softmax",
-        passes.SOFTMAX[rank.how.elementwise, rank.how.dropout],
-        matrix,
-        part="core",
-        kept=matrix * (rank.width + (rank.width + 1) * mask),
-    )
+    kept = matrix * (rank.width + (rank.width + 1) * mask)
+    count = passes.SOFTMAX[rank.how.elementwise, rank.how.dropout]
+    softmax = kernel(rank, f"{name}.softmax", "softmax", count, matrix, part="core", kept=kept)
+    yield replace(softmax, intermediate=kept)
 
 
 def _split_projection(rank: Rank) -> Op:

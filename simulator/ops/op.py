@@ -38,6 +38,7 @@ class Op:
         repeats: times that the kernel runs with this shape.
         parameters: weights of one rank.
         kept: bytes that the backward pass needs of it.
+        intermediate: those of them that repeating the op gives again: statistics or scores of a softmax.
         gradient: which part of the backward pass it belongs to: of inputs, of weights; empty: forward.
         only_backward: kernels that run in the backward pass beside those that follow from it.
     """
@@ -50,6 +51,7 @@ class Op:
     repeats: Size = 1.0
     parameters: Size = 0.0
     kept: Size = 0.0
+    intermediate: Size = 0.0
     gradient: Gradient = ""
     only_backward: tuple[Op, ...] = ()
 
@@ -282,4 +284,4 @@ def backward(ops: Iterable[Op]) -> list[Op]:
 
 def _spent(op: Op) -> Op:
     """A backward op, which has no parameters of its own and keeps nothing."""
-    return replace(op, parameters=0.0, kept=0.0, only_backward=())
+    return replace(op, parameters=0.0, kept=0.0, intermediate=0.0, only_backward=())

@@ -1,7 +1,6 @@
 """Training: the closed form of a step, and its task graph for the event engine."""
 
 from simulator.training.analytic import (
-    KINDS,
     Step,
     boundary_transfer,
     micro_batches,
@@ -9,4 +8,4 @@ from simulator.training.analytic import (
     tied_embedding,
 )
 
-__all__ = ["KINDS", "Step", "boundary_transfer", "micro_batches", "predict", "tied_embedding"]
+__all__ = ["Step", "boundary_transfer", "micro_batches", "predict", "tied_embedding"]

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
-from simulator.layout.stages import Parameters, Stages, parameters
+from simulator.layout.parameters import Parameters, parameters
+from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
-from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_kinds, layer_ops, layer_passes
+from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_ops, layer_passes
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
 
 NOTHING = Cost.none()
-KINDS = ("first", "middle", "last")
 
 
 @dataclass
@@ -53,10 +53,10 @@ class Piece:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 
     ``parts`` and ``sent`` (communication by kind) are those of both directions; ``count`` is how many of it
-    each kind of stage has.
+    each class of stage has, shape (classes, plans).
     """
 
-    count: dict[str, np.ndarray]
+    count: np.ndarray
 
     forward: np.ndarray
     backward: np.ndarray
@@ -65,16 +65,17 @@ class Piece:
 
 
 @dataclass
-class StagePass:
-    """One micro batch on one kind of stage; seconds, shape (plans,).
+class StagePasses:
+    """One micro batch on each class of stage; seconds, shape (classes, plans).
 
-    ``sharding`` is the communication of sharded parameters in it, ``sharding_exposed`` the visible part.
+    ``sharding`` is the communication of sharded parameters in it, one cost of shape (plans,) a class,
+    ``sharding_exposed`` the visible part.
     """
 
     forward: np.ndarray
     backward: np.ndarray
     sharding_exposed: np.ndarray
-    sharding: Cost
+    sharding: list[Cost]
 
 
 def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
@@ -92,20 +93,17 @@ def predict(setting: Setting, plans: Plans) -> Step:
     counts = parameters(setting, plans, stages)
     pieces = _pieces(setting, plans, stages)
     m = micro_batches(setting, plans)
-    passes = {kind: _stage_pass(setting, plans, stages, counts, pieces, kind) for kind in KINDS}
-    makespan, transfer_exposed, transfers = _pipeline(setting, plans, passes, m)
+    passes = _stage_passes(setting, plans, stages, counts, pieces)
+    makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
 
-    present = {"first": True, "middle": plans.pipeline > 2, "last": plans.pipeline > 1}
-    busy = np.stack(
-        [np.where(present[kind], m * (passes[kind].forward + passes[kind].backward), 0.0) for kind in KINDS]
-    )
+    busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
     slowest = np.argmax(busy, axis=0)
     parts, sent = _breakdown(pieces, slowest, m)
     parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
     data, gradients_exposed, parameters_exposed = _data_parallel(setting, plans, passes, counts, slowest)
     tied = tied_embedding(setting, plans)
-    sharding_exposed = m * np.choose(slowest, [passes[kind].sharding_exposed for kind in KINDS])
-    sharding = sum((passes[kind].sharding * (slowest == row) for row, kind in enumerate(KINDS)), NOTHING)
+    sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
+    sharding = sum((cost * (slowest == row) for row, cost in enumerate(passes.sharding)), NOTHING)
     seconds = {
         **parts,
         "pipeline": transfer_exposed,
@@ -125,36 +123,36 @@ def predict(setting: Setting, plans: Plans) -> Step:
     return Step(total, seconds, communication, stages, counts, sent)
 
 
+def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of one class of stage for each plan, shape (plans,), from those of all."""
+    return np.take_along_axis(values, chosen[np.newaxis], axis=0)[0]
+
+
 def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
-    """What stages are made of: layers without and with experts, and both ends of the model."""
+    """What stages are made of: layers of each kind, and both ends of the model."""
     unique, index = plans.unique(*LAYER_FIELDS)
-    kinds = layer_kinds(setting)
     priced = price_passes(
         setting,
         embedding_ops(setting, unique),
         *head_ops(setting, unique),
-        *(layer_ops(setting, unique, experts) for experts, _ in kinds),
+        *(layer_ops(setting, unique, kind) for kind in stages.groups),
     )
     pieces = []
-    for ops, (experts, share) in zip(priced[3:], kinds, strict=True):
-        each = layer_passes(setting, unique, ops, experts)
-        count = {kind: share * getattr(stages, kind) for kind in KINDS}
-        pieces.append(_piece(each, [each.recompute], count, index))
-    alone, none = 1.0 * (plans.pipeline == 1), np.zeros(len(plans))
+    for number, (ops, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
+        each = layer_passes(setting, unique, ops, kind)
+        pieces.append(_piece(each, [each.recompute], stages.layers[:, number], index))
+    embedded, predicted = np.zeros((2, *stages.index.shape))
+    embedded[FIRST] = 1.0
+    predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
     for end, count in (
-        (embedding_passes(setting, unique, priced[0]), {"first": 1 + none, "middle": none, "last": none}),
-        (
-            head_passes(setting, unique, priced[1], priced[2]),
-            {"first": alone, "middle": none, "last": 1 - alone},
-        ),
+        (embedding_passes(setting, unique, priced[0]), embedded),
+        (head_passes(setting, unique, priced[1], priced[2]), predicted),
     ):
         pieces.append(_piece(end, [], count, index))
     return pieces
 
 
-def _piece(
-    each: Layer | End, recompute: list[Pass], count: dict[str, np.ndarray], index: np.ndarray
-) -> Piece:
+def _piece(each: Layer | End, recompute: list[Pass], count: np.ndarray, index: np.ndarray) -> Piece:
     """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
     forward, backward = [each.forward], [each.backward_input, each.backward_weight]
     none = np.zeros_like(each.forward.seconds)
@@ -191,13 +189,13 @@ def _piece(
 
 
 def _breakdown(
-    pieces: list[Piece], kind: np.ndarray, times: np.ndarray
+    pieces: list[Piece], chosen: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
-    """Micro batches on one kind of stage (its index in ``KINDS``): seconds by part, and communication."""
+    """Micro batches on one class of stage: seconds by part, and communication."""
     parts: dict[str, np.ndarray] = {}
     sent: dict[str, Cost] = {}
     for piece in pieces:
-        weight = times * np.choose(kind, [piece.count[each] for each in KINDS])
+        weight = times * of_class(chosen, piece.count)
         for name, seconds in piece.parts.items():
             parts[name] = parts.get(name, 0.0) + weight * seconds
         for name, cost in piece.sent.items():
@@ -205,37 +203,42 @@ def _breakdown(
     return parts, sent
 
 
-def _stage_pass(
-    setting: Setting,
-    plans: Plans,
-    stages: Stages,
-    counts: Parameters,
-    pieces: list[Piece],
-    kind: str,
-) -> StagePass:
-    """Time one micro batch on one kind of stage."""
-    forward, backward, exposed = np.zeros((3, len(plans)))
+def _stage_passes(
+    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Piece]
+) -> StagePasses:
+    """Time one micro batch on each class of stage."""
+    forward, backward, exposed = np.zeros((3, *stages.index.shape))
     for piece in pieces:
-        forward += piece.count[kind] * piece.forward
-        backward += piece.count[kind] * piece.backward
+        forward += piece.count * piece.forward
+        backward += piece.count * piece.backward
     forward += setting.framework.fetch_seconds
     sharded = Sharding(setting, plans).parameters
+    rows = range(len(stages.index))
     if not np.any(sharded):
-        return StagePass(forward, backward, exposed, Cost.none((len(plans),)))
-    some = plans.take(sharded)
-    exchanges = InEachPass.of(
-        Sharding(setting, some),
-        np.maximum(np.ceil(getattr(stages, kind)[sharded]), 1),
-        counts.dense[kind][sharded],
-        counts.experts[kind][sharded],
-        micro_batches(setting, some),
-    )
-    shown = exchanges.exposed(forward[sharded], backward[sharded], contention(setting))
-    forward[sharded] += shown[0]
-    backward[sharded] += shown[1]
-    exposed[sharded] = shown[0] + shown[1]
+        return StagePasses(forward, backward, exposed, [Cost.none((len(plans),)) for _ in rows])
+    some, costs = plans.take(sharded), []
     place = np.maximum(np.cumsum(sharded) - 1, 0)
-    return StagePass(forward, backward, exposed, exchanges.cost[place] * sharded)
+    for row in rows:
+        exchanges = InEachPass.of(
+            Sharding(setting, some),
+            np.maximum(np.ceil(stages.total[row, sharded]), 1),
+            counts.dense[row, sharded],
+            counts.experts[row, sharded],
+            micro_batches(setting, some),
+        )
+        shown = exchanges.exposed(forward[row, sharded], backward[row, sharded], contention(setting))
+        forward[row, sharded] += shown[0]
+        backward[row, sharded] += shown[1]
+        exposed[row, sharded] = shown[0] + shown[1]
+        costs.append(exchanges.cost[place] * sharded)
+    return StagePasses(forward, backward, exposed, costs)
+
+
+def _slowest_between(stages: Stages, passes: StagePasses) -> np.ndarray:
+    """The slowest class of stage between the ends, shape (plans,); the first of them where there is none."""
+    inner = slice(1, LAST)
+    busy = np.where(stages.present[inner], passes.forward[inner] + passes.backward[inner], -1.0)
+    return 1 + np.argmax(busy, axis=0)
 
 
 def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
@@ -253,18 +256,27 @@ def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
 
 
 def _pipeline(
-    setting: Setting, plans: Plans, passes: dict[str, StagePass], m: np.ndarray
+    setting: Setting, plans: Plans, stages: Stages, passes: StagePasses, m: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Cost]:
     """Makespan of the pipeline, the share of it that transfers cause, and the cost of all transfers."""
     cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
     transfer = cost.seconds
     makespan, without = np.zeros(len(plans)), np.zeros(len(plans))
+    middle = _slowest_between(stages, passes)
+    times = {
+        f"{direction}_{name}": seconds
+        for direction, values in (("forward", passes.forward), ("backward", passes.backward))
+        for name, seconds in (
+            ("first", values[FIRST]),
+            ("middle", of_class(middle, values)),
+            ("last", values[LAST]),
+        )
+    }
     for index, name in enumerate(plans.schedule_names):
         chosen = plans.schedule == index
         if not np.any(chosen):
             continue
-        shape = {f"forward_{k}": passes[k].forward[chosen] for k in KINDS}
-        shape |= {f"backward_{k}": passes[k].backward[chosen] for k in KINDS}
+        shape = {name: seconds[chosen] for name, seconds in times.items()}
         shape |= {
             "stages": plans.pipeline[chosen],
             "micro_batches": m[chosen],
@@ -282,16 +294,13 @@ def _pipeline(
 
 
 def _data_parallel(
-    setting: Setting, plans: Plans, passes: dict[str, StagePass], counts: Parameters, slowest: np.ndarray
+    setting: Setting, plans: Plans, passes: StagePasses, counts: Parameters, slowest: np.ndarray
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the stage that holds the most parameters, and the seconds of its reductions and of
     its gathering that stay visible."""
-    total = np.stack([counts.total(kind) for kind in KINDS])
-    largest = np.argmax(total, axis=0)
-    dense = np.choose(largest, [counts.dense[kind] for kind in KINDS])
-    experts = np.choose(largest, [counts.experts[kind] for kind in KINDS])
-    backward = np.choose(slowest, [passes[kind].backward for kind in KINDS])
-    forward = np.choose(slowest, [passes[kind].forward for kind in KINDS])
+    largest = np.argmax(counts.total, axis=0)
+    dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
+    backward, forward = of_class(slowest, passes.backward), of_class(slowest, passes.forward)
     m, sharding = micro_batches(setting, plans), Sharding(setting, plans)
     # Reductions in every pass have that pass only to run beside.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))

@@ -59,10 +59,12 @@ def move_state(
     groups = [(sharding.dense, dense)]
     if np.any(experts > 0):
         groups.append((sharding.experts, experts))
-    gather = sum((gathers * _gather(sharding, group, count / gathers) for group, count in groups), NOTHING)
-    reduce = sum(
-        (reductions * _reduce(sharding, group, count / reductions) for group, count in groups), NOTHING
-    )
+    gather, reduce = NOTHING, NOTHING
+    for group, count in groups:
+        # A stage without experts calls nothing for them, whatever others of the batch hold.
+        holds = count > 0
+        gather = gather + holds * gathers * _gather(sharding, group, count / gathers)
+        reduce = reduce + holds * reductions * _reduce(sharding, group, count / reductions)
     return gather[which], reduce[which]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from hwmodels.collectives.cost import Cost
 from simulator import ops
-from simulator.ops import Attention, Op, Product
+from simulator.models import LayerKind
+from simulator.ops import Op, Product
 from simulator.ops import elementwise as passes
 from simulator.ops.experts import DISPATCH_LAUNCHES
 from simulator.plan import FULL, RING, SELECTIVE, Plans
@@ -92,28 +93,19 @@ class Layer:
     recompute: Pass
 
 
-def layers(setting: Setting, plans: Plans) -> list[tuple[Layer, float]]:
-    """Cost of each kind of layer that the model has, dense and with experts, and its share of the layers."""
-    kinds = layer_kinds(setting)
-    priced = price_passes(setting, *(layer_ops(setting, plans, experts) for experts, _ in kinds))
-    return [
-        (layer_passes(setting, plans, ops, experts), share)
-        for ops, (experts, share) in zip(priced, kinds, strict=True)
-    ]
+def layers(setting: Setting, plans: Plans) -> list[Layer]:
+    """Cost of one layer of each kind that the model has."""
+    kinds = setting.model.layer_groups
+    priced = price_passes(setting, *(layer_ops(setting, plans, kind) for kind in kinds))
+    return [layer_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
 
 
-def layer_kinds(setting: Setting) -> list[tuple[bool, float]]:
-    """Whether a kind of layer has experts, and its share of the layers."""
-    share = setting.model.moe_layers / setting.model.layers
-    return [(experts, part) for experts, part in ((False, 1 - share), (True, share)) if part > 0]
+def layer(setting: Setting, plans: Plans, kind: LayerKind) -> Layer:
+    """Cost of one layer of a kind."""
+    return layer_passes(setting, plans, price_passes(setting, layer_ops(setting, plans, kind))[0], kind)
 
 
-def layer(setting: Setting, plans: Plans, experts: bool) -> Layer:
-    """Cost of one layer, with a dense MLP or with experts."""
-    return layer_passes(setting, plans, price_passes(setting, layer_ops(setting, plans, experts))[0], experts)
-
-
-def layer_ops(setting: Setting, plans: Plans, experts: bool) -> list[Op]:
+def layer_ops(setting: Setting, plans: Plans, kind: LayerKind) -> list[Op]:
     """Forward ops of one layer."""
     rank = setting.rank(plans)
     sliced = slices_products(setting, plans)
@@ -121,27 +113,11 @@ def layer_ops(setting: Setting, plans: Plans, experts: bool) -> list[Op]:
     # fp8_buf).
     partial = np.where(sliced, setting.operand_width, setting.width)
     rank = replace(rank, formats=replace(rank.formats, partial_width=partial))
-    seen = _visible_share(setting)
-    return [
-        replace(op, repeats=seen * op.repeats) if isinstance(op, Attention) else op
-        for op in ops.layer(rank, "full", experts)
-    ]
+    return ops.layer(rank, *kind)
 
 
-def _visible_share(setting: Setting) -> float:
-    """Share of the attention matrix that sliding windows leave, averaged over the layers."""
-    model, s = setting.model, setting.training.seq_len
-    if model.sliding_window is None or model.sliding_window >= s:
-        return 1.0
-    sliding = model.layers_of_kind("sliding") / model.layers
-    full_area = s * (s + 1) / 2 if setting.training.causal else s * s
-    w = model.sliding_window
-    area = w * (w + 1) / 2 + (s - w) * w
-    return 1.0 - sliding + sliding * area / full_area
-
-
-def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: bool) -> Layer:
-    """The passes that priced ops of one layer make, dense or with experts."""
+def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:
+    """The passes that priced ops of one layer make."""
     model, parts = setting.model, _Parts(priced)
     forward = Work.of(parts.forward(*ORDER))
     backward_input = Work.of(parts.backward("input"))
@@ -150,7 +126,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: 
         _stack(setting, plans, parts, forward, backward_input)
 
     none = Transfer(Cost.none((len(plans),)))
-    communicates = not experts or (model.moe and model.moe.shared_experts)
+    communicates = not kind.experts or (model.moe and model.moe.shared_experts)
     mixer, mlp = parts.named("projections"), parts.named("mlp")
     blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
     tensor = tensor_traffic(setting, plans, blocks)
@@ -160,8 +136,8 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], experts: 
         sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in gradients)
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
     core = Work.of(parts.forward("core"))
-    if setting.graphs in (("router", "layer", "step") if experts else ("layer", "step")):
-        routed = experts and setting.graphs != "step"
+    if setting.graphs in (("router", "layer", "step") if kind.experts else ("layer", "step")):
+        routed = kind.experts and setting.graphs != "step"
         for work, gradient in ((forward, ""), (backward_input, "input"), (backward_weight, "weight")):
             work.launches = (_routed_launches(parts, gradient) if routed else 0.0) + GRAPH_LAUNCHES
         # The graph of the backward pass repeats the core too.

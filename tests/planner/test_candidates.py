@@ -14,7 +14,8 @@ from planner.candidates import Enumeration, end_layers
 from planner.constraints import Constraints
 from planner.rules import RULES, STRUCTURE
 from planner.space import Space
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
 from simulator.training.memory import memory
 

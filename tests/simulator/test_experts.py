@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.layout.stages import Stages
+from simulator.models import LayerKind
 from simulator.ops.experts import arrivals
 from simulator.plan import Plan, Plans
 from simulator.training import predict
@@ -15,6 +16,7 @@ from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
 from simulator.training.work import Work, price_passes
 
+EXPERTS = LayerKind(experts=True)
 EIGHT = Plans.of(Plan(data=8, expert=8, micro_batch=4))
 
 
@@ -25,7 +27,7 @@ def experts(make_setting, model="mixtral-8x7b", devices=8, **changes):
 
 def work_of_mlp(setting, plans, gradient="", products=None):
     """Kernels of the MLP with experts; its products and their casts only, or all but those."""
-    priced = price_passes(setting, layer_ops(setting, plans, True))[0]
+    priced = price_passes(setting, layer_ops(setting, plans, EXPERTS))[0]
     chosen = [each for each in priced if each.op.part in ("mlp", "routed") and each.op.gradient == gradient]
     linear = [bool(each.op.role) or each.op.name.endswith(".cast") for each in chosen]
     return Work.of(
@@ -38,7 +40,7 @@ def copies_of_a_token(setting, plans):
 
 
 def exchange(setting, plans):
-    return layer(setting, plans, experts=True).forward.expert.total
+    return layer(setting, plans, EXPERTS).forward.expert.total
 
 
 def test_one_expert_a_device_costs_the_dense_product_of_its_tokens(make_setting):
@@ -130,7 +132,7 @@ def test_biases_of_experts_are_kernels_of_their_own(make_setting):
 def test_normalised_heads_cost_norms(make_setting):
     setting = experts(make_setting, "qwen3-30b-a3b")
     without = replace(setting, model=setting.model.model_copy(update={"qk_norm": False}))
-    norms = [layer(s, EIGHT, experts=True).forward.work.seconds["norm"][0] for s in (setting, without)]
+    norms = [layer(s, EIGHT, EXPERTS).forward.work.seconds["norm"][0] for s in (setting, without)]
     tokens = 4 * 4096
     assert norms[0] - norms[1] > 2 * 2 * tokens * 36 * 128 / 3.35e12
 
@@ -186,7 +188,7 @@ def test_multi_token_prediction_passes_the_output_layer_again(make_setting):
 def test_an_exchange_beside_kernels_hides_no_more_than_they_last(make_setting, expert, dispatcher):
     setting = experts(make_setting, "qwen3-30b-a3b", 64, dispatcher=dispatcher)
     apart, beside = (
-        layer(setting, Plans.of(Plan(data=64, expert=expert, overlap_expert=overlap)), experts=True)
+        layer(setting, Plans.of(Plan(data=64, expert=expert, overlap_expert=overlap)), EXPERTS)
         for overlap in (False, True)
     )
     for one, other in ((apart.forward, beside.forward), (apart.backward_input, beside.backward_input)):
@@ -199,7 +201,7 @@ def test_an_exchange_beside_kernels_hides_no_more_than_they_last(make_setting, e
 def test_full_recomputation_repeats_the_exchange_in_the_open(make_setting):
     setting = experts(make_setting)
     plan = Plan(data=8, expert=8, micro_batch=4, recompute="full", overlap_expert=True)
-    again = layer(setting, Plans.of(plan), experts=True).recompute
+    again = layer(setting, Plans.of(plan), EXPERTS).recompute
     assert again.expert.exposed[0] == again.expert.total[0] > 0
 
 
@@ -218,7 +220,7 @@ def test_selective_recomputation_repeats_the_exchanges_of_what_it_repeats(
 ):
     setting = experts(make_setting, selective=selective)
     plans = Plans.of(Plan(context=2, data=4, expert=8, context_algorithm="ulysses", recompute="selective"))
-    once = layer(setting, plans, experts=True)
+    once = layer(setting, plans, EXPERTS)
     assert once.recompute.context.total == pytest.approx(context * once.forward.context.total)
     assert once.recompute.expert.total == pytest.approx(expert * once.forward.expert.total)
 
@@ -227,9 +229,7 @@ def test_a_graph_of_the_backward_pass_repeats_the_core_too(make_setting):
     chosen = {"framework": "megatron-bridge", "global_batch": 64}
     plans = Plans.of(Plan(data=8, expert=8, recompute="selective"))
     repeated = [
-        layer(
-            experts(make_setting, "qwen3-30b-a3b", cluster=cluster, **chosen), plans, experts=True
-        ).recompute
+        layer(experts(make_setting, "qwen3-30b-a3b", cluster=cluster, **chosen), plans, EXPERTS).recompute
         for cluster in ("dgx-h100", "gb200-nvl72")
     ]
     assert repeated[0].work.launches[0] > 0
@@ -244,7 +244,7 @@ def test_collectives_are_launched_once_a_block_that_is_sharded(make_setting, mod
     """Falcon's attention and MLP share theirs; of Mixtral's experts none is sharded over tensor ranks."""
     setting = experts(make_setting, model)
     alone, sharded = (
-        layer(setting, Plans.of(plan), has_experts).forward.work.launches
+        layer(setting, Plans.of(plan), LayerKind(experts=has_experts)).forward.work.launches
         for plan in (Plan(data=8), Plan(tensor=2, data=4, sequence_parallel=True))
     )
     assert sharded - alone == collectives

@@ -11,6 +11,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from hwmodels.sources import USER
 from simulator.frameworks import Framework, frameworks
+from simulator.models import LayerKind
 from simulator.plan import Plan, Plans
 from simulator.training import boundary_transfer, predict
 from simulator.training.layer import layer
@@ -147,7 +148,7 @@ def test_blocking_launches_add_the_host_s_time_to_the_device_s(make_setting):
     """CUDA_LAUNCH_BLOCKING=1: what hides behind long kernels elsewhere is added to them."""
     plan, host = Plans.of(Plan(tensor=8)), {"devices": 8, "host_seconds_per_kernel": 5e-5}
     ahead, blocking = (
-        layer(make_setting(launches_ahead=value, **host), plan, experts=False) for value in (True, False)
+        layer(make_setting(launches_ahead=value, **host), plan, LayerKind()) for value in (True, False)
     )
     waits = blocking.forward.kernels[0] - ahead.forward.kernels[0]
     assert waits == pytest.approx(5e-5 * blocking.forward.work.launches[0], rel=1e-6)
@@ -156,7 +157,7 @@ def test_blocking_launches_add_the_host_s_time_to_the_device_s(make_setting):
 def test_the_host_launches_on_while_collectives_run(make_setting):
     """A pass takes the longer of device and host; collectives are on the device's side."""
     setting = make_setting(devices=8, host_seconds_per_kernel=1.0)
-    forward = layer(setting, Plans.of(Plan(tensor=8)), experts=False).forward
+    forward = layer(setting, Plans.of(Plan(tensor=8)), LayerKind()).forward
     assert forward.tensor.exposed[0] > 0
     assert forward.seconds[0] == pytest.approx(forward.work.launches[0])
 
@@ -168,7 +169,7 @@ def test_heads_that_start_off_16_bytes_leave_the_tensor_cores(make_setting, head
     model = setting.model.model_copy(
         update={"hidden": 13824, "heads": heads, "kv_heads": heads, "head_dim": 13824 // heads}
     )
-    forward = layer(replace(setting, model=model), Plans.of(Plan(tensor=8)), experts=False).forward
+    forward = layer(replace(setting, model=model), Plans.of(Plan(tensor=8)), LayerKind()).forward
     flops = 4 * heads / 8 * setting.training.seq_len**2 * (13824 // heads)
     rate = flops / forward.work.seconds["attention"][0]
     peak = setting.cluster.device.peak("fp32")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.frameworks import frameworks
+from simulator.models import LayerKind
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 from simulator.training.layer import layer
@@ -116,7 +117,7 @@ def test_one_layer_takes_what_korthikanti_et_al_measured(make_setting, changes, 
     """Table 4 of arXiv 2205.05198: one layer of the 22B model on eight A100, micro batch 4."""
     setting = make_setting(devices=8, framework="megatron-lm-2022", precision="fp16")
     plan = Plans.of(Plan(tensor=8, micro_batch=4, overlap_tensor="backward", **changes))
-    one = layer(setting, plan, experts=False)
+    one = layer(setting, plan, LayerKind())
     backward = one.backward_input.seconds + one.backward_weight.seconds + one.recompute.seconds
     assert float(one.forward.seconds[0]) * 1e3 == pytest.approx(forward_ms, rel=0.08)
     assert float(backward[0]) * 1e3 == pytest.approx(backward_ms, rel=0.08)
@@ -142,7 +143,9 @@ def test_steps_that_narayanan_et_al_measured(make_setting, model, devices, batch
 def test_experts_cost_more_than_a_dense_layer_of_one_expert_and_less_than_all(make_setting):
     setting = make_setting(model="mixtral-8x7b", cluster="dgx-h100", devices=8, seq_len=4096)
     plan = Plans.of(Plan(tensor=1, data=8, expert=8))
-    dense, experts = (layer(setting, plan, experts=e).forward.work.device[0] for e in (False, True))
+    dense, experts = (
+        layer(setting, plan, LayerKind(experts=e)).forward.work.device[0] for e in (False, True)
+    )
     assert dense < experts < 8 * dense
 
 
@@ -162,7 +165,7 @@ def scalar(values):
 
 
 def one_layer(setting, **plan):
-    return layer(setting, Plans.of(Plan(sequence_parallel=plan.get("tensor", 1) > 1, **plan)), experts=False)
+    return layer(setting, Plans.of(Plan(sequence_parallel=plan.get("tensor", 1) > 1, **plan)), LayerKind())
 
 
 def test_cutting_products_for_tensor_parallel_traffic_costs_tiles_and_hides_traffic(make_setting):
@@ -236,7 +239,7 @@ def test_context_parallel_ranks_exchange_values_of_their_own_width(make_setting)
     setting = make_setting("deepseek-v3", cluster="dgx-h100")
     plans = Plans.of(Plan(context=2, data=32))
     narrow, wide = (
-        layer(replace(setting, model=setting.model.model_copy(update={"mla": mla})), plans, False)
+        layer(replace(setting, model=setting.model.model_copy(update={"mla": mla})), plans, LayerKind())
         for mla in (setting.model.mla, setting.model.mla.model_copy(update={"v_head_dim": 192}))
     )
     assert wide.forward.context.total == pytest.approx(narrow.forward.context.total * 384 / 320, rel=0.03)

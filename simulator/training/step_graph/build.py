@@ -10,7 +10,8 @@ from hwmodels.collectives.cost import Cost
 from simulator.engine.clock import Contention
 from simulator.engine.graph import Stream
 from simulator.engine.timeline import Timeline
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import FIRST, Spread, Stages
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
@@ -19,13 +20,13 @@ from simulator.training import boundary_transfer, micro_batches, tied_embedding
 from simulator.training.data_parallel import move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
-from simulator.training.memory import memory
+from simulator.training.memory import kept_by_layers, memory
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import communication, one
 from simulator.training.step_graph.output import output_work
-from simulator.training.step_graph.passes import Passes, first_of, last_of, layers_by_position
+from simulator.training.step_graph.passes import Passes, first_of, last_of
 from simulator.training.step_graph.ports import ports
 from simulator.training.step_graph.step import (
     Attached,
@@ -82,9 +83,8 @@ class _Build:
         self.sharding = Sharding(setting, self.plans)
         self.in_passes = bool(self.sharding.parameters[0])
         """Whether parameters are gathered in every pass, layer by layer."""
-        self.layers = layers_by_position(
-            setting.model.layers + setting.mtp_layers, self.stages, plan.pipeline, len(self.route)
-        )
+        self.spread = Spread.of(setting, self.plans)
+        self.layers = self.spread.lengths
         self.kinds = layers(setting, self.plans)
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
@@ -94,11 +94,11 @@ class _Build:
 
     def program(self) -> StepProgram:
         plan = self.plan
-        shapes: dict[tuple[float, bool, bool, str], ChunkWork] = {}
+        shapes: dict[tuple[tuple[tuple[int, float], ...], bool, bool, int], ChunkWork] = {}
         work = []
-        for position, count in enumerate(self.layers):
-            kind = self._kind(self.route[position][0])
-            shape = count, position == 0, position == len(self.route) - 1, kind
+        for position, held in enumerate(self.spread.positions):
+            row = self.spread.class_of(self.route[position][0])
+            shape = held, position == 0, position == len(self.route) - 1, row
             if shape not in shapes:
                 shapes[shape] = self._chunk(*shape)
             work.append(shapes[shape])
@@ -128,7 +128,7 @@ class _Build:
 
         Where micro batches share a gather, the next chunk's layers are gathered beside this one's passes.
         """
-        if not self.sharding.prefetches(self.counts.one_layer)[0]:
+        if not self.sharding.prefetches(self.counts.largest_layer)[0]:
             return 0
         if not self.in_passes:
             return 10**9
@@ -136,40 +136,37 @@ class _Build:
 
     # ---- passes ------------------------------------------------------------------------------------
 
-    def _chunk(self, layers: float, first: bool, last: bool, kind: str) -> ChunkWork:
-        """The passes of one position on a kind of stage; layers that are no whole number end with a part."""
+    def _chunk(self, layers: tuple[tuple[int, float], ...], first: bool, last: bool, row: int) -> ChunkWork:
+        """The passes of one position on a class of stage; a layer may lie there in part."""
         split = self.schedule.splits_backward
         front, back = self.ends
-        shares = [1.0] * int(layers) + ([layers % 1] if layers % 1 > 1e-9 else [])
         forward, backward, weight = (
             Passes(NAMES[kind], self.setting.cluster) for kind in (FORWARD, BACKWARD, WEIGHT)
         )
         reducing = weight if split else backward
-        if not shares:  # an end of the model alone gathers and reduces like a layer
+        if not layers:  # an end of the model alone gathers and reduces like a layer
             for passes in (forward, backward, weight):
                 passes.begin_layer()
         forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
         if first:
             forward.add("embedding", front.forward)
-        for number, share in enumerate(shares):
+        for number, (group, share) in enumerate(layers):
             forward.begin_layer()
-            for each, part in self.kinds:
-                forward.add(f"layer {number}", each.forward, share * part)
+            forward.add(f"layer {number}", self.kinds[group].forward, share)
         if last and not self.schedule.output_barriers:
             forward.add("output layer", back.forward)
             backward.add("output layer", back.backward_input)
             reducing.add("output layer", back.backward_weight)
-        for number, share in reversed(list(enumerate(shares))):
+        for number, (group, share) in reversed(list(enumerate(layers))):
             for passes in (backward, weight) if split else (backward,):
                 passes.begin_layer()
-            for each, part in self.kinds:
-                name, part = f"layer {number}", share * part
-                backward.add(f"recompute {number}", each.recompute, part, RECOMPUTE)
-                backward.add(name, each.backward_input, part)
-                reducing.add(name, each.backward_weight, part)
+            name, layer = f"layer {number}", self.kinds[group]
+            backward.add(f"recompute {number}", layer.recompute, share, RECOMPUTE)
+            backward.add(name, layer.backward_input, share)
+            reducing.add(name, layer.backward_weight, share)
         if first:
             backward.add("embedding", front.backward_input)
-        kept = self.held_by_layer * layers
+        kept = sum(self.held_by_layer[group] * share for group, share in layers)
         work = ChunkWork(
             forward=forward.done(),
             backward=backward.done(),
@@ -180,17 +177,17 @@ class _Build:
                 "offload", one(self.setting.kernels.host_copy(kept)), load=Load(sent=(("host", kept),))
             ),
         )
-        return self._attach(work, forward, backward, reducing, kind)
+        return self._attach(work, forward, backward, reducing, row)
 
     def _attach(
-        self, work: ChunkWork, forward: Passes, backward: Passes, reducing: Passes, kind: str
+        self, work: ChunkWork, forward: Passes, backward: Passes, reducing: Passes, row: int
     ) -> ChunkWork:
         """Add the data-parallel collectives of this position."""
         if self.plan.data * self.plan.context == 1 or not forward.layers:
             return work
         share = self.schedule.copies * len(self.route) / self.plan.pipeline
-        dense = float(self.counts.dense[kind][0]) / share
-        experts = float(self.counts.experts[kind][0]) / share
+        dense = float(self.counts.dense[row, 0]) / share
+        experts = float(self.counts.experts[row, 0]) / share
         units = self._units(forward, dense + experts)
         gather, reduce = self._collectives(dense, experts, units)
         again = float(self.sharding.backward_gathers[0])
@@ -240,18 +237,16 @@ class _Build:
     # ---- once a step -------------------------------------------------------------------------------
 
     def _finishes(self) -> tuple[Pass, ...]:
-        """The finish of each rank; those of one kind are alike."""
-        by_kind: dict[str, Pass] = {}
-        for rank in range(self.plan.pipeline):
-            if self._kind(rank) not in by_kind:
-                by_kind[self._kind(rank)] = self._finish(rank)
-        return tuple(by_kind[self._kind(rank)] for rank in range(self.plan.pipeline))
+        """The finish of each rank; it is the same for all ranks of one class."""
+        rows = [self.spread.class_of(rank) for rank in range(self.plan.pipeline)]
+        by_class = {row: self._finish(rows.index(row)) for row in dict.fromkeys(rows)}
+        return tuple(by_class[row] for row in rows)
 
     def _finish(self, rank: int) -> Pass:
         """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of its
         results."""
-        kind = self._kind(rank)
-        dense, experts = self.counts.dense[kind], self.counts.experts[kind]
+        row = self.spread.class_of(rank)
+        dense, experts = self.counts.dense[row], self.counts.experts[row]
         plan, setting, finish = self.plan, self.setting, []
         step = once_a_step(self.sharding, dense, experts, np.array([self.micro_batches]))
 
@@ -264,7 +259,7 @@ class _Build:
             add("tied embedding", tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
             # The gradients of a stage, summed over the ranks that hold it in the two directions.
-            size = one(self.counts.total(kind)) * self.sharding.reduce_bytes
+            size = one(self.counts.total[row]) * self.sharding.reduce_bytes
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
         finish.append(Segment("gradient elementwise", one(step.gradient_kernels), part="elementwise"))
         finish.append(Segment("optimizer", one(step.optimizer), part="optimizer"))
@@ -272,21 +267,22 @@ class _Build:
             add("gather", step.gather.cost, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
 
-    def _kind(self, rank: int) -> str:
-        return "first" if rank == 0 else "last" if rank == self.plan.pipeline - 1 else "middle"
-
-    def _memory(self) -> tuple[tuple[float, ...], float]:
-        """Bytes that each rank holds throughout, and those that one layer keeps of one micro batch."""
+    def _memory(self) -> tuple[tuple[float, ...], list[float]]:
+        """Bytes that each rank holds throughout, and those that each kind of layer keeps of a micro batch."""
         held = memory(self.setting, self.plans, self.stages, self.counts)
         flight = self.schedule.in_flight(
             self.plan.pipeline, self.micro_batches, self.plan.virtual_pipeline, 0
         )
         static = []
         for rank in range(self.plan.pipeline):
-            parts = held.breakdown(0, self._kind(rank))
+            parts = held.breakdown(0, self.spread.class_of(rank))
             if self.schedule.output_barriers:
                 parts["workspace"] = 0.0  # logits are counted with their passes
             static.append(sum(size for name, size in parts.items() if name != "activations"))
-        layers = one(self.stages.first)
-        activations = held.breakdown(0, "first")["activations"]
-        return tuple(static), activations / max(float(flight) * layers, 1.0)
+        # What is opened again, and the embedding's, is spread over the first stage's layers.
+        activations = held.breakdown(0, FIRST)["activations"]
+        kept = kept_by_layers(self.setting, self.plans, self.stages.groups)
+        sizes = [one(each.between_passes) for each in kept]
+        layers = self.stages.layers[FIRST, :, 0]
+        share = activations / max(float(flight) * float(layers @ np.array(sizes)), 1.0)
+        return tuple(static), [size * share for size in sizes]

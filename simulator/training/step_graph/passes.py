@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwmodels.cluster import Cluster
-from simulator.layout.stages import Stages
 from simulator.training.layer import Pass as LayerPass
 from simulator.training.step_graph.loads import load_of, one
 from simulator.training.step_graph.step import Load, Pass, Segment
@@ -103,26 +102,6 @@ class Passes:
     def _append(self, segment: Segment) -> None:
         self._segments.append(replace(segment, after=self._ends))
         self._ends = (len(self._segments) - 1,)
-
-
-def layers_by_position(total: int, stages: Stages, pipeline: int, positions: int) -> list[float]:
-    """Layers of each position of the model.
-
-    With one chunk a rank the middle stages share what the ends leave, in whole layers. With more, a
-    position has an equal part of a middle stage, and the ends' difference sits in the outermost ones.
-    """
-    first, middle, last = one(stages.first), one(stages.middle), one(stages.last)
-    if pipeline == 1:
-        return [total / positions] * positions
-    if positions == pipeline:
-        least, more = divmod(int(total - first - last), max(pipeline - 2, 1))
-        inner = [float(least + (stage < more)) for stage in range(pipeline - 2)]
-        return [first, *inner, last]
-    each = middle * pipeline / positions
-    ends = each + first - middle, each + last - middle
-    if min(ends) < 0:
-        return [total / positions] * positions
-    return [ends[0], *[each] * (positions - 2), ends[1]]
 
 
 def first_of(layers: list[int], units: int) -> list[int]:

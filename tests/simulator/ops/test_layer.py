@@ -17,9 +17,8 @@ def total(ops, what):
 
 def layers(model, rank):
     """Each kind of layer with its count."""
-    kinds = [(model.attention_kind(i), model.is_moe_layer(i)) for i in range(model.layers)]
-    for kind in dict.fromkeys(kinds):
-        yield kinds.count(kind), layer(rank, *kind)
+    for kind, found in model.layer_groups.items():
+        yield len(found), layer(rank, *kind)
 
 
 @pytest.mark.parametrize("name", EVERY_MODEL)

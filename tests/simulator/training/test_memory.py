@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.layout.stages import Stages, parameters
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import FIRST, Stages
 from simulator.plan import Plan, Plans
-from simulator.training.memory import KINDS, memory
+from simulator.training.memory import memory
 
 GIB = 2**30
 
@@ -24,11 +25,10 @@ def test_parameters_over_all_stages_are_the_model(make_setting):
     setting = make_setting(model="llama2-7b", seq_len=4096)
     for plan in (Plan(), Plan(pipeline=4), Plan(pipeline=2, tensor=2)):
         plans = Plans.of(plan)
-        counts = parameters(setting, plans, Stages.of(setting, plans))
-        middle = max(plan.pipeline - 2, 0)
-        last = 1 if plan.pipeline > 1 else 0
-        total = counts.total("first") + middle * counts.total("middle") + last * counts.total("last")
-        assert float(total[0]) * plan.tensor == pytest.approx(setting.model.parameters(), rel=0.002)
+        stages = Stages.of(setting, plans)
+        counts = parameters(setting, plans, stages)
+        total = (stages.count * counts.total).sum()
+        assert float(total) * plan.tensor == pytest.approx(setting.model.parameters(), rel=0.002)
 
 
 def test_activations_of_one_layer_follow_korthikanti_et_al(make_setting):
@@ -57,7 +57,7 @@ def test_mixed_precision_adam_takes_eighteen_bytes_a_parameter(make_setting):
     """2 + 4 + 12, the gradients in 32 bits (Megatron-LM, distributed optimizer documentation)."""
     setting = make_setting(devices=8)
     plans = Plans.of(Plan(tensor=8))
-    count = parameters(setting, plans, Stages.of(setting, plans)).total("first")[0]
+    count = parameters(setting, plans, Stages.of(setting, plans)).total[FIRST, 0]
     parts = of(setting, Plan(tensor=8)).parts
     state = sum(parts[name][0, 0] for name in ("parameters", "gradients", "optimizer"))
     assert state == pytest.approx(18 * count)
@@ -85,7 +85,7 @@ def test_recomputation_saves_memory_in_order(make_setting):
 def test_the_first_stage_holds_the_most_activations_in_one_forward_one_backward(make_setting):
     setting = make_setting(devices=8, global_batch=32)
     activations = of(setting, Plan(pipeline=8)).parts["activations"][:, 0]
-    first, middle, last = (activations[KINDS.index(kind)] for kind in KINDS)
+    first, middle, last = activations
     assert first > middle > last
     assert first == pytest.approx(8 * last, rel=0.05)
 
@@ -140,7 +140,7 @@ def test_the_optimizer_s_copies_take_memory_that_activations_left_once_the_devic
     plan = Plan(tensor=8, micro_batch=1, recompute="full")
     roomy = of(make_setting(cluster="dgx-h200", **update), plan)
     full = of(make_setting(cluster="dgx-a100-40gb", **update), plan)
-    parts, tight = roomy.breakdown(0, "first"), full.breakdown(0, "first")
+    parts, tight = roomy.breakdown(0, FIRST), full.breakdown(0, FIRST)
     copies = parts["optimizer"] / 12 * 6
     assert parts["update"] == pytest.approx(copies)
     assert full.peak[0] > 42e9

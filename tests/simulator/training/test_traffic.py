@@ -64,7 +64,7 @@ def test_full_sharding_sends_three_times_its_parameters():
 def test_a_replica_a_node_reduces_over_the_network_only():
     setting, plan = scenario({"tensor": 8, "zero": 0})
     moved = step_traffic(setting, plan)
-    held = predict(setting, Plans.of(plan)).parameters.total("first")[0]
+    held = predict(setting, Plans.of(plan)).parameters.total[0, 0]
     sent = 2 * 7 / 8 * held * setting.framework.reduce_bytes
     assert moved["network"]["gradients"] == pytest.approx(sent)
     assert "gradients" not in moved["nvlink"]

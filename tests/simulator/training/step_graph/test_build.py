@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hwmodels.errors import InputError
+from simulator.layout.stages import FIRST, LAST
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.schedules import get_schedule, schedules
@@ -136,9 +137,9 @@ def test_engine_and_memory_model_agree(name):
     plans = Plans.of(plan)
     step = predict(setting, plans)
     held = memory(setting, plans, step.stages, step.parameters)
-    assert timeline.peak_memory(0) == pytest.approx(sum(held.breakdown(0, "first").values()), rel=0.01)
+    assert timeline.peak_memory(0) == pytest.approx(sum(held.breakdown(0, FIRST).values()), rel=0.01)
     assert timeline.peak_memory(plan.pipeline - 1) == pytest.approx(
-        sum(held.breakdown(0, "last").values()), rel=0.05
+        sum(held.breakdown(0, LAST).values()), rel=0.05
     )
 
 

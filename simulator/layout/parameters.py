@@ -1,0 +1,91 @@
+"""Parameters on one device of each class of stage, read off the lists of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
+from simulator.ops import Batch, Op, Rank, Shard, embedding, head, layer
+from simulator.plan import Plans
+from simulator.setting import Setting
+
+
+@dataclass
+class Parameters:
+    """Parameters of one device of each class of stage; arrays of shape (classes, plans).
+
+    ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones;
+    ``experts`` are sharded over expert-parallel ranks too. ``largest_layer`` has shape (plans,).
+    """
+
+    dense: np.ndarray
+    experts: np.ndarray
+    largest_layer: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        """All parameters of one device, shape (classes, plans)."""
+        return self.dense + self.experts
+
+
+def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
+    """Count the parameters that one device of each class holds before data-parallel sharding."""
+    unique, which = plans.unique("tensor", "expert", "expert_tensor")
+    rank = _rank(setting, unique)
+    groups = [layer(rank, *kind) for kind in stages.groups]
+    dense, experts = (
+        np.stack([_count(ops, len(unique), routed)[which] for ops in groups]) for routed in (False, True)
+    )
+    second = by_schedule(plans, lambda schedule: schedule.copies - 1)
+    held = stages.layers + second * stages.mirrored
+    return Parameters(
+        dense=(held * dense).sum(axis=1) + _ends(setting, plans, stages, rank, which),
+        experts=(held * experts).sum(axis=1),
+        largest_layer=(dense + experts).max(axis=0),
+    )
+
+
+def _rank(setting: Setting, plans: Plans) -> Rank:
+    shard = Shard(plans.tensor, 1, plans.expert, plans.expert_tensor)
+    return Rank(setting.model, Batch.prefill(1, 1), shard)
+
+
+def _count(ops: Iterable[Op], plans: int, routed: bool) -> np.ndarray:
+    """Parameters of routed experts, or all others, shape (plans,)."""
+    found = (op.parameters for op in ops if (op.part == "routed") is routed)
+    return sum(found, np.zeros(plans))
+
+
+def head_share(plans: Plans, classes: int) -> np.ndarray:
+    """Part of an output layer that each class of stage holds, shape (classes, plans).
+
+    It sits on the last stage, where model chunks go back and forth (or with one stage) on the first, with
+    bidirectional pipelines on both; vocabulary parallelism spreads it evenly.
+    """
+    spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
+    both = by_schedule(plans, lambda schedule: schedule.copies > 1)
+    back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)
+    share = np.tile(spread / plans.pipeline, (classes, 1))
+    share[FIRST] = np.where(spread, share[FIRST], both | back)
+    share[LAST] = np.where(spread, share[LAST], both | ~back)
+    return share
+
+
+def _ends(setting: Setting, plans: Plans, stages: Stages, rank: Rank, which: np.ndarray) -> np.ndarray:
+    """Parameters of the input embedding and of the output layer, shape (classes, plans)."""
+    named = {op.name: op.parameters for op in (*embedding(rank), *head(rank))}
+    table, norm = np.asarray(named["output_layer"])[which], named["final_norm"]
+    positions = np.asarray(named["embedding"])[which] - table
+    spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
+    both = by_schedule(plans, lambda schedule: schedule.copies > 1)
+    back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)
+    # On one rank tied tables are one.
+    output = np.where(back & setting.model.tied_embeddings, 0.0, table)
+    share = head_share(plans, len(stages.index))
+    embedded = np.zeros(share.shape)
+    embedded[FIRST], embedded[LAST] = 1.0, both
+    tables = np.where(spread, table / plans.pipeline, embedded * table)
+    return tables + embedded * positions + share * output + (share > 0) * norm

@@ -1,0 +1,91 @@
+"""Layers on stages: whole models, runs of equal layers, and stages that hold the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import FIRST, LAST, Spread, Stages
+from simulator.models import LayerKind
+from simulator.plan import Plan, Plans
+
+DENSE, EXPERTS = LayerKind(), LayerKind(experts=True)
+DEEPSEEK = {"model": "deepseek-v3", "cluster": "dgx-h100", "devices": 256, "seq_len": 4096}
+
+
+def of(setting, *listed):
+    return Stages.of(setting, Plans.of(listed))
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v3", "gpt-oss-120b", "glm-4.5"])
+@pytest.mark.parametrize("pipeline", [1, 2, 3, 5, 8])
+def test_every_layer_lies_on_one_stage(make_setting, model, pipeline):
+    setting = make_setting(model, "dgx-h100", 64)
+    stages = Spread.of(setting, Plans.of(Plan(pipeline=pipeline))).stages
+    groups = setting.model.layer_groups.values()
+    assert stages.sum(axis=0) == pytest.approx([len(layers) for layers in groups])
+
+
+def test_the_first_dense_layers_lie_on_the_first_stage(make_setting):
+    stages = of(make_setting(**DEEPSEEK), Plan(pipeline=8))
+    assert stages.groups == (DENSE, EXPERTS)
+    assert stages.layers[FIRST, 0].tolist() == [3]
+    assert stages.layers[1:, 0].max() == 0
+
+
+def test_a_kind_of_layer_on_half_of_a_pipeline_keeps_a_class_of_its_own(make_setting):
+    """Full attention on the outer layers only: middle stages differ."""
+    setting = make_setting("gpt-oss-20b", "dgx-h100", 64)
+    pattern = ("full",) * 12 + ("sliding",) * 12
+    setting = type(setting)(
+        setting.model.model_copy(update={"attention_pattern": pattern}),
+        setting.cluster,
+        setting.training,
+        setting.framework,
+    )
+    stages = of(setting, Plan(pipeline=6))
+    assert stages.index[:, 0].tolist() == [0, 1, 3, 5]
+    assert stages.count[:, 0].tolist() == [1, 2, 2, 1]
+    assert [stages.name(row) for row in range(4)] == ["first", "middle 1", "middle 2", "last"]
+
+
+def test_stages_of_a_uniform_model_fall_into_three_classes(make_setting):
+    stages = of(make_setting("llama3-70b", "dgx-h100", 64), Plan(pipeline=8), Plan(pipeline=2), Plan())
+    assert stages.count.tolist() == [[1, 1, 1], [6, 0, 0], [1, 1, 0]]
+    assert stages.total[:, 0].tolist() == [10, 10, 10]
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "gpt-oss-120b"])
+def test_one_plan_falls_on_stages_as_it_does_among_others(make_setting, model):
+    setting = make_setting(model, "dgx-h100", 64)
+    listed = [
+        Plan(pipeline=4),
+        Plan(pipeline=8),
+        Plan(pipeline=4, virtual_pipeline=3, schedule="interleaved"),
+        Plan(pipeline=2),
+        Plan(),
+    ]
+    together = of(setting, *listed)
+    for number, plan in enumerate(listed):
+        alone = of(setting, plan)
+        rows = [*range(len(alone.index) - 1), LAST]
+        assert np.array_equal(together.layers[rows, :, number], alone.layers[..., 0])
+        assert np.array_equal(together.index[rows, number], alone.index[:, 0])
+
+
+def test_a_dense_stage_holds_no_experts(make_setting):
+    setting = make_setting(**DEEPSEEK)
+    plans = Plans.of(Plan(pipeline=16, first_stage_layers=3, expert=16, data=16))
+    counts = parameters(setting, plans, Stages.of(setting, plans))
+    assert counts.experts[FIRST, 0] == 0
+    assert counts.experts[1, 0] > 0
+
+
+def test_parameters_over_all_stages_are_the_models(make_setting):
+    setting = make_setting(**DEEPSEEK)
+    for plan in (Plan(pipeline=8), Plan(pipeline=4), Plan()):
+        plans = Plans.of(plan)
+        stages = Stages.of(setting, plans)
+        counts = parameters(setting, plans, stages)
+        assert (stages.count * counts.total).sum() == pytest.approx(setting.model.parameters(), rel=0.03)
