@@ -82,5 +82,8 @@ class Deployment(Pool):
     )
     router: str = Field("round-robin", description="policy that picks the replica of a request")
     router_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the router")
+    transfer: Literal["layer-wise", "whole"] = Field(
+        "layer-wise", description="how KV goes from prefill to decode replicas"
+    )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")

@@ -24,6 +24,7 @@ from simulator.serving.records import Records
 from simulator.serving.replica import Replica
 from simulator.serving.sequence import Request, Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.transfer import Route, Transfers
 from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
@@ -39,6 +40,8 @@ class Member:
     pool: PoolSetting
     replica: Replica | PipelinedReplica | LockstepReplica
     meter: Meter
+    rank: int = 0
+    """Of its first device."""
 
     @property
     def load(self) -> int:
@@ -89,8 +92,17 @@ class Fleet:
         ]
         for index, member in enumerate(self.members):
             member.index = index
+        places: dict[int, int] = {}
+        for member in self.members:
+            pool = member.pool
+            member.rank = places.get(id(pool), pool.first_rank)
+            places[id(pool)] = member.rank + pool.pool.devices
         self.entry = [member for member in self.members if member.pool.pool.role != "decode"]
-        self._feeds_back = self.source.feeds_back
+        self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
+        self._handed = 0
+        self._feeds_back = self.source.feeds_back or bool(self.decoding)
         self._next: list[tuple[float, int]] = []
         self._routed = 0
         self._serial = 0
@@ -107,8 +119,12 @@ class Fleet:
             InputError: the trace or a request in it is wrong.
         """
         try:
-            if self._feeds_back:
-                self._run_programs(progress)
+            if self.source.feeds_back:
+                self._calls = self.source.programs()
+                self._run_fed(((time, None) for time in self.source.starts()), progress)
+            elif self._feeds_back:
+                requests = self.source.requests()
+                self._run_fed(((request.arrival_s, request) for request in requests), progress)
             else:
                 self._run_stream(progress)
         except KeyboardInterrupt:
@@ -141,29 +157,42 @@ class Fleet:
 
     def _queue(self, member: Member, request: Request) -> None:
         replica = member.replica
-        if not replica.holds(request.prompt + request.output):
+        tokens = request.prompt + request.output
+        if not replica.holds(tokens) or not all(one.replica.holds(tokens) for one in self.decoding[:1]):
             self.refused += 1
             return
         now = request.arrival_s + member.pool.options.ingest_s
         sequence = Sequence(request, now)
+        if member.pool.pool.role == "prefill":
+            sequence.output = 1
+        self._submit(member, sequence, now)
+
+    def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
+        replica = member.replica
         sequence.replica = member.index
         replica.advance(now)
         replica.submit(sequence, now)
         if self._feeds_back:
             heappush(self._next, (replica.next_s, member.index))
 
-    def _run_programs(self, progress: Progress | None) -> None:
-        """Requests that wait for others: clients with one program at a time, turns, forks and joins."""
+    def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]], progress: Progress | None) -> None:
+        """Run where what ends has effects elsewhere: the replica whose step ends next goes first.
+
+        Args:
+            arrivals: instants with the request that arrives, or None where a program begins.
+            progress: told the share of requests that ended.
+        """
         limit = self.setting.serving.requests
-        self._calls = self.source.programs()
-        starts = self.source.starts()
-        next_start = next(starts, inf)
+        never: tuple[float, Request | None] = (inf, None)
+        start, request = next(arrivals, never)
         clock, members, queue = self.clock, self.members, self._next
         seen = 0
         while True:
             while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
                 heappop(queue)
-            outside = min(clock.peek(), next_start if self._asked < limit else inf)
+            if request is None and self._asked >= limit:
+                start = inf
+            outside = min(clock.peek(), start)
             if queue and queue[0][0] < outside:
                 index = heappop(queue)[1]
                 replica = members[index].replica
@@ -175,8 +204,11 @@ class Fleet:
             elif clock.peek() <= outside:
                 clock.step()
             else:
-                self._begin(next_start)
-                next_start = next(starts, inf)
+                if request is None:
+                    self._begin(start)
+                else:
+                    self.send(request)
+                start, request = next(arrivals, never)
             if progress is not None and len(self.records) - seen >= REPORT_EVERY:
                 seen = len(self.records)
                 progress(min(seen / limit, 1.0))
@@ -232,9 +264,30 @@ class Fleet:
 
     def _left(self, sequence: Sequence, now: float) -> None:
         """A sequence has its last token."""
+        if sequence.output < sequence.request.output and self.decoding:
+            self._hand_over(sequence, now)
+            return
         self.records.add(sequence)
-        if self._feeds_back:
+        if self.source.feeds_back:
             self._ended(self._programs[sequence.request.program], now)
+
+    def _hand_over(self, sequence: Sequence, now: float) -> None:
+        """Send a prompt's KV to a decode replica, which goes on with the second token."""
+        request, router, targets = sequence.request, self.setting.router, self.decoding
+        target = targets[router.pick(request, targets, self._handed, self.random) if len(targets) > 1 else 0]
+        self._handed += 1
+        source = self.members[sequence.replica]
+        key = (source.index, target.index)
+        if key not in self._routes:
+            ranks = (source.rank, source.pool.pool.devices, target.rank, target.pool.pool.devices)
+            self._routes[key] = Route.between(self.setting.cluster, *ranks)
+        bytes_ = request.prompt * source.pool.costs.kv_token_bytes
+        end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        sequence.output = request.output
+        sequence.target = request.prompt + 1
+        sequence.loaded = request.prompt
+        sequence.computed = 0
+        self._at(end, lambda time: self._submit(target, sequence, time))
 
     def _member(self, pool: PoolSetting, traced: bool, stretches: bool) -> Member:
         slices: list[Slice] | None = [] if traced else None

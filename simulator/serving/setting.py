@@ -82,6 +82,9 @@ def serving_setting(
     for index, pool in enumerate(pools_of(deployment, f"{where}: deployment")):
         place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
         options = options_of(pool, cluster.device.memory_bytes, folder, place)
+        if pool.role == "decode" and "scheduler" not in pool.options:
+            # Prompts are computed elsewhere: what arrives joins the running decodes.
+            options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
         scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
         used = (
             cluster.resized(max(rank + pool.devices, 1))

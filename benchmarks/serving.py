@@ -1,0 +1,96 @@
+"""Speed of the serving simulator: ``python -m benchmarks.serving [TRACE.csv.gz]``.
+
+Prints, for one core: requests a second on a trace of 2,048 requests (Llama-2-70B on four A100, TP2 x PP2,
+chunks of 512; KV blocks, records and metrics kept), the start before the first request, and the time and
+memory of a million generated requests over 64 replicas. Without a trace, one with the same lengths in
+distribution is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+CHAT = {
+    "arrivals": {"kind": "poisson", "rate": 1.0},
+    "input": {"kind": "lognormal", "median": 850, "sigma": 0.9, "most": 4000},
+    "output": {"kind": "lognormal", "median": 150, "sigma": 0.8, "most": 1000},
+}
+REPEATS = 5
+
+
+def pipelined(trace: str | None) -> dict[str, Any]:
+    """Llama-2-70B on TP2 x PP2 A100."""
+    given = {"trace": {"format": "plain", "path": trace}} if trace else CHAT
+    return {
+        "model": "llama2-70b",
+        "cluster": "dgx-a100-80gb",
+        "workload": {"kind": "serving", "requests": 2048, **given},
+        "deployment": {
+            "engine": "vllm-0.11",
+            "tensor": 2,
+            "pipeline": 2,
+            "options": {"token_budget": 512, "max_sequences": 128, "max_context": 8192},
+        },
+    }
+
+
+def replicated(requests: int) -> dict[str, Any]:
+    """A million chats over 64 replicas."""
+    return {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": requests,
+            **CHAT,
+            "arrivals": {"kind": "poisson", "rate": 256.0},
+        },
+        "deployment": {"engine": "vllm-0.19", "replicas": 64, "options": {"max_context": 8192}},
+    }
+
+
+def timed(function: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Wall seconds, CPU seconds and the result of a call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = function()
+    return time.perf_counter() - wall, time.process_time() - cpu, found
+
+
+def measure(data: dict[str, Any], repeats: int) -> dict[str, float]:
+    """Start and best run of a scenario."""
+    start, start_cpu, setting = timed(lambda: make_serving(data, "benchmark", Path()))
+    runs = [timed(lambda: serve(setting))[:2] for _ in range(repeats)]
+    requests = data["workload"]["requests"]
+    wall, cpu = min(run[0] for run in runs), min(run[1] for run in runs)
+    return {
+        "start_s": start,
+        "start_cpu_s": start_cpu,
+        "run_s": wall,
+        "run_cpu_s": cpu,
+        "requests_per_s": requests / wall,
+        "requests_per_cpu_s": requests / cpu,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """Print the figures as JSON."""
+    large = "--small" not in arguments
+    paths = [one for one in arguments if not one.startswith("--")]
+    found = {"trace of 2,048, TP2 x PP2": measure(pipelined(paths[0] if paths else None), REPEATS)}
+    if large:
+        found["1,000,000 over 64 replicas"] = measure(replicated(1_000_000), 1)
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,69 @@
+"""KV from prefill to decode replicas, over the cluster's real links.
+
+A prompt's KV goes layer by layer while the next layer is computed, or as a whole when the prompt is done.
+Each pair of devices (rank i of one replica, rank i of the other) has its own route; routes through NICs share
+those of their nodes. A replica sends and receives one prompt at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwmodels.cluster import Cluster
+from hwmodels.topology import NETWORK
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way between two replicas."""
+
+    bandwidth: float
+    """Of all pairs of devices together, B/s."""
+    latency_s: float
+
+    @classmethod
+    def between(cls, cluster: Cluster, first: int, devices: int, other: int, others: int) -> Route:
+        """The route from ``devices`` ranks from ``first`` on to ``others`` ranks from ``other`` on."""
+        pairs = min(devices, others)
+        links = cluster.topology.route(first, other)
+        bandwidth = pairs * min(link.bandwidth for link in links)
+        if any(link.level == NETWORK for link in links):
+            nodes = min(cluster.nodes_for(devices), cluster.nodes_for(others))
+            bandwidth = min(bandwidth, nodes * cluster.network.bandwidth)
+        return cls(bandwidth, sum(link.latency_s for link in links))
+
+
+class Transfers:
+    """When transfers end, with each replica's link busy until then.
+
+    Args:
+        layers: of the model.
+        layerwise: send each layer when it is computed.
+    """
+
+    def __init__(self, layers: int, layerwise: bool) -> None:
+        self.layers, self.layerwise = layers, layerwise
+        self._free_s: dict[int, float] = {}
+        self.bytes = 0.0
+
+    def end(
+        self, route: Route, bytes_: float, started: float, ended: float, source: int, target: int
+    ) -> float:
+        """When a prompt's KV has arrived.
+
+        Args:
+            route: between the replicas.
+            bytes_: of the KV.
+            started, ended: of the prompt's computation.
+            source, target: replicas.
+        """
+        whole = bytes_ / route.bandwidth
+        earliest, last = ended, whole
+        if self.layerwise:
+            last = whole / self.layers
+            earliest = ended - (ended - started) * (1 - 1 / self.layers)
+        begin = max(earliest, self._free_s.get(source, 0.0), self._free_s.get(target, 0.0))
+        end = max(begin + whole, ended + last)
+        self._free_s[source] = self._free_s[target] = end
+        self.bytes += bytes_
+        return end + route.latency_s
