@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import exp, log
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
 MOST_BINS = 256
 """Bins of a series over time; when they are full, two become one."""
-POWER_EVERY = 8
+KINDS = ("prefill", "mixed", "decode")
+PREFILL, MIXED, DECODE = range(len(KINDS))
+POWER_EVERY = 32
 """Steps between two looks at the power model."""
 
 
@@ -48,17 +51,23 @@ class Series:
         bins = self.bins
         while len(bins) <= last:
             bins.append([0.0, 0.0, 0.0, 0.0, 0.0])
+        if first == last:
+            one = bins[first]
+            one[0] += seconds
+            one[1] += seconds * running
+            one[2] += seconds * waiting
+            one[3] += seconds * blocks
+            one[4] += tokens
+            return
         for index in range(first, last + 1):
-            inside = seconds
-            if first != last:
-                low, high = index * self.width_s, (index + 1) * self.width_s
-                inside = min(high, start + seconds) - max(low, start)
+            low, high = index * self.width_s, (index + 1) * self.width_s
+            inside = min(high, start + seconds) - max(low, start)
             one = bins[index]
             one[0] += inside
             one[1] += inside * running
             one[2] += inside * waiting
             one[3] += inside * blocks
-            one[4] += tokens * inside / seconds if seconds else tokens
+            one[4] += tokens * inside / seconds
 
     def _widen(self) -> None:
         bins = self.bins
@@ -82,8 +91,8 @@ class Meter:
     def __init__(self, steps: StepTimes, kv_total: int, slices: list[Slice] | None = None) -> None:
         self.model, self.kv_total, self.slices = steps, kv_total, slices
         self.series = Series()
-        self.seconds = {"prefill": 0.0, "mixed": 0.0, "decode": 0.0}
-        self.steps = {"prefill": 0, "mixed": 0, "decode": 0}
+        self._seconds = [0.0, 0.0, 0.0]
+        self._steps = [0, 0, 0]
         self.prompt_tokens = 0
         self.output_tokens = 0
         self.decode_slots = 0
@@ -91,10 +100,10 @@ class Meter:
         self.kv_read = 0.0
         """Sum over steps of the KV tokens that decodes read."""
         self.joules = 0.0
-        self.gaps: dict[int, int] = {}
+        self.gaps: dict[int, int] = defaultdict(int)
         self._decoded_s = -1.0
         self._looks = 0
-        self._watts: dict[str, float] = {}
+        self._watts = [-1.0, -1.0, -1.0]
 
     def add(
         self,
@@ -120,14 +129,14 @@ class Meter:
         seconds, decodes, chunks = end - start, step.decodes, step.chunks
         prompt = 0
         if chunks:
-            kind = "mixed" if decodes else "prefill"
+            kind = MIXED if decodes else PREFILL
             for tokens, _ in chunks:
                 prompt += tokens
             self.prompt_tokens += prompt
         else:
-            kind = "decode"
-        self.seconds[kind] += seconds
-        self.steps[kind] += count
+            kind = DECODE
+        self._seconds[kind] += seconds
+        self._steps[kind] += count
         tokens = decodes * count + len(step.firsts)
         self.output_tokens += tokens
         if decodes:
@@ -137,11 +146,10 @@ class Meter:
                 since = self._decoded_s if self._decoded_s > 0.0 else start
             gap = (end - since) / count
             if gap > 0.0:
-                index = int(log(gap) * GAP_STEPS)
-                self.gaps[index] = self.gaps.get(index, 0) + decodes * count
+                self.gaps[int(log(gap) * GAP_STEPS)] += decodes * count
             self._decoded_s = end
         self._looks += 1
-        if kind not in self._watts or self._looks % POWER_EVERY == 0:
+        if self._watts[kind] < 0.0 or self._looks % POWER_EVERY == 0:
             self._watts[kind] = self.model.watts(chunks, decodes, step.kv_tokens)
         self.joules += self._watts[kind] * seconds
         self.series.add(start, seconds, running, waiting, blocks, tokens)
@@ -153,9 +161,19 @@ class Meter:
         self._decoded_s = -1.0
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by kind of step."""
+        return dict(zip(KINDS, self._seconds, strict=True))
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Steps by kind."""
+        return dict(zip(KINDS, self._steps, strict=True))
+
+    @property
     def busy_s(self) -> float:
         """Seconds in steps."""
-        return sum(self.seconds.values())
+        return sum(self._seconds)
 
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:

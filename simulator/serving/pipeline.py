@@ -178,18 +178,17 @@ class PipelinedReplica(QueueView):
     def _try_stretch(self) -> None:
         """Begin a stretch of rounds where all lanes only decode and the longest leads."""
         order = self._order
-        rounds = 1 << 60
+        rounds, decodes = 1 << 60, 0
         for lane in order:
             if lane.valid < 2:
                 return
-            rounds = min(rounds, lane.valid - 1)
-        rounds = min(rounds, *(lane.batcher.quiet() for lane in order))
-        if rounds < SHORTEST_ROUNDS:
-            return
+            rounds = min(rounds, lane.valid - 1, lane.batcher.quiet())
+            if rounds < SHORTEST_ROUNDS:
+                return
+            decodes += lane.batcher.decodes
         if self.waiting and any(lane.batcher.running < lane.batcher.slots for lane in self.lanes):
             return
         block = self.lanes[0].batcher.block_tokens
-        decodes = sum(lane.batcher.decodes for lane in order)
         if decodes * (rounds // block + 1) > self.kv.free and not order[0].batcher.reserves:
             return
         longest = max(range(len(order)), key=lambda index: order[index].later(1))
@@ -216,20 +215,26 @@ class PipelinedReplica(QueueView):
     def _exit(self, place: int, rounds: int, longest: int | None = None) -> float:
         """When the lane at a place of the order ends its step of a round; round 0 is under way."""
         order = self._order
-        at = self._longest if longest is None else longest
-        lead = order[at]
         if rounds == 0:
             return order[place].exit_s
+        at = self._longest if longest is None else longest
+        lead = order[at]
+        shares = 0.0
         if place >= at:
             time = lead.exit_s + lead.summed(rounds)
-            return time + sum(order[k].later(rounds) for k in range(at + 1, place + 1)) / self.stages
+            for k in range(at + 1, place + 1):
+                shares += order[k].later(rounds)
+            return time + shares / self.stages
         before = rounds - 1
         if before == 0:
             time = order[-1].exit_s
         else:
             time = lead.exit_s + lead.summed(before)
-            time += sum(order[k].later(before) for k in range(at + 1, len(order))) / self.stages
-        return time + sum(order[k].later(rounds) for k in range(place + 1)) / self.stages
+            for k in range(at + 1, len(order)):
+                shares += order[k].later(before)
+        for k in range(place + 1):
+            shares += order[k].later(rounds)
+        return time + shares / self.stages
 
     def _rounds_until(self, now: float) -> int:
         """The first round whose first exit is at or after a time."""

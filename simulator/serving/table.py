@@ -98,6 +98,10 @@ class Grid:
         return low * (1 - u) + high * u
 
 
+Rows = dict[int, tuple[list[float], list[float]]]
+"""Values and slopes along a grid's second axis, by decodes."""
+
+
 class IterationTable:
     """`StepTimes` of one kind of replica, from grids.
 
@@ -166,7 +170,9 @@ class IterationTable:
             _tile_knots(self.max_tokens),
         )
         self.chunks = Grid(queries, before, chunks)
-        self._rows: dict[int, tuple[list[float], list[float]]] = {}
+        self._rows: Rows = {}
+        self._mixed_rows: Rows = {}
+        self._mixes = self.price.mixes
         self._keys = [float(key) for key in keys]
         self._chunk_x, self._chunk_y = queries.tolist(), before.tolist()
         self._chunk_z = chunks.tolist()
@@ -189,11 +195,15 @@ class IterationTable:
 
     def _decode_s(self, decodes: int, mean_keys: float) -> tuple[float, float, int]:
         """Seconds of decode attention, their slope in the mean KV, and the number of the knot below."""
-        row = self._rows.get(decodes)
+        return self._on_row(self._rows, self.decodes, decodes, mean_keys)
+
+    def _on_row(self, rows: Rows, grid: Grid, decodes: int, mean_keys: float) -> tuple[float, float, int]:
+        """Value, slope and knot of a grid of decodes; rows of the grid are kept as plain lists."""
+        row = rows.get(decodes)
         if row is None:
-            values = self.decodes(float(decodes), self.decodes.y)
-            slopes = np.diff(values) / np.diff(self.decodes.y)
-            row = self._rows[decodes] = (values.tolist(), slopes.tolist())
+            values = grid(float(decodes), grid.y)
+            slopes = np.diff(values) / np.diff(grid.y)
+            row = rows[decodes] = (values.tolist(), slopes.tolist())
         at = bisect_right(self._keys, mean_keys) - 1
         at = 0 if at < 0 else min(at, len(row[1]) - 1)
         return row[0][at] + row[1][at] * (mean_keys - self._keys[at]), row[1][at], at
@@ -244,9 +254,9 @@ class IterationTable:
         """Seconds of attention of prefill chunks and decodes in one step."""
         if not decodes:
             return chunks
-        if not self.price.mixes:
+        if not self._mixes:
             return chunks + self._decode_s(decodes, kv_tokens / decodes)[0]
-        beside = float(self.mixed(decodes, kv_tokens / decodes))
+        beside = self._on_row(self._mixed_rows, self.mixed, decodes, kv_tokens / decodes)[0]
         power = self._exponent
         return (chunks**power + beside**power) ** (1.0 / power)
 
