@@ -50,6 +50,8 @@ class Cluster(Strict):
     def _all_devices(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
+        if "groups" in data:
+            raise ValueError("is a cluster of groups, which only scenarios of `meshwright simulate` take")
         per_node, nodes = data.get("devices_per_node"), data.get("nodes")
         if isinstance(per_node, int) and isinstance(nodes, int):
             return {"devices": per_node * nodes, **data}

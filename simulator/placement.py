@@ -160,6 +160,10 @@ def _check_replicas(setting: MixedSetting, plan: Plan, made: list[Share], where:
         raise InputError(
             f"replicas x micro_batches x micro_batch = {trained} does not equal global_batch = {batch}", where
         )
+    if plan.zero >= 2 and len({share.micro_batches for share in made}) > 1:
+        raise InputError(
+            f"zero: {plan.zero} communicates in each micro batch, so replicas need equal micro_batches", where
+        )
     experts = plan.expert * plan.expert_tensor
     for share in made:
         ranks = share.replicas * plan.context * plan.tensor

@@ -125,6 +125,13 @@ def test_a_step_that_does_not_fit_says_which_group():
             {"placement": {**REPLICAS, "micro_batches": {"one": 3, "other": 4}}},
             "= 7 does not equal global_batch",
         ),
+        (
+            {
+                "placement": {**REPLICAS, "micro_batches": {"one": 30, "other": 34}},
+                "plan": PLAN | {"zero": 3},
+            },
+            "zero: 3 communicates in each micro batch",
+        ),
         ({"placement": {}}, "give either stages or replicas"),
         ({"placement": {**STAGES, "layers": {"one": 8, "other": 9}}}, "add up to 34"),
         ({"placement": None}, "key 'placement' is missing"),
