@@ -18,6 +18,9 @@ USER = "user"
 """The source of a bare number."""
 
 
+BY_THE_USER: tuple[str, Kind] = (USER, "assumed")
+
+
 class Origin(Strict):
     """A number of a definition and where it comes from."""
 
@@ -65,7 +68,7 @@ class Sourced(Strict):
         return MappingProxyType(dict(ordered))
 
 
-def _split(value: Any, path: str, around: tuple[str, str] | None) -> tuple[Any, dict[str, Origin]]:
+def _split(value: Any, path: str, around: tuple[str, Kind] | None) -> tuple[Any, dict[str, Origin]]:
     """Part a value from the origins of its numbers; ``around`` is the source and kind stated around it."""
     if isinstance(value, Mapping) and "value" in value:
         return _number(value, path)
@@ -77,8 +80,8 @@ def _split(value: Any, path: str, around: tuple[str, str] | None) -> tuple[Any, 
         origins = {name: origin for _, found in parts.values() for name, origin in found.items()}
         return {key: plain for key, (plain, _) in parts.items()}, origins
     if isinstance(value, int | float) and not isinstance(value, bool):
-        source, kind = around or (USER, "assumed")
-        return value, {path: Origin(value=value, source=source, kind=kind)}
+        stated = around or BY_THE_USER
+        return value, {path: Origin(value=value, source=stated[0], kind=stated[1])}
     return value, {}
 
 
@@ -90,10 +93,10 @@ def _number(given: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Origin]
     for name in ("source", "kind"):
         if not isinstance(given.get(name), str) or not given[name]:
             raise ValueError(f"{path}: key {name!r} is missing; a number has value, source and kind")
-    value, around = given["value"], (given["source"], _kind(given["kind"], path))
+    value, source, kind = given["value"], given["source"], _kind(given["kind"], path)
     if isinstance(value, Mapping):
-        return _split(value, path, around)
-    return value, {path: Origin(value=value, source=around[0], kind=around[1])}
+        return _split(value, path, (source, kind))
+    return value, {path: Origin(value=value, source=source, kind=kind)}
 
 
 def _kind(found: str, path: str) -> Kind:

@@ -11,8 +11,9 @@ from rich.table import Table
 from hwmodels.errors import MeshwrightError
 from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
-from meshwright.validation.cases import Case, Skipped, read_case, read_rows
+from meshwright.validation.cases import Case, read_case
 from meshwright.validation.ledger import published_files
+from meshwright.validation.rows import Skipped, read_rows
 from planner.metrics import flops_per_token
 from planner.search import SearchResult
 from simulator.plan import Plan, Plans

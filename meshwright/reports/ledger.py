@@ -28,6 +28,8 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
                 "predicted_step_time_s": entry.predicted_step_s,
                 "measured_step_time_s": entry.case.measured_step_s,
                 "relative_error": entry.relative_error,
+                "step_time_uncertainty": entry.uncertainty,
+                "assumed": list(entry.case.assumed),
                 "predicted_peak_memory_bytes": entry.predicted_peak_bytes,
                 "fits": entry.fits,
             }
@@ -35,6 +37,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         ],
         "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
         "summary": asdict(ledger.summary),
+        "summary_assumed_network": asdict(ledger.assumed_summary),
     }
 
 
@@ -97,6 +100,8 @@ def _groups(ledger: Ledger) -> RenderableType:
         for name, summary in ledger.grouped(key).items()
     ]
     rows.append(["all", "", *_errors(ledger.summary)])
+    if ledger.assumed_summary.n:
+        rows.append(["apart", "network assumed", *_errors(ledger.assumed_summary)])
     headings = ("by", "", "cases", "median error", "90th percentile", "mean error", "bias")
     return table(headings, rows, "Step time, predicted against measured", left=2)
 

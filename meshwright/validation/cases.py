@@ -6,23 +6,20 @@ default or, where no default decides, is a reason to skip the row.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from dataclasses import dataclass
-from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
-from hwmodels.loading import build, read_mapping, read_text
-from hwmodels.parsing import LARGEST, SMALLEST
-from hwmodels.usual_clusters import USUAL, usual_cluster
+from hwmodels.loading import build
+from hwmodels.usual_clusters import usual_cluster
+from meshwright.validation.row_model import read_model
+from meshwright.validation.rows import Row, Skipped, conventions, matches, read_rows, rule_of
 from simulator.frameworks import Framework, frameworks
-from simulator.models import Model, models
+from simulator.models import Model
 from simulator.plan import Plan
 from simulator.recipes import recipes
 from simulator.schedules import schedules
@@ -31,12 +28,6 @@ from simulator.workload import Training
 
 NO_LAYERS = -1
 """How a plan says that a stage has none."""
-
-REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
-
-
-class Skipped(Exception):
-    """A row that cannot decide what was run; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -52,84 +43,13 @@ class Case:
     plan: Plan
     measured_step_s: float | None
     measured_peak_bytes: float | None
+    assumed: tuple[str, ...] = ()
+    """What the row leaves out and a default decided; "network": of a run on several nodes."""
 
-
-@cache
-def conventions() -> dict[str, Any]:
-    """The words that published rows use, and what they mean here."""
-    return read_mapping(Path(__file__).with_name("conventions.yaml"))
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read a CSV of published runs.
-
-    Raises:
-        InputError: unreadable, no header, or a needed column is missing.
-    """
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
-    try:
-        header, *lines = [[cell.strip() for cell in cells] for cells in reader if cells] or [[]]
-    except csv.Error as error:
-        raise InputError(f"line {reader.line_num}: is not a readable CSV file ({error})", str(path)) from None
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise InputError(f"column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}", str(path))
-    twice = [name for name in header if name and header.count(name) > 1]
-    if twice:
-        raise InputError(f"column {twice[0]!r} is given twice", str(path))
-    for number, cells in enumerate(lines, start=2):
-        if len(cells) > len(header):
-            more = f"row {number}: {len(cells)} values for {len(header)} columns; is a comma without quotes?"
-            raise InputError(more, str(path))
-    return [dict(zip_longest(header, cells, fillvalue="")) for cells in lines]
-
-
-class Row:
-    """One CSV row with typed access that says what is wrong and where."""
-
-    def __init__(self, values: dict[str, str], where: str) -> None:
-        self.values, self.where = values, where
-
-    def text(self, name: str, default: str = "") -> str:
-        """The text of a column, or the default where it is blank or absent."""
-        return self.values.get(name, "") or default
-
-    def number(self, name: str, default: float | None = None) -> float | None:
-        """The number in a column.
-
-        Raises:
-            InputError: it is not a positive number.
-        """
-        text = self.text(name)
-        if not text:
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
-        if value and not SMALLEST <= value <= LARGEST:
-            raise InputError(
-                f"column {name!r} must be 0 or a number from {SMALLEST:g} to {LARGEST:g}, found {text!r}",
-                self.where,
-            )
-        return value
-
-    def need(self, name: str) -> int:
-        """A whole number that the row must state."""
-        value = self.number(name)
-        if not value:
-            raise Skipped(f"{name} not stated")
-        return self._count(name, value)
-
-    def whole(self, name: str, default: int) -> int:
-        """A whole number with a default."""
-        value = self.number(name)
-        return default if value is None else self._count(name, value)
-
-    def _count(self, name: str, value: float) -> int:
-        if round(value) < 1:
-            raise InputError(f"column {name!r} must be at least 1, found {self.text(name)!r}", self.where)
-        return round(value)
+    @property
+    def assumes_network(self) -> bool:
+        """Whether the run had several nodes and the row does not state their network."""
+        return "network" in self.assumed
 
 
 def read_case(values: dict[str, str], where: str) -> Case:
@@ -148,7 +68,12 @@ def read_case(values: dict[str, str], where: str) -> Case:
         raise Skipped(f"offload ({offload}) is not modelled")
     if re.search(r"\bLoRA\b", row.text("source")):
         raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
-    framework = _framework(row)
+    model = read_model(row)
+    # Recipes and facts are told by the catalogue's name of a model, however a row spells it.
+    named = Row({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
+    framework = _framework(named)
+    if not row.text("precision"):
+        row.assume("precision")
     precision = _precision(row.text("precision", "bf16"))
     training = build(
         Training,
@@ -159,7 +84,6 @@ def read_case(values: dict[str, str], where: str) -> Case:
         },
         where,
     )
-    model = _model(row)
     cluster = _cluster(row, gpus)
     plan = _plan(row, gpus, model, framework.defaults)
     peak = row.number("peak_memory_gib")
@@ -173,21 +97,13 @@ def read_case(values: dict[str, str], where: str) -> Case:
         plan=plan,
         measured_step_s=row.number("derived_step_time_s") or None,
         measured_peak_bytes=peak * 2**30 if peak else None,
+        assumed=tuple(row.assumed),
     )
-
-
-def _rule(row: Row) -> dict[str, Any]:
-    """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
-    text = row.text("framework")
-    for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], f"{text} | {row.text('precision')}"):
-            return rule
-    raise Skipped(f"framework {text!r} is not known")
 
 
 def _framework(row: Row) -> Framework:
     """The framework that a row names, as its words and the recipe that they name set it up."""
-    chosen = frameworks.get(_rule(row)["framework"])
+    chosen = frameworks.get(rule_of(row)["framework"])
     if name := row.text("recipe") or _recipe(row):
         chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
     found: dict[str, Any] = {}
@@ -196,7 +112,7 @@ def _framework(row: Row) -> Framework:
     if row.text("flash_attention") == "1" and chosen.attention == "unfused":
         found["attention"] = "flash-2"
     for fact in conventions()["facts"]:
-        if _matches(row, fact["where"]):
+        if matches(row, fact["where"]):
             found |= fact["sets"]
             defaults |= fact["sets"].get("defaults", {})
     return chosen.model_copy(update={**found, "defaults": defaults})
@@ -204,12 +120,7 @@ def _framework(row: Row) -> Framework:
 
 def _recipe(row: Row) -> str:
     """The recipe that a row's words mean, or nothing."""
-    return next((rule["recipe"] for rule in conventions()["recipes"] if _matches(row, rule["where"])), "")
-
-
-def _matches(row: Row, where: dict[str, str]) -> bool:
-    """Whether the row's columns match patterns."""
-    return all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where.items())
+    return next((rule["recipe"] for rule in conventions()["recipes"] if matches(row, rule["where"])), "")
 
 
 def _precision(text: str) -> str:
@@ -223,9 +134,10 @@ def _precision(text: str) -> str:
 
 def _cluster(row: Row, gpus: int) -> Cluster:
     gpu = row.text("gpu")
-    if gpu not in USUAL:
-        raise Skipped(f"no cluster with {gpu!r} is known")
-    cluster = usual_cluster(gpu)
+    try:
+        cluster = usual_cluster(gpu)
+    except UnknownNameError:
+        raise Skipped(f"no cluster with {gpu!r} is known") from None
     for variant in conventions()["variants"]:
         words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
         if gpu == variant["gpu"] and re.search(variant["match"], words):
@@ -234,7 +146,7 @@ def _cluster(row: Row, gpus: int) -> Cluster:
     nic = row.number("nic_gbps_per_node")
     many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)
     if many and nic is None:
-        raise Skipped("several nodes and their network is not stated")
+        row.assume("network")
     if per_node not in (cluster.devices_per_node, cluster.domain):
         cluster = cluster.with_node(per_node)
     if nic:
@@ -242,44 +154,6 @@ def _cluster(row: Row, gpus: int) -> Cluster:
         fabric = named if named in get_args(Fabric) else cluster.network.fabric
         cluster = cluster.with_network(nic_gbps_per_node=nic, fabric=fabric)
     return cluster.resized(gpus)
-
-
-def _model(row: Row) -> Model:
-    """The architecture: from the columns, or the catalogue's where name, layers and width agree."""
-    name = re.sub(r"[^a-z0-9.]+", "-", row.text("model_name", "model").lower()).strip("-")
-    layers, hidden = row.need("n_layers"), row.need("d_model")
-    if name in models.names():
-        known = models.get(name)
-        if (known.layers, known.hidden) == (layers, hidden) and (known.moe or known.mla):
-            return known
-    heads = row.need("n_heads")
-    kind = row.text("ffn_type", "gelu")
-    gated = "glu" in kind
-    activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
-    experts = row.number("n_experts")
-    defaults = conventions()["defaults"]
-    vocabulary = _rule(row).get("vocabulary", defaults["vocabulary"])
-    data: dict[str, Any] = {
-        "name": name,
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": row.whole("n_kv_heads", heads),
-        "feed_forward": row.whole("d_ff", 4 * hidden),
-        "vocabulary": row.whole("vocab", vocabulary),
-        "max_sequence": row.need("seq_len"),
-        "activation": activation,
-        "norm": "rmsnorm" if gated else "layernorm",
-        "position": "learned" if activation == "gelu" else "rope",
-        "tied_embeddings": activation == "gelu",
-        "bias": activation == "gelu",
-    }
-    if hidden % heads:
-        data["head_dim"] = round(hidden / heads)
-    if experts and experts > 1:
-        width = row.whole("moe_d_ff", data["feed_forward"])
-        data["moe"] = {"experts": round(experts), "top_k": row.need("top_k"), "feed_forward": width}
-    return build(Model, data, row.where)
 
 
 def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
@@ -298,7 +172,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "data": gpus // (tensor * pipeline * context),
         "virtual_pipeline": chunks if pipeline > 1 else 1,
         "expert": row.whole("ep", 1),
-        "expert_tensor": row.whole("etp", 1),
+        "expert_tensor": row.whole("etp", defaults.get("expert_tensor", 1)),
         "micro_batch": row.need("micro_batch"),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
@@ -337,12 +211,16 @@ def _schedule(row: Row, pipeline: int, chunks: int) -> str:
 
 
 def _recompute(row: Row) -> str:
+    if not row.text("activation_recompute"):
+        row.assume("recomputation")
     text = row.text("activation_recompute", conventions()["defaults"]["recompute"]).lower()
     return next((word for word in ("full", "selective") if text.startswith(word)), "none")
 
 
 def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP."""
+    if not row.text("zero_stage"):
+        row.assume("sharding")
     text = row.text("zero_stage", str(defaults.get("zero", 0))).lower()
     if re.search("hsdp|hybrid", text):
         per_node = row.whole("gpus_per_node", 8)

@@ -15,6 +15,7 @@ from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
 from simulator.training.memory import memory
+from simulator.uncertainty import band
 
 PUBLISHED = Path(__file__).parent.parent / "published"
 """The cases that Meshwright ships."""
@@ -27,6 +28,8 @@ class Entry:
     case: Case
     predicted_step_s: float
     predicted_peak_bytes: float
+    uncertainty: float | None
+    """Half-width of the band as a share of the step; none where the event engine timed it."""
 
     @property
     def relative_error(self) -> float | None:
@@ -81,8 +84,13 @@ class Ledger:
 
     @cached_property
     def summary(self) -> Summary:
-        """Step-time errors of all cases."""
-        return Summary.of(entry.relative_error for entry in self.entries)
+        """Step-time errors of all cases that state their network or need none."""
+        return Summary.of(entry.relative_error for entry in self.entries if not entry.case.assumes_network)
+
+    @cached_property
+    def assumed_summary(self) -> Summary:
+        """Step-time errors of the cases on several nodes whose network is assumed."""
+        return Summary.of(entry.relative_error for entry in self.entries if entry.case.assumes_network)
 
     @cached_property
     def memory_summary(self) -> Summary:
@@ -90,9 +98,11 @@ class Ledger:
         return Summary.of(entry.memory_error for entry in self.entries)
 
     def grouped(self, key: Callable[[Case], str]) -> dict[str, Summary]:
-        """Step-time errors by what ``key`` says of a case, sorted."""
+        """Step-time errors by what ``key`` says of a case, sorted; without cases on an assumed network."""
         groups: dict[str, list[float | None]] = {}
         for entry in self.entries:
+            if entry.case.assumes_network:
+                continue
             groups.setdefault(key(entry.case), []).append(entry.relative_error)
         return {name: Summary.of(groups[name]) for name in sorted(groups)}
 
@@ -142,8 +152,8 @@ def _predicted(cases: Sequence[Case]) -> list[Entry]:
     step = predict(setting, plans)
     held = memory(setting, plans, step.stages, step.parameters)
     return [
-        Entry(case, float(seconds), float(peak))
-        for case, seconds, peak in zip(cases, step.time, held.peak, strict=True)
+        Entry(case, float(seconds), float(peak), float(share))
+        for case, seconds, peak, share in zip(cases, step.time, held.peak, band(setting, step), strict=True)
     ]
 
 
@@ -154,7 +164,7 @@ def _simulated(case: Case) -> Entry:
 
     timeline = run(step_program(case.setting, case.plan))
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
-    return Entry(case, timeline.period, peak)
+    return Entry(case, timeline.period, peak, None)
 
 
 def published_files() -> list[Path]:

@@ -48,9 +48,10 @@ def cases(tmp_path):
 def test_json_has_exactly_the_documented_keys_and_adds_up(run, cases):
     path = cases({}, {"derived_step_time_s": "3.0"}, {"derived_step_time_s": ""}, {"micro_batch": ""})
     report = json.loads(run("validate", "--cases", str(path), "--json").out)
-    assert set(report) == {"cases", "skipped", "summary"}
+    assert set(report) == {"cases", "skipped", "summary", "summary_assumed_network"}
     keys = ["case_id", "predicted_step_time_s", "measured_step_time_s", "relative_error"]
-    assert all(list(case) == [*keys, "predicted_peak_memory_bytes", "fits"] for case in report["cases"])
+    keys += ["step_time_uncertainty", "assumed", "predicted_peak_memory_bytes", "fits"]
+    assert all(list(case) == keys for case in report["cases"])
     assert report["skipped"] == [{"case_id": "row3", "reason": "micro_batch not stated"}]
     first, second, unmeasured = report["cases"]
     assert first["relative_error"] == pytest.approx(first["predicted_step_time_s"] / 2.0 - 1)
@@ -65,16 +66,27 @@ def test_json_has_exactly_the_documented_keys_and_adds_up(run, cases):
     }
 
 
+def test_an_assumed_network_is_said_and_summed_apart(run, cases):
+    path = cases({"micro_batch": "2"}, {"n_gpus": "16", "micro_batch": "2"})
+    report = json.loads(run("validate", "--cases", str(path), "--json").out)
+    stated, assumed = report["cases"]
+    assert "network" not in stated["assumed"]
+    assert {"network", "recomputation", "sharding", "vocabulary"} <= set(assumed["assumed"])
+    assert stated["step_time_uncertainty"] > 0
+    assert report["summary"]["bias"] == pytest.approx(stated["relative_error"])
+    assert report["summary_assumed_network"]["bias"] == pytest.approx(assumed["relative_error"])
+    assert "network assumed" in run("validate", "--cases", str(path), "--summary").out
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"n_layers": "many"}, "column 'n_layers' must be a number, found 'many'"),
-        ({"seq_len": "-1"}, "not negative, found '-1'"),
+        ({"seq_len": "-1"}, "must be 0 or a number from 1e-24 to 1e+18, found '-1'"),
         ({"gpu": "abacus"}, "no cluster with 'abacus' is known"),
         ({"framework": "pencil"}, "framework 'pencil' is not known"),
         ({"precision": "fp8"}, "fp8"),
         ({"global_batch": "63"}, "does not divide"),
-        ({"n_gpus": "16"}, "network is not stated"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_skipped_with_its_reason(run, cases, change, reason):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from meshwright.validation.cases import Skipped, balanced_last_stage, read_case
+from meshwright.validation.cases import balanced_last_stage, read_case
+from meshwright.validation.rows import Skipped
 from simulator.layout.stages import Stages
 from simulator.models import models
 from simulator.plan import Plans
@@ -192,3 +193,48 @@ def test_a_small_vocabulary_moves_nothing():
 def test_other_rows_keep_even_stages():
     case = read_case(PIPELINED | {"pp_schedule": "interlaced"}, "test")
     assert (case.plan.schedule, case.plan.last_stage_layers) == ("interlaced", 0)
+
+
+DEEPSEEK = {
+    "n_layers": "61",
+    "d_model": "7168",
+    "n_heads": "128",
+    "n_experts": "256",
+    "top_k": "8",
+    "moe_d_ff": "2048",
+    "d_ff": "18432",
+    "ep": "8",
+}
+
+
+@pytest.mark.parametrize("name", ["DeepSeekV3", "deepseek-v3", "DeepSeek_V3", "a model of 671B"])
+def test_a_model_is_found_by_any_spelling_and_by_the_shape_of_a_layer(name):
+    assert read(**DEEPSEEK, model_name=name).setting.model == models.get("deepseek-v3")
+
+
+def test_fewer_layers_are_a_proxy_of_the_model_and_said_to_be():
+    case = read(**{**DEEPSEEK, "n_layers": "20"}, model_name="deepseek-v3-20l")
+    model, whole = case.setting.model, models.get("deepseek-v3")
+    assert (model.layers, model.mla, model.moe.experts) == (20, whole.mla, 256)
+    assert model.moe.first_dense_layers == 1
+    assert any("proxy" in words for words in case.assumed)
+
+
+def test_latent_attention_that_columns_cannot_state_is_a_reason_to_skip():
+    with pytest.raises(Skipped, match="latent attention"):
+        read(**{**DEEPSEEK, "n_experts": "200"}, model_name="DeepSeek-V4")
+
+
+def test_recipes_are_found_by_the_model_however_it_is_spelled():
+    shape = {"n_layers": "36", "d_model": "2880", "n_heads": "64", "n_kv_heads": "8", "d_ff": "2880"}
+    experts = {"n_experts": "128", "top_k": "4", "moe_d_ff": "2880"}
+    for name in ("gpt-oss-120b", "GPT OSS 120B"):
+        framework = read(**shape, **experts, model_name=name, framework="Megatron-Bridge").setting.framework
+        assert framework.dispatcher == "all-to-all"
+
+
+def test_a_row_may_name_its_recipe():
+    chosen = read(recipe="nemo-gpt3").setting.framework
+    assert (chosen.dropout, chosen.attention) == (False, "flash-2")
+    with pytest.raises(Exception, match="unknown recipe"):
+        read(recipe="nemo-gpt-3")

@@ -1,0 +1,112 @@
+"""The model of a published row: the catalogue's, by name or shape, or what the columns state."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hwmodels.loading import build
+from meshwright.validation.rows import Row, Skipped, conventions, rule_of
+from simulator.models import Model, models
+
+
+def read_model(row: Row) -> Model:
+    """Return the architecture that a row trained.
+
+    The catalogue's model is taken where columns cannot state the architecture (experts, latent attention):
+    by name, or by the shape of one layer. A row with fewer layers ran a proxy of it.
+
+    Raises:
+        Skipped: the row names a model that its columns cannot describe, and the catalogue lacks it.
+        InputError: the columns describe no model.
+    """
+    known = _catalogued(row)
+    if known is None:
+        for rule in conventions()["not_in_columns"]:
+            if re.search(rule["match"], _plain(row.text("model_name"))):
+                raise Skipped(f"model {row.text('model_name')!r}: {rule['reason']}")
+        return _of_columns(row)
+    layers = row.need("n_layers")
+    if layers == known.layers:
+        return known
+    row.assume("proxy of fewer layers: dense ones in proportion")
+    return _proxy(known, layers)
+
+
+def _catalogued(row: Row) -> Model | None:
+    """The catalogue's model with experts or latent attention that the row names, or whose layers it has."""
+    name, hidden = _plain(row.text("model_name")), row.need("d_model")
+    candidates = [model for model in models if model.moe or model.mla]
+    named = [model for model in candidates if _plain(model.name) == name and model.hidden == hidden]
+    if named:
+        return named[0]
+    shape = _shape_of_row(row)
+    alike = [model for model in candidates if shape is not None and _shape(model) == shape]
+    exact = [model for model in alike if model.layers == row.need("n_layers")]
+    return next(iter(exact or alike), None)
+
+
+def _shape(model: Model) -> tuple[int, ...] | None:
+    if model.moe is None:
+        return None
+    moe = model.moe
+    return model.hidden, model.heads, moe.experts, moe.top_k, moe.feed_forward
+
+
+def _shape_of_row(row: Row) -> tuple[int, ...] | None:
+    experts = row.number("n_experts")
+    if not experts or experts <= 1 or row.number("moe_d_ff") is None:
+        return None
+    counts = [row.need(name) for name in ("d_model", "n_heads", "n_experts", "top_k", "moe_d_ff")]
+    return tuple(counts)
+
+
+def _proxy(known: Model, layers: int) -> Model:
+    """A model of fewer layers; dense layers ahead of those with experts keep their share, at least one."""
+    moe = known.moe
+    if moe is not None and moe.first_dense_layers:
+        dense = max(1, round(moe.first_dense_layers * layers / known.layers))
+        moe = moe.model_copy(update={"first_dense_layers": dense})
+    data: dict[str, Any] = {**known.model_dump(), "layers": layers, "moe": moe and moe.model_dump()}
+    return build(Model, data, f"{known.name} of {layers} layers")
+
+
+def _plain(name: str) -> str:
+    """A name without the marks that spellings differ in."""
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
+
+
+def _of_columns(row: Row) -> Model:
+    """The architecture that the columns state."""
+    name = re.sub(r"[^a-z0-9.]+", "-", row.text("model_name", "model").lower()).strip("-")
+    layers, hidden = row.need("n_layers"), row.need("d_model")
+    heads = row.need("n_heads")
+    kind = row.text("ffn_type", "gelu")
+    gated = "glu" in kind
+    activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
+    experts = row.number("n_experts")
+    defaults = conventions()["defaults"]
+    vocabulary = rule_of(row).get("vocabulary", defaults["vocabulary"])
+    if not row.text("vocab"):
+        row.assume("vocabulary")
+    data: dict[str, Any] = {
+        "name": name,
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": row.whole("n_kv_heads", heads),
+        "feed_forward": row.whole("d_ff", 4 * hidden),
+        "vocabulary": row.whole("vocab", vocabulary),
+        "max_sequence": row.need("seq_len"),
+        "activation": activation,
+        "norm": "rmsnorm" if gated else "layernorm",
+        "position": "learned" if activation == "gelu" else "rope",
+        "tied_embeddings": activation == "gelu",
+        "bias": activation == "gelu",
+    }
+    if hidden % heads:
+        data["head_dim"] = round(hidden / heads)
+    if experts and experts > 1:
+        width = row.whole("moe_d_ff", data["feed_forward"])
+        data["moe"] = {"experts": round(experts), "top_k": row.need("top_k"), "feed_forward": width}
+    return build(Model, data, row.where)

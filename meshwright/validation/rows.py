@@ -1,0 +1,122 @@
+"""Rows of a CSV of published measurements, and the words that they use."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError
+from hwmodels.loading import read_mapping, read_text
+from hwmodels.parsing import LARGEST, SMALLEST
+
+REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
+
+
+class Skipped(Exception):
+    """A row that cannot decide what was run; the message is the reason."""
+
+
+@cache
+def conventions() -> dict[str, Any]:
+    """The words that published rows use, and what they mean here."""
+    return read_mapping(Path(__file__).with_name("conventions.yaml"))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV of published runs.
+
+    Raises:
+        InputError: unreadable, no header, or a needed column is missing.
+    """
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        header, *lines = [[cell.strip() for cell in cells] for cells in reader if cells] or [[]]
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}: is not a readable CSV file ({error})", str(path)) from None
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise InputError(f"column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}", str(path))
+    twice = [name for name in header if name and header.count(name) > 1]
+    if twice:
+        raise InputError(f"column {twice[0]!r} is given twice", str(path))
+    for number, cells in enumerate(lines, start=2):
+        if len(cells) > len(header):
+            more = f"row {number}: {len(cells)} values for {len(header)} columns; is a comma without quotes?"
+            raise InputError(more, str(path))
+    return [dict(zip_longest(header, cells, fillvalue="")) for cells in lines]
+
+
+class Row:
+    """One CSV row with typed access that says what is wrong and where.
+
+    ``assumed`` lists what the row leaves out and a default decides.
+    """
+
+    def __init__(self, values: dict[str, str], where: str) -> None:
+        self.values, self.where = values, where
+        self.assumed: list[str] = []
+
+    def assume(self, what: str) -> None:
+        """Note something that the row leaves out and a default decides."""
+        if what not in self.assumed:
+            self.assumed.append(what)
+
+    def text(self, name: str, default: str = "") -> str:
+        """The text of a column, or the default where it is blank or absent."""
+        return self.values.get(name, "") or default
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """The number in a column.
+
+        Raises:
+            InputError: it is not a positive number.
+        """
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
+        if value and not SMALLEST <= value <= LARGEST:
+            raise InputError(
+                f"column {name!r} must be 0 or a number from {SMALLEST:g} to {LARGEST:g}, found {text!r}",
+                self.where,
+            )
+        return value
+
+    def need(self, name: str) -> int:
+        """A whole number that the row must state."""
+        value = self.number(name)
+        if not value:
+            raise Skipped(f"{name} not stated")
+        return self._count(name, value)
+
+    def whole(self, name: str, default: int) -> int:
+        """A whole number with a default."""
+        value = self.number(name)
+        return default if value is None else self._count(name, value)
+
+    def _count(self, name: str, value: float) -> int:
+        if round(value) < 1:
+            raise InputError(f"column {name!r} must be at least 1, found {self.text(name)!r}", self.where)
+        return round(value)
+
+
+def rule_of(row: Row) -> dict[str, Any]:
+    """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
+    text = row.text("framework")
+    for rule in conventions()["frameworks"]:
+        if re.search(rule["match"], f"{text} | {row.text('precision')}"):
+            return rule
+    raise Skipped(f"framework {text!r} is not known")
+
+
+def matches(row: Row, where: dict[str, str]) -> bool:
+    """Whether the row's columns match patterns, in any case."""
+    return all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where.items())
