@@ -120,6 +120,8 @@ def simulate_plan(
 ) -> Simulation:
     """Time one plan: analytically where that can be, and by the event engine if asked for or needed.
 
+    It is needed for schedules without a closed form, and where a setting has stragglers.
+
     Args:
         setting: what the plan is for.
         plan: what to time.
@@ -133,7 +135,7 @@ def simulate_plan(
         InputError: the schedule cannot run with the plan's stages and micro batches, or the engine would
             take too long.
     """
-    closed_form = get_schedule(plan.schedule).has_closed_form
+    closed_form = get_schedule(plan.schedule).has_closed_form and not setting.stragglers
     if closed_form and not engine:
         prediction = Prediction.of(setting, plan)
         return Simulation(prediction, float(prediction.step.time[0]), None)

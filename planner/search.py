@@ -94,6 +94,9 @@ def search(
         raise UnknownNameError("objective", objective, OBJECTIVES)
     if top < 1:
         raise InputError(f"top must be 1 or more, found {top}")
+    if setting.stragglers:
+        problem = "a search reckons with healthy devices; simulate and what-if price stragglers"
+        raise InputError(problem, "stragglers")
     space = Space.of(setting, devices, constraints, headroom)
     enumeration = Enumeration(space, RULES)
     best, scored = _Best(max(top, POOL) if alternatives else top), 0

@@ -25,6 +25,7 @@ from simulator.recipes import recipes
 from simulator.rules import check
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.stragglers import Straggler, check_stragglers
 from simulator.workload import Training
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -119,6 +120,10 @@ class Definition(Strict):
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )
+    stragglers: list[Straggler] = Field(
+        default_factory=list,
+        description="slow stages of single replicas; the event engine then times the step",
+    )
     placement: Placement | None = Field(
         None, description="which group of a cluster of groups carries which stages or replicas"
     )
@@ -176,9 +181,12 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         for name in getattr(written.search, option):
             if name not in Plan.model_fields:
                 raise UnknownNameError("plan field", name, Plan.model_fields, f"{where}: search.{option}")
-    setting = Setting(model, _sized(cluster, written.gpus, where), written.workload, framework)
+    sized = _sized(cluster, written.gpus, where)
+    setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers))
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
+    if plan is not None:
+        check_stragglers(setting.stragglers, plan, f"{where}: stragglers")
     return Scenario(written.title, setting, plan, written.search, written.variations)
 
 

@@ -15,6 +15,7 @@ from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.build import LOW_PRECISION
 from simulator.plan import Plans
 from simulator.pricing import Prices
+from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
 from simulator.workload import Training
 
@@ -33,6 +34,8 @@ class Setting:
     cluster: Cluster
     training: Training
     framework: Framework
+    stragglers: tuple[Straggler, ...] = ()
+    """Only the event engine reads them."""
 
     @cached_property
     def kernels(self) -> KernelModel:

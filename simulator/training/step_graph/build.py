@@ -34,6 +34,7 @@ from simulator.training.step_graph.step import (
     Load,
     OutputWork,
     Pass,
+    Replicas,
     Segment,
     StepProgram,
 )
@@ -120,6 +121,7 @@ class _Build:
             ports=ports(self.setting.cluster, plan.pipeline, self.stride),
             synchronous=not self.schedule.post_validation,
             output=self._output(),
+            replicas=self._replicas(),
             contention=Contention(1 / (1 - self.slow), 1.0),
         )
 
@@ -227,6 +229,22 @@ class _Build:
         moved = move_state(self.sharding, np.array([dense]), np.array([experts]), float(calls), float(units))
         gather, reduce = (cost * (1 / units) for cost in moved)
         return gather, reduce
+
+    def _replicas(self) -> tuple[Replicas, ...]:
+        """Replicas without a slow stage, and those with one."""
+        slow = self.setting.stragglers
+        healthy = self.plan.data - sum(each.replicas for each in slow)
+
+        def stages(at: int, value: float) -> tuple[float, ...]:
+            return tuple(value if stage == at else 1.0 for stage in range(self.plan.pipeline))
+
+        return (
+            *((Replicas(healthy),) if healthy or not slow else ()),
+            *(
+                Replicas(each.replicas, stages(each.stage, each.slowdown), stages(each.stage, each.bandwidth))
+                for each in slow
+            ),
+        )
 
     def _output(self) -> OutputWork | None:
         barriers = self.schedule.output_barriers
