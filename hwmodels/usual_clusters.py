@@ -26,7 +26,7 @@ USUAL = {
     "h200-nvl": "h200-nvl-8",
     "h200-sxm": "dgx-h200",
     "l4": "l4-8",
-    "l40s": "l40s-8",
+    "l40s": "l40s-8-p2p",
     "mi250x-gcd": "frontier",
     "mi300x": "mi300x-8",
     "mi325x": "mi325x-8",

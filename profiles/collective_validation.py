@@ -18,8 +18,9 @@ from profiles.points import Points
 Array = NDArray[np.floating]
 Rows = list[dict[str, Any]]
 
-VIDUR = {"vidur-a100_dgx": "dgx-a100-80gb", "vidur-h100_dgx": "dgx-h100"}
-"""Vidur's names of nodes; what joined them is not said."""
+MEASURED_ON = {"vidur-a100_dgx": "dgx-a100-80gb", "vidur-h100_dgx": "dgx-h100", "l40s": "l40s-8"}
+"""Clusters of systems that are not a device's usual one: Vidur's nodes (what joined them is not said), and
+the server without peer-to-peer on which aiconfigurator measured L40S."""
 
 OTHER_KERNELS = "custom"
 """In the source of points: serving libraries' own all-reduces, which training does not run."""
@@ -65,8 +66,8 @@ def _cluster(system: str) -> tuple[Cluster | None, bool]:
     """The cluster that a system's name stands for, and whether its network is the one measured."""
     if system in clusters.names():
         return clusters.get(system), True
-    if system in VIDUR:
-        return clusters.get(VIDUR[system]), False
+    if system in MEASURED_ON:
+        return clusters.get(MEASURED_ON[system]), False
     device = device_of(system)
     return (usual_cluster(device.name) if device is not None and device.name in USUAL else None), False
 

@@ -17,7 +17,7 @@ Layout = Literal["forward", "dgrad", "wgrad"]
 
 # A dtype with a peak so far from that of the dtype that stands for it runs on other units (fp32 beside
 # the matrix units of bf16): tile constants do not carry over, shares of peak and bandwidth do.
-OTHER_UNITS = 3.0
+OTHER_UNITS = 5.0
 # fp32 accumulation into a weight gradient reads and writes four bytes an element (Megatron-LM's fused
 # gradient accumulation).
 WGRAD_OUTPUT_BYTES = 8.0
