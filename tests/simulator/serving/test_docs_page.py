@@ -1,0 +1,65 @@
+"""docs/serving.md names every key, kind and policy, and its example of a policy runs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from simulator.serving import arrivals, lengths, programs
+from simulator.serving.deployment import Deployment
+from simulator.serving.options import Options
+from simulator.serving.records import Record
+from simulator.serving.scenario import ServingDefinition
+from simulator.serving.workload import Prefix, Serving, Slo, TraceFile
+from tests.simulator.serving.conftest import Run, make_requests
+
+PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+def row(name, field) -> str:
+    default = "" if field.default in (None, "") else f"`{json.dumps(field.default, default=str)}`"
+    if field.default_factory:
+        default = ""
+    elif field.default is PydanticUndefined:
+        default = "needed"
+    return f"| `{name}` | {default.replace(chr(34), '')} | {field.description} |"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ServingDefinition, Serving, Slo, Prefix, TraceFile, Deployment, Options],
+    ids=lambda one: one.__name__,
+)
+def test_every_key_is_documented(model):
+    for name, field in model.model_fields.items():
+        assert row(name, field) in PAGE
+
+
+@pytest.mark.parametrize(
+    "kind", [*arrivals.KINDS, *lengths.KINDS, *programs.KINDS], ids=lambda one: one.__name__
+)
+def test_every_kind_is_documented(kind):
+    assert f"| `{kind.model_fields['kind'].default}` |" in PAGE
+    for name, field in kind.model_fields.items():
+        assert name == "kind" or f"`{name}` ({field.description})" in PAGE
+
+
+def test_every_column_of_the_requests_file_is_documented():
+    for name in Record._fields:
+        assert f"`{name}`" in PAGE
+
+
+def test_the_example_of_a_policy_runs(monkeypatch):
+    from simulator.serving import schedulers
+
+    (code,) = re.findall("```python\n(.*?)```", PAGE, re.DOTALL)
+    names = {}
+    exec(code, names)
+    policy = names["Impatient"]
+    monkeypatch.setattr(schedulers, "schedulers", {**schedulers.schedulers, policy.name: policy})
+    requests = make_requests(60, rate=20.0)
+    impatient = Run(requests, scheduler="impatient", scheduler_options={"patience": 0.1}, max_sequences=200)
+    assert len(impatient.done) == len(requests)
+    assert impatient.times[:, 1].mean() < Run(requests, max_sequences=200).times[:, 1].mean()
