@@ -15,9 +15,13 @@ from simulator.serving.price import WEIGHT_BYTES, StepPrice
 
 Array = NDArray[np.float64]
 
-BUSY_SHARE, COMPUTE_SHARE, MEMORY_SHARE = 0.25, 0.55, 0.45
-"""Shares of (limit - idle): kernels run at all, matrix units at peak, memory at peak bandwidth. Fitted on
-the GPU power of 305 steady-state runs (Qwen3 on H100 and B200, vLLM 0.11.1; ml-energy/leaderboard)."""
+SHARES = {"ampere": (0.15, 0.95, 0.50), "ada": (0.15, 0.95, 0.50)}
+OTHER_SHARES = 0.57, 0.06, 0.58
+"""Shares of (limit - idle) by generation: any kernel runs, memory at peak bandwidth, matrix units at peak.
+
+Fitted on the GPU power of steady-state runs of ml-energy/leaderboard: 69 on A100 (vLLM 0.4 and 0.5; median
+error 8 %), 325 on H100 and B200 (Qwen3, vLLM 0.11.1; 6 and 11 %). Power grows with the root of the use of
+the matrix units, as clocks fall towards the limit."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,9 @@ class PowerModel:
     flops_a_token: float
     bandwidth: float
     peak: float
+    host_s: float
+    """Time of a step in which the device waits for the host."""
+    shares: tuple[float, float, float]
 
     @classmethod
     def of(cls, price: StepPrice) -> PowerModel:
@@ -68,6 +75,8 @@ class PowerModel:
             flops_a_token=float(model.matmul_flops_per_token()),
             bandwidth=device.memory_bandwidth * pool.devices,
             peak=peak * pool.devices,
+            host_s=price.engine.step_s.value,
+            shares=SHARES.get(device.generation, OTHER_SHARES),
         )
 
     def watts(
@@ -92,6 +101,8 @@ class PowerModel:
         read = self.dense_bytes + self.expert_bytes * hit + self.kv_bytes * np.asarray(kv_tokens)
         memory = np.minimum(read / (self.bandwidth * seconds), 1.0)
         compute = np.minimum(self.flops_a_token * tokens / (self.peak * seconds), 1.0)
-        share = BUSY_SHARE + COMPUTE_SHARE * compute + MEMORY_SHARE * memory
+        busy = np.maximum(1.0 - self.host_s / seconds, 0.0)
+        running, reading, computing = self.shares
+        share = running * busy + reading * memory + computing * np.sqrt(compute)
         device = self.idle_w + (self.limit_w - self.idle_w) * np.minimum(share, 1.0)
         return self.devices * device + (self.host_w if hosts else 0.0)

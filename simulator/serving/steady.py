@@ -16,8 +16,10 @@ from simulator.serving.table import IterationTable
 
 Array = NDArray[np.float64]
 
-ITERATIONS = 24
-DAMPING = 0.5
+ITERATIONS = 20
+PREFILL_ITERATIONS = 0, 1, 2, 4, 7, 11, 16
+"""Iterations in which the interference of prefills is priced again: it varies little with the batch."""
+DAMPING = 0.4
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,9 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
     wait = np.zeros_like(batch)
     stable = np.ones(batch.shape, dtype=bool)
     fixed = engine.first_token_s.value + engine.first_token_per_token_s.value * new
-    for _ in range(ITERATIONS):
-        own, delay = prefill(batch, not alone)
+    for iteration in range(ITERATIONS):
+        if iteration in PREFILL_ITERATIONS:
+            own, delay = prefill(batch, not alone)
         step = table.decode_seconds(batch, keys)
         decode = tpot * gaps
         service = fixed + own + step + wait

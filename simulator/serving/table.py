@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,25 +78,45 @@ def _every(function: Callable[[Array], Array], last: int) -> Array:
     return whole
 
 
+def _at(values: Array, x: Array) -> Array:
+    """Interpolate values given at 0, 1, 2, ...; the last holds beyond them."""
+    low = np.minimum(x.astype(np.int64), len(values) - 2)
+    share = np.minimum(x - low, 1.0)
+    return values[low] * (1.0 - share) + values[low + 1] * share
+
+
 @dataclass(frozen=True)
 class Grid:
-    """A function of two variables, linear between knots."""
+    """A function of two variables, linear between knots, which are whole numbers."""
 
     x: Array
     y: Array
     z: Array
     """Shape (x, y)."""
 
+    @cached_property
+    def _below(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The knot below each whole number, by axis."""
+
+        def knots(axis: Array) -> NDArray[np.int64]:
+            below = np.searchsorted(axis, np.arange(int(axis[-1]) + 1), side="right") - 1
+            return np.clip(below, 0, len(axis) - 2)
+
+        return knots(self.x), knots(self.y)
+
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
         """Interpolate arrays that broadcast; clamped to the grid's edges along x, extended along y."""
         x, y = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
-        i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, len(self.x) - 2)
-        j = np.clip(np.searchsorted(self.y, y, side="right") - 1, 0, len(self.y) - 2)
+        below_x, below_y = self._below
+        i = below_x[np.minimum(x.astype(np.int64), len(below_x) - 1)]
+        j = below_y[np.minimum(y.astype(np.int64), len(below_y) - 1)]
         u = np.clip((x - self.x[i]) / (self.x[i + 1] - self.x[i]), 0.0, 1.0)
         v = (y - self.y[j]) / (self.y[j + 1] - self.y[j])
-        low = self.z[i, j] * (1 - v) + self.z[i, j + 1] * v
-        high = self.z[i + 1, j] * (1 - v) + self.z[i + 1, j + 1] * v
-        return low * (1 - u) + high * u
+        flat, corner = self.z.ravel(), i * len(self.y) + j
+        low, high = flat[corner], flat[corner + len(self.y)]
+        low = low + v * (flat[corner + 1] - low)
+        high = high + v * (flat[corner + len(self.y) + 1] - high)
+        return low + u * (high - low)
 
 
 Rows = dict[int, tuple[list[float], list[float]]]
@@ -321,10 +342,9 @@ class IterationTable:
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
         """Seconds of decode steps; sequences may be means of a steady state."""
         sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
-        tokens = np.interp(sequences, self._every, self.padded_s)
         one = np.maximum(sequences, 1.0)
         around = self._around[0] + self._sequence_s * sequences
-        return tokens + np.interp(one, self._head_x, self.head_s) + self.decodes(one, keys) + around
+        return _at(self.padded_s, sequences) + _at(self.head_s, one) + self.decodes(one, keys) + around
 
     def mixed_seconds(
         self,
@@ -348,10 +368,8 @@ class IterationTable:
         chunks = np.asarray(chunks, dtype=np.float64)
         table = self.padded_s if self.graphs_mixed else self.tokens_s
         busy = sequences >= 0.5
-        alone = np.where(busy, np.interp(sequences, self._every, self.padded_s), 0.0)
-        alone = alone + np.interp(sequences, self._head_x, self.head_s)
-        whole = np.interp(queries + sequences, self._every, table)
-        whole = whole + np.interp(sequences + chunks, self._head_x, self.head_s)
+        alone = np.where(busy, _at(self.padded_s, sequences), 0.0) + _at(self.head_s, sequences)
+        whole = _at(table, queries + sequences) + _at(self.head_s, sequences + chunks)
         some = np.maximum(sequences, 1.0)
         alone = alone + np.where(busy, self.decodes(some, keys), 0.0)
         beside = np.where(busy, self.mixed(some, keys), 0.0)
@@ -360,11 +378,3 @@ class IterationTable:
         whole = whole + ((own**power + beside**power) ** (1.0 / power) if power != 1.0 else own + beside)
         around = self._around[0] + self._sequence_s * (sequences + chunks)
         return around + alone + self.prefill_factor * (whole - alone)
-
-    @property
-    def _every(self) -> Array:
-        return np.arange(len(self.padded_s), dtype=np.float64)
-
-    @property
-    def _head_x(self) -> Array:
-        return np.arange(len(self.head_s), dtype=np.float64)

@@ -147,7 +147,7 @@ def price_of(found: Setup) -> StepPrice:
     return _price(*found.key)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _table(key: tuple[str, ...], budget: int, sequences: int, context: int) -> IterationTable:
     return IterationTable(_price(*key), budget, sequences, context)
 

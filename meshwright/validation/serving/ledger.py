@@ -18,6 +18,7 @@ from hwmodels.errors import InputError, MeshwrightError
 from meshwright.validation.serving import (
     closed_loop,
     energy,
+    mlperf,
     offline,
     speculative,
     stages,
@@ -33,6 +34,7 @@ READERS: tuple[ModuleType, ...] = (
     static_batch,
     trtllm_tables,
     energy,
+    mlperf,
     speculative,
     offline,
 )

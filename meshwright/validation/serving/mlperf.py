@@ -1,0 +1,147 @@
+"""MLPerf Inference: tokens a second of tuned submissions (`mlperf.csv`).
+
+A submission chooses its degrees and batch for its score, so the prediction is the best over both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InfeasibleError
+from meshwright.validation.serving.case import Case, Row, Setup, price_of, setup, table_of
+from meshwright.validation.serving.names import Skipped, find_cluster, find_model
+from simulator.serving.memory import check_fits, memory
+from simulator.serving.steady import Limits, Load, steady_state
+
+NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
+MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
+
+LENGTHS = {"llama2-70b": (222.3, 292.0), "llama3.1-8b": (870.7, 128.0), "gpt-j-6b": (1050.0, 69.0)}
+"""Mean prompt and output tokens of a benchmark's data set (MLCommons inference: OpenOrca and CNN-DailyMail samples)."""
+TENSOR = (1, 2, 4, 8)
+FREE_SHARE = 0.95
+"""Tuned submissions leave the KV cache nearly all of the free memory."""
+TAIL = 1.3, 2.5
+"""p99 over mean of TPOT and of TTFT under Poisson load (assumed)."""
+BUDGET = 8192.0
+MOST_SEQUENCES = 2048.0
+
+
+@dataclass(frozen=True)
+class MlPerf:
+    """The configuration of one row, with the setups to choose from."""
+
+    setups: tuple[Setup, ...]
+    gpus: float
+    prompt: float
+    output: float
+    ttft_limit: float
+    tpot_limit: float
+    offline: bool
+
+    @property
+    def serving(self) -> Setup:
+        """The first of the setups."""
+        return self.setups[0]
+
+
+def read(row: Row, file: str) -> Case:
+    """The case of one row.
+
+    Raises:
+        Skipped: the row leaves open what was run.
+    """
+    model, cluster = find_model(row.text("model")), find_cluster(row.text("gpu"))
+    if model.name not in LENGTHS:
+        raise Skipped(f"lengths of the data set of {model.name} are not known")
+    gpus = row.need("n_gpus")
+    engine, version = _engine(row.text("framework"), cluster)
+    setups = tuple(
+        setup(row, engine, version, {"tensor": tensor, "kv": "fp8"}, _precision(cluster, row.text("round")))
+        for tensor in TENSOR
+        if tensor <= min(gpus, cluster.domain)
+    )
+    prompt, output = LENGTHS[model.name]
+    offline = row.text("scenario") == "Offline"
+    question = MlPerf(
+        setups=setups,
+        gpus=gpus,
+        prompt=prompt,
+        output=row.number("realised_output_tokens") or output,
+        ttft_limit=(row.number("ttft_limit_ms") or 2000.0) / 1e3,
+        tpot_limit=(row.number("tpot_limit_ms") or 200.0) / 1e3,
+        offline=offline,
+    )
+    return Case(
+        row.text("case_id"),
+        file,
+        setups[0].engine.name,
+        row.text("gpu"),
+        row.measured(*MEASURED),
+        bool(row.text("flag")),
+        "",
+        question,
+    )
+
+
+def _engine(framework: str, cluster: Cluster) -> tuple[str, str]:
+    """Engine and version that a submission's software names."""
+    found = re.search(r"vllm[ -]?([0-9.]+)", framework.lower())
+    if found:
+        return "vllm", found[1]
+    if cluster.device.vendor == "amd":
+        return "vllm", "0.9.0"
+    return "trtllm", "1.0.0" if re.search(r"TensorRT 10\.(8|9|1\d)|13", framework) else "0.11.0"
+
+
+def _precision(cluster: Cluster, round_: str) -> str:
+    """Closed-division submissions run fp4 where the device has it, else fp8."""
+    peaks = cluster.device.peak_flops
+    if "nvfp4" in peaks and round_ >= "v5":
+        return "fp4"
+    return "fp8" if "fp8" in peaks else "int8"
+
+
+def predict(questions: Sequence[MlPerf]) -> list[dict[str, float]]:
+    """Predicted columns of rows."""
+    found = []
+    for one in questions:
+        rates = [_rate(each, one) for each in one.setups]
+        best = max(rates)
+        if best <= 0:
+            raise InfeasibleError(f"{one.serving.model.name} does not fit {one.gpus:.0f} GPUs")
+        found.append({"out_tok_s": best * one.gpus, "out_tok_s_per_gpu": best})
+    return found
+
+
+def _rate(found: Setup, one: MlPerf) -> float:
+    """Output tokens a second and device at the best batch that keeps the limits; 0 where nothing fits."""
+    price = price_of(found)
+    held = memory(price, int(BUDGET), 256, FREE_SHARE)
+    try:
+        check_fits(price, held)
+    except InfeasibleError:
+        return 0.0
+    # Requests of different age share memory: each holds half of its output on average.
+    slots = min(held.kv_tokens / (one.prompt + 0.6 * one.output), MOST_SEQUENCES)
+    clients = np.unique(np.geomspace(1.0, max(slots, 1.0), 40))
+    table = table_of(found, BUDGET, slots, one.prompt + one.output)
+    load = Load(one.prompt, one.output, clients)
+    state = steady_state(table, load, Limits(BUDGET, max(slots, 1.0), held.kv_tokens))
+    rate = state.output_tokens_s
+    if not one.offline:
+        tpot, ttft = TAIL
+        within = (tpot * state.tpot_s <= one.tpot_limit) & (ttft * state.ttft_s <= one.ttft_limit)
+        rate = np.where(within, rate, 0.0)
+    return float(np.max(rate)) / found.pool.devices
+
+
+def group_key(question: MlPerf) -> tuple[Any, ...]:
+    """Rows with equal keys are predicted in one call."""
+    return tuple(each.key for each in question.setups)
