@@ -69,7 +69,7 @@ def excluded(case: Case) -> bool:
         return question.batch > LARGEST_BATCH or (single and not case.case_id.count("lm-arena"))
     if engine == "vllm-0.12" and model == "llama3.1-8b":
         return True  # prompts served from the prefix cache
-    return engine.startswith("tensorrt-llm-1.2") and "aic" in case.group or "1.3.0rc" in case.case_id
+    return (engine.startswith("tensorrt-llm-1.2") and "aic" in case.group) or "1.3.0rc" in case.case_id
 
 
 def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
