@@ -54,7 +54,8 @@ class Rows:
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
         metric = METRICS[self.reader]  # type: ignore[index]
-        found = self.reader.predict(self.questions)  # type: ignore[attr-defined]
+        predict = getattr(self.reader, "predict_steady", None) or self.reader.predict  # type: ignore[attr-defined]
+        found = predict(self.questions)
         return np.log(np.array([one[metric] for one in found]) / self.measured)
 
 

@@ -10,16 +10,15 @@ import numpy as np
 
 from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
 from meshwright.validation.serving.names import Skipped
+from meshwright.validation.serving.replay import Client
 from simulator.serving.steady import Limits, Load, Steady, steady_state
+from simulator.serving.table import IterationTable
 
 NEEDS = ("harness", "isl_tokens", "osl_tokens", "concurrency")
+LATENCIES = ("ttft", "tpot", "e2e")
+STATISTICS = ("mean", "p50", "p90", "p99")
 MEASURED = (
-    "ttft_ms_mean",
-    "ttft_ms_p50",
-    "tpot_ms_mean",
-    "tpot_ms_p50",
-    "e2e_ms_mean",
-    "e2e_ms_p50",
+    *(f"{name}_ms_{statistic}" for name in LATENCIES for statistic in STATISTICS),
     "out_tok_s_per_gpu",
     "in_tok_s_per_gpu",
     "total_tok_s_per_gpu",
@@ -30,6 +29,9 @@ MEASURED = (
 
 JITTER_MEAN = 0.9
 """Mean of lengths drawn uniformly from 0.8 to 1.0 of the nominal ones."""
+LENGTHS_FROM = 0.8
+ROUNDS, MANY, FEWER_ROUNDS = 10, 64, 4
+"""Requests of a run over its concurrency; fewer rounds are replayed above ``MANY`` clients."""
 RUN_SHARE = 0.975
 """Measured throughput over that of the steady state: ramp-up and drain of a run of 10 C requests."""
 BURST_SHARE = 0.1
@@ -52,6 +54,12 @@ class ClosedLoop:
     prefill_replicas: float
     speculates: bool
     bursts: bool
+    jitters: bool
+
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest request."""
+        return (self.prompt + self.output) / (JITTER_MEAN if self.jitters else 1.0)
 
 
 def read(row: Row, file: str) -> Case:
@@ -91,6 +99,7 @@ def read(row: Row, file: str) -> Case:
         prefill_replicas=prefill_replicas,
         speculates=row.text("spec") == "mtp",
         bursts=row.text("harness").startswith("inferencex"),
+        jitters=jitter != 1.0,
     )
     return Case(
         case_id=row.text("case_id"),
@@ -138,6 +147,65 @@ def _side(row: Row, side: str, engine: str, version: str, precision: str) -> tup
 
 def predict(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replicas."""
+    first = questions[0]
+    if first.prefill is None and not first.speculates:
+        return _replayed(questions)
+    return predict_steady(questions)
+
+
+def _replayed(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
+    """Predictions by the event engine, with the client's start burst and drain."""
+    found = questions[0].serving
+    device = found.cluster.device
+    budget = found.engine.token_budget(device.memory_bytes)
+    clients = [max(round(one.concurrency / one.replicas), 1) for one in questions]
+    sequences = min(max(clients), found.engine.sequence_limit(device.memory_bytes))
+    context = max(one.longest for one in questions) + 2
+    table = table_of(found, budget, max(sequences / found.pool.data, 16), context)
+    room = kv_tokens(found, budget, sequences)
+    blocks = max(int(room // found.engine.block_tokens.value), 1)
+    return [_replay(one, count, table, blocks) for one, count in zip(questions, clients, strict=True)]
+
+
+def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -> dict[str, float]:
+    found = one.serving
+    changes = {"prefix_caching": False, "max_sequences": table.max_sequences}
+    client = Client(found, table, blocks, changes)
+    count = ROUNDS * clients if clients <= MANY else max(FEWER_ROUNDS * clients, ROUNDS * MANY)
+    random = np.random.default_rng(1)
+    low = LENGTHS_FROM if one.jitters else 1.0
+
+    def lengths(mean: float) -> np.ndarray:
+        nominal = mean / (JITTER_MEAN if one.jitters else 1.0)
+        return np.maximum(np.round(random.uniform(low, 1.0, count) * nominal), 1).astype(int)
+
+    prompts, outputs = lengths(one.prompt), lengths(one.output)
+    run = client.closed(prompts, outputs, clients)
+    seconds = float(run.last.max() - run.arrival.min())
+    rate = count / seconds * one.replicas
+    gpus = one.replicas * found.pool.devices
+    mean_tpot = float(run.tpot.mean())
+    batch = float(run.e2e.sum() / seconds)
+    kv = batch * (one.prompt + 0.5 * one.output)
+    tokens = batch * (1.0 + one.prompt / one.output)
+    watts = float(table.power.watts(tokens, batch, kv, mean_tpot, hosts=False)) / found.pool.devices
+    columns = {
+        "out_tok_s_per_gpu": rate * one.output / gpus,
+        "in_tok_s_per_gpu": rate * one.prompt / gpus,
+        "total_tok_s_per_gpu": rate * (one.prompt + one.output) / gpus,
+        "req_s": rate,
+        "power_w_per_gpu": watts,
+        "j_per_output_token": watts * gpus / (rate * one.output),
+    }
+    for name, values in zip(LATENCIES, (run.ttft, run.tpot, run.e2e), strict=True):
+        columns[f"{name}_ms_mean"] = 1e3 * float(values.mean())
+        for percent in (50, 90, 99):
+            columns[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values, percent))
+    return columns
+
+
+def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
+    """Predicted columns of rows that share their replicas, from steady states."""
     first = questions[0]
     found = first.serving
     output = np.array([one.output for one in questions])

@@ -23,7 +23,7 @@ NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
 MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
 
 LENGTHS = {"llama2-70b": (222.3, 292.0), "llama3.1-8b": (870.7, 128.0), "gpt-j-6b": (1050.0, 69.0)}
-"""Mean prompt and output tokens of a benchmark's data set (MLCommons inference: OpenOrca and CNN-DailyMail samples)."""
+"""Mean prompt and output tokens of a benchmark's data set (MLCommons: OpenOrca and CNN-DailyMail)."""
 TENSOR = (1, 2, 4, 8)
 FREE_SHARE = 0.95
 """Tuned submissions leave the KV cache nearly all of the free memory."""
