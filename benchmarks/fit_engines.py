@@ -2,10 +2,10 @@
 
     python -m benchmarks.fit_engines FOLDER [--write]
 
-FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `open_loop_stages.csv`). A first fit pools
-all versions of an engine; it is the prior of each version's own. Errors are those of TPOT (or ITL) on rows of
-a model, else of a GPU, else of a tensor-parallel degree that the fit did not see. ``--write`` puts the
-constants into `simulator/serving/engines/*.yaml`.
+FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A first fit
+pools all versions of an engine; it is the prior of each version's own. Errors are those of TPOT (or ITL, or
+latency) on rows of a model, else of a GPU, else of a tensor-parallel degree that the fit did not see.
+``--write`` puts the constants into `simulator/serving/engines/*.yaml`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,43 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from meshwright.validation.serving import closed_loop, energy, ledger, stages
+from meshwright.validation.serving import (
+    closed_loop,
+    energy,
+    ledger,
+    offline,
+    stages,
+    static_batch,
+    trtllm_tables,
+)
 from meshwright.validation.serving.case import Case, Setup, price_of
 from simulator.serving.engines import engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
 from simulator.serving.price import StepPrice, format_class, layer_class
 from simulator.serving.table import IterationTable
 
-METRICS = {closed_loop: "tpot_ms_mean", energy: "itl_ms_p50", stages: "itl_ms_mean"}
+METRICS = {
+    closed_loop: ("tpot_ms_mean",),
+    energy: ("itl_ms_p50", "tpot_ms_mean"),
+    stages: ("itl_ms_mean",),
+    static_batch: ("decode_step_ms", "prefill_ms"),
+    offline: ("latency_s",),
+    trtllm_tables: ("out_tok_s",),
+}
+FILES = (
+    "closed_loop.csv.gz",
+    "energy.csv.gz",
+    "open_loop_stages.csv",
+    "static_batch.csv",
+    "offline_batch.csv.gz",
+    "trtllm_tables.csv",
+)
 LARGEST_BATCH = 600.0
 """Energy rows above it ran with more sequences allowed than memory held."""
 START = np.array([20e-6, 3e-6, 20e-6, 1.0])
-SPREAD = np.array([40e-6, 4e-6, 20e-6, 0.35])
+SPREAD = np.array([60e-6, 4e-6, 20e-6, 0.2])
 """Prior of layer_s, all_reduce_s, sequence_s and prefill_factor before any row is seen."""
-OWN_SPREAD = np.array([20e-6, 2e-6, 10e-6, 0.15])
+OWN_SPREAD = np.array([30e-6, 2e-6, 10e-6, 0.1])
 """How far a version's constants may lie from those of all versions."""
 LOWEST = np.array([0.0, 0.0, 0.0, 0.4])
 NOISE = 0.08
@@ -48,15 +71,15 @@ class Rows:
 
     reader: object
     questions: list
+    metric: str
     measured: np.ndarray
     setup: Setup
 
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
-        metric = METRICS[self.reader]  # type: ignore[index]
         predict = getattr(self.reader, "predict_steady", None) or self.reader.predict  # type: ignore[attr-defined]
         found = predict(self.questions)
-        return np.log(np.array([one[metric] for one in found]) / self.measured)
+        return np.log(np.array([one[self.metric] for one in found]) / self.measured)
 
 
 def excluded(case: Case) -> bool:
@@ -77,15 +100,16 @@ def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
     """Rows by (class, format, generation) and engine."""
     questions: dict = defaultdict(list)
     book = ledger.ServingLedger()
-    for name in ("closed_loop.csv.gz", "energy.csv.gz", "open_loop_stages.csv"):
+    for name in FILES:
         ledger._read(folder / name, True, questions, book)
     found: dict[Key, dict[str, list[Rows]]] = defaultdict(lambda: defaultdict(list))
     for reader, cases in questions.items():
         groups: dict = defaultdict(list)
         for case in cases:
-            if METRICS[reader] in case.measured and not excluded(case):
-                groups[reader.group_key(case.question)].append(case)
-        for same in groups.values():
+            for metric in METRICS[reader]:
+                if metric in case.measured and not excluded(case):
+                    groups[reader.group_key(case.question), metric].append(case)
+        for (_, metric), same in groups.items():
             setup = same[0].question.serving
             device = setup.cluster.device
             key = (
@@ -94,8 +118,8 @@ def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
                 device.generation if device.vendor != "nvidia" else "",
             )
             unique = list({(c.group or c.case_id): c for c in same}.values())
-            values = np.array([case.measured[METRICS[reader]] for case in unique])
-            rows = Rows(reader, [case.question for case in unique], values, setup)
+            values = np.array([case.measured[metric] for case in unique])
+            rows = Rows(reader, [case.question for case in unique], metric, values, setup)
             found[key][setup.engine.name].append(rows)
     return found
 

@@ -38,6 +38,9 @@ NARROW: dict[str, tuple[str, ...]] = {
 }
 """Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
 
+LINEAR_FAMILY = "qwen3-next"
+"""Family of models with gated linear attention in most layers."""
+
 WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
 """Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
 
@@ -89,6 +92,8 @@ def layer_class(model: Model) -> LayerClass:
     """Class of layers by which engines' times differ."""
     if model.moe is None:
         return "dense"
+    if model.family == LINEAR_FAMILY:
+        return "linear-experts"
     return "latent-experts" if model.mla else "experts"
 
 
@@ -249,9 +254,13 @@ class StepPrice:
         experts = isinstance(op, ExpertLayer)
         if not (self.weights.experts_widened if experts else self.weights.dense_widened):
             return seconds
-        if not op.parameters or op.part == "end":
+        if not np.any(np.asarray(op.parameters)) or op.part == "end":
             return seconds
-        size = self.weights.expert_bytes if experts else self.weights.dense_bytes
+        if experts:
+            # Only experts that are hit are read: the whole call scales with the width of a weight.
+            computed = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")
+            return np.maximum(seconds * self.weights.expert_bytes / 2.0, computed)
+        size = self.weights.dense_bytes
         parameters = np.asarray(op.parameters, dtype=np.float64)
         read = parameters / (WIDENS_EFFICIENCY * self.prices.kernels.device.memory_bandwidth)
         compute = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")

@@ -162,14 +162,18 @@ def _replayed(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     sequences = min(max(clients), found.engine.sequence_limit(device.memory_bytes))
     context = max(one.longest for one in questions) + 2
     table = table_of(found, budget, max(sequences / found.pool.data, 16), context)
-    room = kv_tokens(found, budget, sequences)
-    blocks = max(int(room // found.engine.block_tokens.value), 1)
+    # The run took place, so its longest request did fit.
+    room = max(kv_tokens(found, budget, sequences), context)
+    blocks = int(-(-room // found.engine.block_tokens.value)) + 1
     return [_replay(one, count, table, blocks) for one, count in zip(questions, clients, strict=True)]
 
 
 def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -> dict[str, float]:
     found = one.serving
-    changes = {"prefix_caching": False, "max_sequences": table.max_sequences}
+    changes: dict[str, Any] = {"prefix_caching": False, "max_sequences": table.max_sequences}
+    if not found.engine.chunked_prefill.value:
+        budget = found.engine.token_budget(found.cluster.device.memory_bytes)
+        changes["token_budget"] = max(budget, int(one.longest))
     client = Client(found, table, blocks, changes)
     count = ROUNDS * clients if clients <= MANY else max(FEWER_ROUNDS * clients, ROUNDS * MANY)
     random = np.random.default_rng(1)

@@ -20,6 +20,7 @@ from meshwright.validation.serving import (
     energy,
     mlperf,
     offline,
+    open_loop,
     speculative,
     stages,
     static_batch,
@@ -30,6 +31,7 @@ from meshwright.validation.serving.names import Skipped
 
 READERS: tuple[ModuleType, ...] = (
     closed_loop,
+    open_loop,
     stages,
     static_batch,
     trtllm_tables,
@@ -87,8 +89,12 @@ class ServingLedger:
         """
         by: dict[tuple[Any, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for entry in self.entries:
-            name = key(entry) if key else (entry.case.file, entry.case.engine, entry.case.gpu, entry.metric)
+            # A request's own figures are one metric: ttft_ms[17] and ttft_ms[18] are ttft_ms.
+            metric = entry.metric.split("[")[0]
+            name = key(entry) if key else (entry.case.file, entry.case.engine, entry.case.gpu, metric)
             repeat = f"{entry.case.engine} {entry.case.group}" if entry.case.group else entry.case.case_id
+            if metric != entry.metric:
+                repeat += entry.metric
             by[(*name, entry.case.flagged)][repeat].append(entry.relative_error)
         found = []
         for (file, engine, gpu, metric, flagged), groups in sorted(by.items()):
@@ -143,7 +149,7 @@ def _files(path: Path) -> Sequence[Path]:
         raise InputError("no such file or folder", str(path))
     if not path.is_dir():
         return [path]
-    return sorted([*path.glob("*.csv"), *path.glob("*.csv.gz")])
+    return sorted([*path.glob("*.csv"), *path.glob("*.csv.gz"), *path.glob("*/meta.csv")])
 
 
 def _read(path: Path, named: bool, questions: dict[ModuleType, list[Case]], ledger: ServingLedger) -> None:

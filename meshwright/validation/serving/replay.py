@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from meshwright.validation.serving.case import Setup
 from simulator.serving.costs import options_of
-from simulator.serving.kv import PagedBlocks, PrefixBlocks
+from simulator.serving.kv import PagedBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
 from simulator.serving.options import Options
@@ -63,7 +63,7 @@ class Client:
         table: its step times.
         kv_blocks: of one rank.
         changes: options set to other values than the engine's defaults.
-        prefix_tokens: of a shared span of prompts; 0: none are shared.
+        blocks: makes the KV blocks of a rank; plain ones by default.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Client:
         table: IterationTable,
         kv_blocks: int,
         changes: dict[str, Any],
-        prefix_tokens: int = 0,
+        blocks: Callable[[], PagedBlocks] | None = None,
     ) -> None:
         device = found.cluster.device
         pool = found.pool.model_copy(update={"options": changes})
@@ -81,19 +81,15 @@ class Client:
         scheduler = make_scheduler(options.scheduler, options.scheduler_options)
         ranks = found.pool.data
 
-        def blocks() -> PagedBlocks:
-            if prefix_tokens:
-                return PrefixBlocks(kv_blocks, options.block_tokens, prefix_tokens)
-            return PagedBlocks(kv_blocks, options.block_tokens, options.prefix_caching)
-
+        make = blocks or (lambda: PagedBlocks(kv_blocks, options.block_tokens, options.prefix_caching))
         meter = Meter(table, kv_blocks * ranks, None)
         rest = (table, meter, self._left)
         if ranks > 1:
-            self.replica: Any = LockstepReplica(options, scheduler, [blocks() for _ in range(ranks)], *rest)
+            self.replica: Any = LockstepReplica(options, scheduler, [make() for _ in range(ranks)], *rest)
         elif found.pool.pipeline > 1:
-            self.replica = PipelinedReplica(options, scheduler, blocks(), *rest)
+            self.replica = PipelinedReplica(options, scheduler, make(), *rest)
         else:
-            self.replica = Replica(options, scheduler, blocks(), *rest)
+            self.replica = Replica(options, scheduler, make(), *rest)
         self._arrivals: list[tuple[float, int, Request]] = []
         self._done: dict[int, tuple[float, float, float, float]] = {}
         self._waiting: deque[Request] = deque()

@@ -1,0 +1,133 @@
+"""Poisson runs with every arrival and length known, replayed one by one (`open_loop/meta.csv`)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.validation.serving.case import Case, Row, Setup, price_of, setup, table_of
+from meshwright.validation.serving.names import Skipped
+from meshwright.validation.serving.replay import Client, Timed
+from simulator.serving.kv import PagedBlocks
+from simulator.serving.memory import memory
+from simulator.serving.sequence import Request
+from simulator.serving.sequence import Sequence as Running
+
+NEEDS = ("run", "file", "max_num_seqs", "max_num_batched_tokens", "arrival")
+WARM_UP = 1
+"""The first request pays for a cold server."""
+NAMES = ("ttft", "tpot", "e2e")
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """The configuration of one run, and its requests."""
+
+    serving: Setup
+    arrivals: tuple[float, ...]
+    prompts: tuple[int, ...]
+    outputs: tuple[int, ...]
+    hits: tuple[int, ...]
+    """Prompt tokens that an earlier request shares."""
+    sequences: int
+    budget: int
+    share: float
+
+
+class KnownHits(PagedBlocks):
+    """Blocks of which some are known to hold a prompt's first tokens already."""
+
+    def __init__(self, total: int, block_tokens: int, hits: Sequence[int]) -> None:
+        super().__init__(total, block_tokens, True)
+        self.hits = hits
+
+    def match(self, sequence: Running) -> int:
+        """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
+        known = min(self.hits[sequence.request.serial], sequence.target - 1)
+        return max(super().match(sequence), known // self.block_tokens * self.block_tokens)
+
+
+def read(row: Row, file: str) -> Case:
+    """The case of one run.
+
+    Raises:
+        Skipped: the row leaves open what was run, or its requests are not there.
+    """
+    folder = Path(row.where.rpartition(": line")[0]).parent
+    found = [folder / Path(row.text("file")).name, folder.parent / row.text("file")]
+    path = next((one for one in found if one.is_file()), None)
+    if path is None:
+        raise Skipped(f"requests ({row.text('file')}) not found")
+    tp, dp = row.count("tp"), row.count("dp")
+    pool = {"tensor": tp, "data": dp, "expert": row.count("ep") if row.count("ep") > 1 else 1}
+    serving = setup(row, row.text("engine"), row.text("engine_version"), pool, row.text("weight_precision"))
+    requests = _requests(path)
+    question = OpenLoop(
+        serving=serving,
+        arrivals=tuple(float(one["arrival_s"]) for one in requests),
+        prompts=tuple(int(one["input_tokens"]) for one in requests),
+        outputs=tuple(int(one["output_tokens"]) for one in requests),
+        hits=tuple(int(float(one.get("prefix_match_tokens") or 0)) for one in requests),
+        sequences=int(row.need("max_num_seqs")),
+        budget=int(row.need("max_num_batched_tokens")),
+        share=row.number("gpu_memory_utilization") or 0.9,
+    )
+    queued, first, last = (
+        np.array([float(one[name]) for one in requests])
+        for name in ("queued_s", "first_token_s", "last_token_s")
+    )
+    arrival = np.array(question.arrivals)
+    measured = columns(Timed(arrival, first, last, np.array(question.outputs, dtype=float)), queued)
+    return Case(row.text("run"), file, serving.engine.name, row.text("gpu"), measured, False, "", question)
+
+
+def _requests(path: Path) -> list[dict[str, str]]:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def columns(run: Timed, queued: np.ndarray) -> dict[str, float]:
+    """Figures of a run: TTFT from the engine's queue, the rest from the client's send."""
+    after = slice(WARM_UP, None)
+    values = {"ttft": (run.first - queued)[after], "tpot": run.tpot[after], "e2e": run.e2e[after]}
+    found = {}
+    for name in NAMES:
+        found[f"{name}_ms_mean"] = 1e3 * float(values[name].mean())
+        for percent in (50, 99):
+            found[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values[name], percent))
+        for index, value in enumerate(values[name], start=WARM_UP):
+            found[f"{name}_ms[{index}]"] = 1e3 * float(value)
+    return found
+
+
+def predict(questions: Sequence[OpenLoop]) -> list[dict[str, float]]:
+    """Predicted columns of runs."""
+    return [_one(question) for question in questions]
+
+
+def _one(one: OpenLoop) -> dict[str, float]:
+    longest = max(prompt + output for prompt, output in zip(one.prompts, one.outputs, strict=True))
+    table = table_of(one.serving, one.budget, one.sequences, longest)
+    held = memory(price_of(one.serving), one.budget, one.sequences, one.share)
+    changes = {"max_sequences": one.sequences, "token_budget": one.budget}
+
+    def blocks() -> PagedBlocks:
+        return KnownHits(held.kv_blocks, one.serving.engine.block_tokens.value, one.hits)
+
+    client = Client(one.serving, table, held.kv_blocks, changes, blocks)
+    rows = zip(one.arrivals, one.prompts, one.outputs, strict=True)
+    run = client.open(Request(index, *row) for index, row in enumerate(rows))
+    return columns(run, run.arrival + client.options.ingest_s)
+
+
+def group_key(question: OpenLoop) -> tuple[Any, ...]:
+    """Rows with equal keys are predicted in one call."""
+    return question.serving.key

@@ -1,0 +1,137 @@
+"""Serving rows become cases, are predicted, and are skipped only for what they lack."""
+
+import csv
+
+import pytest
+
+from hwmodels.errors import InputError
+from meshwright.reports.serving_ledger import as_json, as_tables
+from meshwright.validation.serving.ledger import evaluate
+from meshwright.validation.serving.names import Skipped, find_cluster, find_format, find_model
+
+CLOSED = {
+    "case_id": "one",
+    "harness": "inferencex",
+    "engine": "vllm",
+    "engine_version": "0.15.1",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "gpu": "h100-sxm",
+    "n_gpus": "1",
+    "mode": "agg",
+    "tp": "1",
+    "weight_precision": "bf16",
+    "isl_tokens": "1024",
+    "osl_tokens": "128",
+    "length_jitter": "uniform 0.8-1.0",
+    "concurrency": "4",
+    "tpot_ms_mean": "8.0",
+    "ttft_ms_p50": "40",
+    "flag": "",
+    "repeat_group": "",
+}
+
+
+def written(path, *rows):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("DeepSeek-R1-0528", "deepseek-v3"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "llama4-scout"),
+        ("MiniMaxAI/MiniMax-M2.5", "minimax-m2"),
+        ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama3-8b"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP8", "llama3.1-70b"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("lmsys/vicuna-7b-v1.3", "llama2-7b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
+    ],
+)
+def test_published_names_mean_models_of_the_catalogue(name, model):
+    assert find_model(name).name == model
+
+
+def test_devices_and_formats_have_other_spellings():
+    assert find_cluster("H200").device.name == "h200-sxm"
+    assert find_cluster("H100-SXM5").device.name == "h100-sxm"
+    assert [find_format(text) for text in ("NVFP4", "FP8", "float16", "AWQ")] == [
+        "fp4",
+        "fp8",
+        "bf16",
+        "int4",
+    ]
+    with pytest.raises(Skipped, match="not known"):
+        find_model("acme/unheard-of-7b")
+
+
+def test_a_row_is_predicted_in_its_own_columns(tmp_path):
+    ledger = evaluate([written(tmp_path / "closed.csv", CLOSED)])
+    found = {entry.metric: entry for entry in ledger.entries}
+    assert set(found) == {"tpot_ms_mean", "ttft_ms_p50"}
+    assert 5 < found["tpot_ms_mean"].predicted < 15
+    assert found["tpot_ms_mean"].relative_error == pytest.approx(found["tpot_ms_mean"].predicted / 8.0 - 1)
+
+
+def test_rows_are_skipped_for_what_they_lack(tmp_path):
+    rows = [
+        CLOSED | {"case_id": "no gpu", "gpu": ""},
+        CLOSED | {"case_id": "no model", "model": "acme/unheard-of-7b"},
+        CLOSED | {"case_id": "no engine", "engine": ""},
+        CLOSED | {"case_id": "no length", "isl_tokens": ""},
+    ]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    assert [case for case, _ in ledger.skipped] == ["no gpu", "no model", "no engine", "no length"]
+    assert not ledger.entries
+
+
+def test_unknown_versions_are_predicted(tmp_path):
+    rows = [CLOSED | {"case_id": version, "engine_version": version} for version in ("0.99", "", "nightly-1")]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    assert {entry.case.engine for entry in ledger.entries} == {"vllm-0.19"}
+
+
+def test_repeats_count_once_and_flagged_rows_apart(tmp_path):
+    rows = [
+        CLOSED | {"case_id": "a", "repeat_group": "g"},
+        CLOSED | {"case_id": "b", "repeat_group": "g", "tpot_ms_mean": "9"},
+        CLOSED | {"case_id": "c", "repeat_group": "h", "flag": "version_missing"},
+    ]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    counted = {(one.metric, one.flagged): one.n for one in ledger.summaries()}
+    assert counted["tpot_ms_mean", False] == counted["tpot_ms_mean", True] == 1
+    report = as_json(ledger)
+    assert set(report) == {"cases", "skipped", "summary"}
+    assert {case["flagged"] for case in report["cases"]} == {True, False}
+    assert as_tables(ledger, each=True)
+
+
+def test_more_clients_wait_longer(tmp_path):
+    rows = [CLOSED | {"case_id": str(clients), "concurrency": str(clients)} for clients in (1, 16, 64)]
+    found = evaluate([written(tmp_path / "closed.csv", *rows)]).entries
+    tpot = [entry.predicted for entry in found if entry.metric == "tpot_ms_mean"]
+    assert tpot == sorted(tpot) and tpot[0] < tpot[-1]
+
+
+def test_a_file_of_another_kind_is_refused_by_name_and_skipped_in_a_folder(tmp_path):
+    other = written(tmp_path / "other.csv", {"a": "1", "b": "2"})
+    with pytest.raises(InputError, match="none of the known formats"):
+        evaluate([other])
+    ledger = evaluate([tmp_path])
+    assert ledger.skipped[0][0] == "other.csv"
+    with pytest.raises(InputError, match="no such file"):
+        evaluate([tmp_path / "missing.csv"])
+
+
+def test_a_wrong_number_names_file_line_and_column(tmp_path):
+    path = written(tmp_path / "closed.csv", CLOSED | {"concurrency": "many"})
+    with pytest.raises(InputError, match=r"closed\.csv: line 2.*concurrency"):
+        evaluate([path])

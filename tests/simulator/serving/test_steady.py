@@ -1,0 +1,87 @@
+"""Steady states: Little's law, limits, and agreement with the event engine."""
+
+import numpy as np
+import pytest
+
+from hwmodels.usual_clusters import usual_cluster
+from meshwright.validation.serving.case import Setup
+from meshwright.validation.serving.replay import Client
+from simulator.models import models
+from simulator.serving.deployment import Pool
+from simulator.serving.engines import engines
+from simulator.serving.memory import check_fits, memory
+from simulator.serving.price import StepPrice
+from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.table import IterationTable
+
+
+@pytest.fixture(scope="module")
+def table() -> IterationTable:
+    cluster = usual_cluster("h100-sxm")
+    price = StepPrice(models.get("llama3.1-8b"), cluster, Pool(), engines.get("vllm-0.15"))
+    return IterationTable(price, 2048, 64, 4096)
+
+
+LIMITS = Limits(2048, 64, 400_000)
+
+
+def test_littles_law_holds_under_constant_concurrency(table):
+    state = steady_state(table, Load(512, 128, np.array([1.0, 8.0, 32.0, 64.0])), LIMITS)
+    in_system = state.requests_s * (state.ttft_s + state.decode_s)
+    assert in_system == pytest.approx([1, 8, 32, 64], rel=1e-6)
+    assert (np.diff(state.tpot_s) > 0).all() and (np.diff(state.output_tokens_s) > 0).all()
+
+
+def test_one_client_waits_for_nobody(table):
+    state = steady_state(table, Load(512, 128, 1.0), LIMITS)
+    assert float(state.tpot_s) == pytest.approx(float(table.decode_seconds(1.0, 512 + 64)), rel=1e-3)
+    assert float(state.queue_s) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_rate_above_the_capacity_is_not_stable(table):
+    state = steady_state(table, Load(512, 128, rate=np.array([0.5, 5.0, 500.0])), LIMITS)
+    assert state.stable.tolist() == [True, True, False]
+    assert np.isinf(state.ttft_s[2])
+
+
+def test_cases_do_not_depend_on_their_neighbours(table):
+    alone = steady_state(table, Load(512, 128, 16.0), LIMITS)
+    beside = steady_state(table, Load(np.array([512.0, 2000.0]), 128, np.array([16.0, 60.0])), LIMITS)
+    assert float(alone.tpot_s) == pytest.approx(float(beside.tpot_s[0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("clients", [4, 16, 48])
+def test_the_event_engine_agrees(table, clients):
+    found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
+    random = np.random.default_rng(3)
+    count = 12 * clients
+    prompts = random.integers(410, 615, count)
+    outputs = random.integers(103, 154, count)
+    changes = {"token_budget": 2048, "max_sequences": 64, "prefix_caching": False}
+    run = Client(found, table, 25_000, changes).closed(prompts, outputs, clients)
+    state = steady_state(table, Load(512.0, 128.0, clients), LIMITS)
+    middle = slice(2 * clients, -clients)
+    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.06)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.06)
+
+
+def test_kv_capacity_agrees_with_published_logs():
+    """KV blocks that vLLM 0.15.1 logs on H100 (inference-sim/sim-to-real-accuracy-validation)."""
+    logged = [
+        ("llama2-7b", 1, 2048, 7463),
+        ("qwen2.5-7b", 1, 2048, 65352),
+        ("mistral-nemo-12b", 2, 1024, 48009),
+    ]
+    for name, tensor, budget, blocks in logged:
+        cluster = usual_cluster("h100-sxm")
+        price = StepPrice(models.get(name), cluster, Pool(tensor=tensor), engines.get("vllm-0.15"))
+        assert memory(price, budget, 128, 0.9).kv_blocks == pytest.approx(blocks, rel=0.03)
+
+
+def test_a_model_that_does_not_fit_says_by_how_much():
+    from hwmodels.errors import InfeasibleError
+
+    cluster = usual_cluster("h100-sxm")
+    price = StepPrice(models.get("llama3.1-70b"), cluster, Pool(), engines.get("vllm-0.15"))
+    with pytest.raises(InfeasibleError, match=r"GiB too much a device.*2 devices a replica, or fp8 weights"):
+        check_fits(price, memory(price, 2048, 128))
