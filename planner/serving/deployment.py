@@ -1,0 +1,42 @@
+"""A found deployment as a scenario that `meshwright simulate` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.serving.plan import Group, ServingPlan
+from planner.serving.question import Question
+
+ROUTER = "least-loaded"
+
+
+def scenario_of(question: Question, plan: ServingPlan, rate: float | None = None) -> dict[str, Any]:
+    """The mapping of a serving scenario.
+
+    Args:
+        question: what was asked.
+        plan: what was found.
+        rate: requests a second; the workload's own where not given.
+    """
+    workload = question.workload.model_dump(mode="json", exclude_none=True)
+    if rate is not None:
+        workload["arrivals"] = {"kind": "poisson", "rate": rate}
+    pools = [_pool(group) for group in plan.groups]
+    deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
+    deployment |= pools[0] if len(pools) == 1 else {"pools": pools}
+    return {
+        "title": f"{question.model.name} on {plan.devices} {question.cluster.device.name}: {plan.describe()}",
+        "model": question.model,
+        "cluster": question.cluster,
+        "gpus": plan.devices,
+        "workload": workload,
+        "deployment": deployment,
+        "seed": question.seed,
+    }
+
+
+def _pool(group: Group) -> dict[str, Any]:
+    given = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
+    given.pop("engine", None)
+    options = {"token_budget": group.budget, "max_sequences": group.sequences}
+    return {**given, "role": group.role, "replicas": group.replicas, "options": options}

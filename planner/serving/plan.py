@@ -1,0 +1,85 @@
+"""A serving deployment that a search found, with its predicted figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.serving.shapes import Shape
+
+SECONDS_AN_HOUR = 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Replicas of one shape in one role."""
+
+    shape: Shape
+    role: str
+    replicas: int
+    budget: int
+    sequences: int
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas."""
+        return self.shape.devices * self.replicas
+
+    def describe(self) -> str:
+        """Count and shape, e.g. ``4 x TP4 fp8``."""
+        role = "" if self.role == "mixed" else f"{self.role} "
+        return f"{role}{self.replicas} x {self.shape.describe()}"
+
+
+@dataclass(frozen=True, eq=False)
+class ServingPlan:
+    """A deployment with its predicted figures.
+
+    Attributes:
+        groups: one mixed group, or a prefill and a decode group.
+        goodput: largest rate within the targets, requests a second; 0 where they cannot be met.
+        load: rate of the figures below, requests a second: the one asked for, else ``goodput``.
+        ttft_s: quantile of the targets' share; ``tpot_s``, ``e2e_s``: means.
+        output_tokens_s: of all replicas.
+        watts: of all devices.
+        usd_per_hour: list price of the devices in use.
+        meets: whether the targets hold at ``load``.
+    """
+
+    groups: tuple[Group, ...]
+    goodput: float
+    load: float
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    output_tokens_s: float
+    watts: float
+    usd_per_hour: float
+    meets: bool
+
+    @property
+    def devices(self) -> int:
+        """Devices in use."""
+        return sum(group.devices for group in self.groups)
+
+    @property
+    def usd_per_million(self) -> float:
+        """Dollars per million output tokens at the load."""
+        return self.usd_per_hour / SECONDS_AN_HOUR / self.output_tokens_s * 1e6
+
+    @property
+    def joules_per_token(self) -> float:
+        """Device energy of one output token at the load."""
+        return self.watts / self.output_tokens_s
+
+    def figure(self, objective: str) -> float:
+        """What an objective measures."""
+        return {
+            "goodput": self.goodput,
+            "cost": self.usd_per_million,
+            "energy": self.joules_per_token,
+            "latency": self.e2e_s,
+        }[objective]
+
+    def describe(self) -> str:
+        """The groups in a line."""
+        return " + ".join(group.describe() for group in self.groups)

@@ -1,0 +1,97 @@
+"""What a search for a serving deployment is asked: model, devices, load, targets, and what it may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import log
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError, UnknownNameError
+from simulator.models import Model
+from simulator.serving.deployment import Pool
+from simulator.serving.workload import Serving
+
+OBJECTIVES = ("goodput", "cost", "energy", "latency")
+FIELDS = (
+    "tensor",
+    "data",
+    "pipeline",
+    "expert",
+    "replicas",
+    "weights",
+    "kv",
+    "token_budget",
+    "max_sequences",
+)
+"""What may be fixed or limited."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One search.
+
+    Attributes:
+        model, cluster: what is served, on the devices in use.
+        workload: lengths, arrivals and targets; its mean rate is the load.
+        engine: preset by name.
+        objective: one of ``OBJECTIVES``.
+        fix: fields held at a value.
+        limit: highest values of fields.
+        split: whether prefill and decode pools are tried too.
+    """
+
+    model: Model
+    cluster: Cluster
+    workload: Serving
+    engine: str
+    objective: str = "goodput"
+    fix: Mapping[str, Any] = field(default_factory=dict)
+    limit: Mapping[str, Any] = field(default_factory=dict)
+    split: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UnknownNameError("objective", self.objective, OBJECTIVES)
+        for option in (self.fix, self.limit):
+            for name in option:
+                if name not in FIELDS:
+                    raise UnknownNameError("field of a serving plan", name, FIELDS)
+        if self.workload.trace is not None:
+            raise InputError("a search needs lengths and a rate; a trace can be simulated", "workload.trace")
+        if self.rate is None and self.objective != "goodput":
+            raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
+        if not self.workload.slo.given and self.objective == "goodput":
+            raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")
+
+    @property
+    def devices(self) -> int:
+        """Devices in use."""
+        return self.cluster.devices
+
+    @property
+    def prompt(self) -> float:
+        """Mean prompt tokens, the shared prefix counted."""
+        prefix = self.workload.prefix.tokens if self.workload.prefix else 0
+        return prefix + (self.workload.input.mean() if self.workload.input else 0.0)
+
+    @property
+    def output(self) -> float:
+        """Mean output tokens."""
+        return self.workload.output.mean() if self.workload.output else 0.0
+
+    @property
+    def rate(self) -> float | None:
+        """Requests a second; None for a closed loop."""
+        return self.workload.arrivals.mean_rate() if self.workload.arrivals else None
+
+    @property
+    def tail(self) -> float:
+        """Quantile over mean of an exponential wait, for the share of requests that must meet the targets."""
+        return -log(max(1 - self.workload.slo.share, 1e-4))
+
+    def pool(self, **fields: Any) -> Pool:
+        """A pool with the question's engine."""
+        return Pool(engine=self.engine, **fields)

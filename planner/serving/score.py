@@ -1,0 +1,124 @@
+"""Scores of deployments over arrays: largest rate within the targets, latencies and power at a load.
+
+Steady states know means. The targets hold for a share of the requests, so waits are taken as exponential: the
+quantile of TTFT is its mean plus (ln(1 / (1 - share)) - 1) times the mean wait and half a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.question import Question
+from planner.serving.shapes import Shape
+from simulator.serving.steady import Limits, Load, Steady, steady_state
+
+Array = NDArray[np.float64]
+
+LEVELS, GRID = 3, 28
+"""Grids of rates, and rates in each."""
+SLOWEST = 1e-4
+"""Lowest rate tried, over the rate that no replica reaches."""
+BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
+SEQUENCES = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Limited:
+    """Limits of an engine to try on a shape; arrays of one shape."""
+
+    budget: Array
+    sequences: Array
+
+    @classmethod
+    def of(cls, question: Question, shape: Shape) -> Limited:
+        """Budgets and sequence limits up to the engine's defaults, unless fixed."""
+        budgets = _up_to(question, "token_budget", BUDGETS, shape.options.token_budget)
+        sequences = _up_to(question, "max_sequences", SEQUENCES, shape.options.max_sequences)
+        budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
+        keep = budget.ravel() >= sequence.ravel()
+        return cls(budget.ravel()[keep], sequence.ravel()[keep])
+
+    def __len__(self) -> int:
+        return len(self.budget)
+
+
+def _up_to(question: Question, name: str, values: tuple[int, ...], default: int) -> Array:
+    if name in question.fix:
+        return np.array([question.fix[name]], float)
+    most = min(default, question.limit.get(name, default))
+    return np.array(sorted({value for value in values if value <= most} | {most}), float)
+
+
+def steady(shape: Shape, load: Load, limits: Limited) -> Steady:
+    """The steady state of one replica."""
+    return steady_state(shape.table, load, Limits(limits.budget, limits.sequences, float(shape.kv_tokens)))
+
+
+def ttft_quantile(question: Question, state: Steady) -> Array:
+    """TTFT of the share of requests that must meet it, s."""
+    with np.errstate(invalid="ignore"):
+        waits = (question.tail - 1.0) * state.queue_s + 0.5 * state.step_s
+    return np.where(state.stable, state.ttft_s + np.maximum(waits, 0.0), np.inf)
+
+
+def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) -> NDArray[np.bool_]:
+    """Whether the targets hold, a mask."""
+    slo = question.workload.slo
+    first = ttft_quantile(question, state) + extra_ttft
+    held = state.stable.copy()
+    if slo.ttft is not None:
+        held &= first <= slo.ttft
+    if slo.tpot is not None:
+        held &= state.tpot_s <= slo.tpot
+    if slo.e2e is not None:
+        held &= first + state.decode_s <= slo.e2e
+    return held
+
+
+def largest_rate(question: Question, shape: Shape, limits: Limited, phase: str = "mixed") -> Array:
+    """Requests a second of one replica within the targets, by limits; 0 where even few miss.
+
+    Three grids, each inside the interval of the last: to 2 parts in 10,000.
+    """
+    most = 4.0 / max(float(np.min(shape.table.decode_seconds(np.ones(1), np.ones(1)))), 1e-6)
+    low, high = np.full(len(limits), most * SLOWEST), np.full(len(limits), most)
+    found = np.zeros(len(limits))
+    for level in range(LEVELS):
+        share = np.linspace(0.0, 1.0, GRID)[:, None]
+        rates = low * (high / low) ** share if level == 0 else low + (high - low) * share
+        wide = Limited(*np.broadcast_arrays(limits.budget, limits.sequences, rates)[:2])
+        held = meets_phase(question, shape, wide, rates, phase)
+        first = np.where(held.all(axis=0), GRID, np.argmin(held, axis=0))
+        last = np.maximum(first - 1, 0)
+        columns = np.arange(len(limits))
+        found = np.where(first > 0, rates[last, columns], found)
+        low, high = rates[last, columns], rates[np.minimum(first, GRID - 1), columns]
+        high = np.maximum(high, low * (1 + 1e-9))
+    return found
+
+
+def meets_phase(
+    question: Question, shape: Shape, limits: Limited, rate: Array, phase: str
+) -> NDArray[np.bool_]:
+    """Whether a replica of one phase holds its part of the targets at a rate."""
+    state = phase_state(question, shape, limits, rate, phase)
+    slo = question.workload.slo
+    if phase == "mixed":
+        return meets(question, state)
+    if phase == "prefill":
+        return state.stable & (ttft_quantile(question, state) <= (slo.ttft or slo.e2e or np.inf))
+    return state.stable & (state.tpot_s <= (slo.tpot or np.inf))
+
+
+def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, phase: str) -> Steady:
+    """The steady state of a replica that runs one phase: prefill only, decode only, or both."""
+    if phase == "prefill":
+        return steady(shape, Load(question.prompt, 1.0, rate=rate), limits)
+    if phase == "decode":
+        return steady(
+            shape, Load(question.prompt, question.output, rate=rate, cached=question.prompt - 1), limits
+        )
+    return steady(shape, Load(question.prompt, question.output, rate=rate), limits)

@@ -1,0 +1,88 @@
+"""Exact search of serving deployments on the steady state: one pool, or prefill and decode pools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hwmodels.errors import InfeasibleError
+from planner.serving.plan import ServingPlan
+from planner.serving.question import Question
+from planner.serving.scores import Scores, scores
+from planner.serving.shapes import Shape, choices, shapes
+
+
+@dataclass(frozen=True, eq=False)
+class ServingSearch:
+    """The best deployments, and what became of all candidates."""
+
+    question: Question
+    plans: Sequence[ServingPlan]
+    candidates: int
+    scored: int
+    removed: dict[str, int]
+    nearest: ServingPlan | None = field(default=None)
+    """Where nothing meets the targets: the plan with the lowest latency, one request at a time."""
+
+    @property
+    def runner_up_gap(self) -> float | None:
+        """How much worse the second plan is, as a share."""
+        if len(self.plans) < 2:
+            return None
+        best, second = (plan.figure(self.question.objective) for plan in self.plans[:2])
+        return abs(second / best - 1) if best else None
+
+
+def search_serving(
+    question: Question, top: int = 5, progress: Callable[[float], None] | None = None
+) -> ServingSearch:
+    """Score every deployment that the rules keep.
+
+    Args:
+        question: what to search.
+        top: plans to return.
+        progress: called with the finished share.
+
+    Raises:
+        InfeasibleError: no replica fits the devices.
+    """
+    removed: Counter[str] = Counter()
+    kept: list[Shape] = []
+    total = sum(1 for _ in choices(question))
+    for shape in shapes(question, removed):
+        kept.append(shape)
+        if progress:
+            progress(0.5 * (len(kept) + sum(removed.values())) / total)
+    if not kept:
+        words = ", ".join(f"{count} by {name}" for name, count in removed.items() if count)
+        raise InfeasibleError(
+            f"{question.model.name} fits no replica of up to {question.devices} "
+            f"{question.cluster.device.name}: choices removed: {words}"
+        )
+    table = scores(question, kept, progress)
+    order = np.lexsort((table.groups, table.devices, np.round(table.value, 9), ~table.meets))
+    good = int(np.count_nonzero(table.meets))
+    chosen = _different(table, order[:good] if good else order[:1], top if good else 1)
+    plans = [table.plan(int(index)) for index in chosen]
+    removed["slo"] = len(table) - good
+    return ServingSearch(
+        question=question,
+        plans=plans if good else [],
+        candidates=table.stands_for + sum(count for name, count in removed.items() if name != "slo"),
+        scored=len(table),
+        removed=dict(removed),
+        nearest=None if good else plans[0],
+    )
+
+
+def _different(table: Scores, order: np.ndarray, top: int) -> list[int]:
+    """The best rows, one for each layout of groups."""
+    seen: dict[tuple[int, ...], int] = {}
+    for index in order:
+        seen.setdefault(table.layout(int(index)), int(index))
+        if len(seen) == top:
+            break
+    return list(seen.values())

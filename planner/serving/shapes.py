@@ -1,0 +1,178 @@
+"""Shapes of a replica: degrees and number formats, and the rules that remove impossible ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hwmodels.errors import InfeasibleError
+from planner.serving.question import Question
+from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
+from simulator.serving.deployment import Pool
+from simulator.serving.memory import check_fits, memory
+from simulator.serving.options import Options
+from simulator.serving.price import NARROW, StepPrice
+from simulator.serving.table import IterationTable
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """One kind of replica that fits: its pool, engine options, step times and KV."""
+
+    pool: Pool
+    options: Options
+    table: IterationTable
+    kv_tokens: int
+    """KV tokens of one attention rank."""
+    kv_token_bytes: float
+    """KV of one token over a replica's devices."""
+
+    @property
+    def devices(self) -> int:
+        """Devices of a replica."""
+        return self.pool.devices
+
+    def describe(self) -> str:
+        """Degrees and formats in the field's shorthand."""
+        pool = self.pool
+        parts = [f"TP{pool.tensor}"]
+        parts += [f"DP{pool.data}"] if pool.data > 1 else []
+        parts += [f"PP{pool.pipeline}"] if pool.pipeline > 1 else []
+        parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
+        return " ".join([*parts, pool.weights, *([f"KV {pool.kv}"] if pool.kv else [])])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to reject a shape.
+
+    Attributes:
+        name: label in reports.
+        why: what must hold.
+        keeps: whether a choice of fields stays.
+    """
+
+    name: str
+    why: str
+    keeps: Callable[[Question, Mapping[str, Any]], bool]
+
+
+def _ranks(fields: Mapping[str, Any]) -> int:
+    return fields["tensor"] * fields["data"]
+
+
+def _experts(question: Question, fields: Mapping[str, Any]) -> bool:
+    moe, expert = question.model.moe, fields["expert"]
+    if moe is None:
+        return expert == 1 and fields["data"] == 1
+    return moe.experts % expert == 0 and (expert in (1, _ranks(fields)))
+
+
+def _format(question: Question, fields: Mapping[str, Any]) -> bool:
+    needed = NARROW.get(fields["weights"], ())
+    peaks = question.cluster.device.peak_flops
+    return not needed or any(name in peaks for name in needed) or "weights" in question.fix
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "devices",
+        "a replica must not need more devices than there are",
+        lambda question, fields: _ranks(fields) * fields["pipeline"] <= question.devices,
+    ),
+    Rule(
+        "nvlink_domain",
+        "tensor- and expert-parallel ranks stay inside an NVLink domain",
+        lambda question, fields: _ranks(fields) <= question.cluster.domain or "tensor" in question.fix,
+    ),
+    Rule(
+        "heads",
+        "tensor must divide the attention heads",
+        lambda question, fields: question.model.heads % fields["tensor"] == 0,
+    ),
+    Rule(
+        "layers",
+        "pipeline must not exceed the layers",
+        lambda question, fields: fields["pipeline"] <= question.model.layers,
+    ),
+    Rule("experts", "expert is 1 or all ranks, and divides the experts; data needs experts", _experts),
+    Rule(
+        "pipeline",
+        "pipeline stages with data-parallel attention are not modelled",
+        lambda question, fields: fields["pipeline"] == 1 or fields["data"] == 1,
+    ),
+    Rule("format", "the device must compute in the format of the weights", _format),
+)
+MEMORY = Rule("memory", "weights and the KV of one request must fit", lambda question, fields: True)
+
+
+def _powers(most: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(max(most, 1).bit_length()) if 2**power <= most)
+
+
+VALUES: Mapping[str, Callable[[Question], tuple[Any, ...]]] = MappingProxyType(
+    {
+        "tensor": lambda question: _powers(question.devices),
+        "data": lambda question: _powers(question.devices) if question.model.moe else (1,),
+        "pipeline": lambda question: _powers(min(question.devices, 8)),
+        "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
+        "weights": lambda question: ("bf16",),
+        "kv": lambda question: (None,),
+    }
+)
+"""Values of each field of a shape, the simplest first."""
+
+
+def choices(question: Question) -> Iterator[dict[str, Any]]:
+    """Every choice of fields that the constraints leave."""
+    allowed = []
+    for name, values in VALUES.items():
+        found = values(question)
+        if name in question.fix:
+            found = (question.fix[name],)
+        elif name in question.limit:
+            found = tuple(value for value in found if value <= question.limit[name])
+        allowed.append(found)
+    for values in product(*allowed):
+        yield dict(zip(VALUES, values, strict=True))
+
+
+def shapes(question: Question, removed: Counter[str]) -> Iterator[Shape]:
+    """Every shape that the rules keep; ``removed`` counts the others by rule."""
+    for rule in (*RULES, MEMORY):
+        removed.setdefault(rule.name, 0)
+    for fields in choices(question):
+        broken = next((rule for rule in RULES if not rule.keeps(question, fields)), None)
+        if broken is not None:
+            removed[broken.name] += 1
+            continue
+        try:
+            yield make_shape(question, fields)
+        except InfeasibleError:
+            removed[MEMORY.name] += 1
+
+
+def make_shape(question: Question, fields: Mapping[str, Any]) -> Shape:
+    """Price one shape.
+
+    Raises:
+        InfeasibleError: weights and the KV of one request do not fit.
+    """
+    pool = question.pool(**fields)
+    memory_bytes = question.cluster.device.memory_bytes
+    options = options_of(pool, memory_bytes)
+    price = StepPrice(question.model, question.cluster, pool, engine_of(pool.engine, Path(), "engine"))
+    budget = max(options.token_budget, int(question.fix.get("token_budget", 0)))
+    held = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)
+    check_fits(price, held)
+    longest = question.prompt + question.output
+    if held.kv_tokens < longest:
+        raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
+    context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
+    table = IterationTable(price, budget, options.max_sequences, context)
+    return Shape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)
