@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.api import (
         Comparison,
+        DeploymentSearch,
         InfeasibleError,
         InputError,
         MeshwrightError,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         Sizing,
         StepSimulation,
         catalogue,
+        deploy,
         plan,
         simulate,
         simulate_mixed,
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
+    "DeploymentSearch",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -39,6 +42,7 @@ __all__ = [
     "Sizing",
     "StepSimulation",
     "catalogue",
+    "deploy",
     "plan",
     "simulate",
     "simulate_mixed",

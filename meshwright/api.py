@@ -22,6 +22,7 @@ from meshwright.reports.refined import describe_refined
 from meshwright.reports.timeline import describe_run
 from meshwright.reports.whatif import describe_answer
 from meshwright.scenarios import shipped_scenarios
+from meshwright.serving_questions import serving_question
 from meshwright.variations.answer import Inquiry, Outcome
 from meshwright.variations.question import Question
 from planner.constraints import Constraints
@@ -30,6 +31,10 @@ from planner.headroom import headroom_share
 from planner.prediction import Prediction, Simulation, simulate_plan
 from planner.refine import Refined, refine
 from planner.search import SearchResult, search
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.refine import RefinedServing, refine_serving
+from planner.serving.search import ServingSearch, search_serving
 from planner.sizing import Sizing, counts, size_up
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model, models
@@ -52,6 +57,7 @@ MOST_TOKENS = 1e18
 __all__ = [
     "Catalogues",
     "Comparison",
+    "DeploymentSearch",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -61,6 +67,7 @@ __all__ = [
     "Sizing",
     "StepSimulation",
     "catalogue",
+    "deploy",
     "plan",
     "simulate",
     "simulate_mixed",
@@ -528,3 +535,74 @@ def _columns(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> Co
         flat.append(scalars)
     names = dict.fromkeys([*first, *(name for row in flat for name in row)])
     return {name: [row.get(name) for row in flat] for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class DeploymentSearch:
+    """The best deployments, and by their index the largest rates that the event engine found."""
+
+    search: ServingSearch
+    refined: Mapping[int, RefinedServing] = field(default_factory=dict)
+
+    @property
+    def best(self) -> ServingPlan:
+        """The first deployment.
+
+        Raises:
+            InfeasibleError: nothing meets the targets.
+        """
+        if not self.search.plans:
+            raise InfeasibleError("no deployment meets the targets")
+        return self.search.plans[0]
+
+    def scenario(self, index: int = 0) -> dict[str, Any]:
+        """A deployment as a scenario that ``simulate`` reads."""
+        return scenario_of(self.search.question, self.search.plans[index])
+
+
+def deploy(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    rate: float | None = None,
+    ttft: float | None = None,
+    tpot: float | None = None,
+    share: float | None = None,
+    engine: str | None = None,
+    objective: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    top: int = 5,
+    refine: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> DeploymentSearch:
+    """Choose how to serve: the deployment with most goodput, or the least cost, energy or latency at a rate.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        model, cluster: catalogue name, path, mapping or object.
+        gpus: devices to use at most.
+        isl, osl: prompt and output tokens of a request.
+        rate: requests a second.
+        ttft, tpot: targets, s; ``share`` of the requests must meet both.
+        engine: preset by name.
+        objective: goodput, cost, energy or latency.
+        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
+        top: deployments to return.
+        refine: find the largest rate of that many of the best on the event engine too, on all cores.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica fits.
+    """
+    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
+    given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
+    question = serving_question(scenario, given, fix or {}, limit or {})
+    found = search_serving(question, max(top, refine), progress)
+    runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
+    return DeploymentSearch(found, runs)

@@ -1,7 +1,7 @@
 """The largest rate within the targets, on the event engine with the real arrivals and lengths.
 
-Bisection with common random numbers: every rate of a seed draws the same lengths and the same unit gaps. Several
-seeds give the confidence interval.
+Bisection with common random numbers: every rate of a seed draws the same lengths and the same unit gaps.
+Several seeds give the confidence interval.
 """
 
 from __future__ import annotations

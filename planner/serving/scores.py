@@ -118,7 +118,7 @@ class Scores:
     @cached_property
     def usd_per_hour(self) -> Array:
         """List price of the devices in use."""
-        return self.devices * self.question.cluster.device.price_per_hour_usd
+        return self.devices.astype(np.float64) * self.question.cluster.device.price_per_hour_usd
 
     @cached_property
     def meets(self) -> NDArray[np.bool_]:
@@ -135,6 +135,20 @@ class Scores:
             if limit is not None:
                 held = held & (figure <= limit)
         return held
+
+    @cached_property
+    def miss(self) -> Array:
+        """How far each row is from its targets: the largest latency over its target."""
+        slo = self.question.workload.slo
+        found = np.zeros(len(self))
+        for figure, limit in (
+            (self.ttft, slo.ttft),
+            (self.tpot, slo.tpot),
+            (self.ttft + self.decode_s, slo.e2e),
+        ):
+            if limit is not None:
+                found = np.maximum(found, figure / limit)
+        return found
 
     @cached_property
     def value(self) -> Array:

@@ -65,7 +65,7 @@ def search_serving(
     table = scores(question, kept, progress)
     order = np.lexsort((table.groups, table.devices, np.round(table.value, 9), ~table.meets))
     good = int(np.count_nonzero(table.meets))
-    chosen = _different(table, order[:good] if good else order[:1], top if good else 1)
+    chosen = _different(table, order[:good], top) if good else [int(np.argmin(table.miss))]
     plans = [table.plan(int(index)) for index in chosen]
     removed["slo"] = len(table) - good
     return ServingSearch(

@@ -1,0 +1,48 @@
+"""Options that commands share, each told once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Scenario = Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")]
+Model = Annotated[str | None, typer.Option(help="Name, YAML, or Hugging Face config.json.")]
+Cluster = Annotated[str | None, typer.Option(help="Name or YAML; several, to compare them: a,b.")]
+Gpus = Annotated[str | None, typer.Option(help="Devices of the job; a range 256..2048 compares sizes.")]
+SeqLen = Annotated[int | None, typer.Option(help="Tokens in a sequence.")]
+GlobalBatch = Annotated[int | None, typer.Option(help="Sequences in an optimizer step.")]
+Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
+Framework = Annotated[str | None, typer.Option(help="Name or YAML; default megatron-core.")]
+Fix = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=VALUE", help="Hold a plan field, as tensor=8. Repeatable."),
+]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=VALUE", help="Cap a plan field, as pipeline=16. Repeatable."),
+]
+Objective = Annotated[
+    str | None,
+    typer.Option(help="time (default), cost or energy; serving: goodput (default), cost, energy, latency."),
+]
+Top = Annotated[int | None, typer.Option(help="Plans to show (default 5).")]
+Headroom = Annotated[
+    str | None,
+    typer.Option(help="Memory to leave free, as 10% or 8GiB; default from the memory model's error."),
+]
+Raw = Annotated[bool, typer.Option("--all", help="Show the raw order, near duplicates included.")]
+Refine = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too, on all cores.")
+]
+Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")]
+Days = Annotated[float | None, typer.Option(help="Deadline for all tokens.")]
+Serve = Annotated[bool, typer.Option("--serve", help="Choose how to serve the model instead.")]
+Isl = Annotated[int | None, typer.Option(help="Serving: prompt tokens of a request.")]
+Osl = Annotated[int | None, typer.Option(help="Serving: output tokens of a request.")]
+Rate = Annotated[float | None, typer.Option(help="Serving: requests a second.")]
+Ttft = Annotated[
+    str | None, typer.Option(help="Serving: time to first token, s; p99=2.0 for another share than p90.")
+]
+Tpot = Annotated[str | None, typer.Option(help="Serving: time per output token, s.")]
+Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (show engines).")]

@@ -1,0 +1,97 @@
+"""``meshwright plan --serve``: the deployments that carry most within the latency targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+NEEDED = ("model", "cluster", "gpus", "isl", "osl")
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+def asks_serving(scenario: str) -> bool:
+    """Whether a scenario asks about serving."""
+    from meshwright.scenarios import serving_data
+
+    return bool(scenario) and serving_data(scenario) is not None
+
+
+def plan_serving(
+    scenario: str,
+    arguments: Mapping[str, Any],
+    held: Mapping[str, Mapping[str, str]],
+    top: int | None,
+    refine: int,
+    json: bool,
+) -> None:
+    """Search and print deployments.
+
+    Raises:
+        InputError: a wrong flag, or one that is missing.
+        InfeasibleError: nothing meets the targets; the message says what can be had.
+    """
+    from hwmodels.errors import InfeasibleError
+    from meshwright import api
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
+
+    with progress("searching") as advance:
+        found = api.deploy(
+            scenario or None,
+            **_load(scenario, arguments),
+            fix=held["fix"],
+            limit=held["limit"],
+            top=top or 5,
+            refine=refine,
+            progress=advance,
+        )
+    if json:
+        print_json(describe_deployments(found))
+    elif found.search.plans:
+        show_tables(*deployment_tables(found))
+    if not found.search.plans:
+        raise InfeasibleError(nearest_words(found.search))
+
+
+def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags as arguments of ``api.deploy``.
+
+    Raises:
+        InputError: a flag is missing or cannot be read.
+    """
+    from hwmodels.errors import InputError
+    from meshwright.commands.sizing import count
+
+    missing = [f"--{name}" for name in NEEDED if arguments[name] is None]
+    if missing and not scenario:
+        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of --{' --'.join(NEEDED)}")
+    ttft, share = _target(arguments["ttft"], "--ttft")
+    tpot, other = _target(arguments["tpot"], "--tpot")
+    if share is not None and other is not None and share != other:
+        raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
+    return {
+        **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine")},
+        "objective": arguments["objective"],
+        "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
+        "ttft": ttft,
+        "tpot": tpot,
+        "share": share or other,
+    }
+
+
+def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:
+    """Seconds and the share of requests, from ``0.5`` or ``p99=0.5``.
+
+    Raises:
+        InputError: not readable.
+    """
+    from hwmodels.errors import InputError
+
+    if text is None:
+        return None, None
+    name, equals, value = text.rpartition("=")
+    number = re.fullmatch(r"\d{1,6}(\.\d{1,9})?|\.\d{1,9}", value.strip())
+    if number is None or (equals and name.strip() not in SHARES) or not float(value) > 0:
+        raise InputError(f"must be seconds (0.5) or {'/'.join(SHARES)}=seconds, found {text!r}", flag)
+    return float(value), SHARES[name.strip()] if equals else None

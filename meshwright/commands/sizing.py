@@ -1,0 +1,67 @@
+"""``meshwright plan`` over numbers of GPUs and clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TRILLION = 1e12
+"""Tokens by which sizes are compared where none are given."""
+MOST_DIGITS = 9
+
+
+def count(text: str) -> int:
+    """Read a number of devices as typed.
+
+    Raises:
+        InputError: it is none.
+    """
+    from hwmodels.errors import InputError
+
+    if not text.isdigit() or len(text) > MOST_DIGITS:
+        raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
+    return int(text)
+
+
+def compare_sizes(
+    scenario: str,
+    cluster: str | None,
+    gpus: str | None,
+    tokens: float | None,
+    days: float | None,
+    arguments: dict[str, Any],
+    json: bool,
+) -> None:
+    """Plan every size and cluster; a fixed number of GPUs is a range of one.
+
+    Raises:
+        InfeasibleError: no plan fits at any size, or none meets the deadline.
+    """
+    from hwmodels.errors import InfeasibleError
+    from meshwright import api
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.sizing import describe_sizing, sizing_tables
+
+    ends = None
+    if gpus is not None:
+        least, _, most = gpus.partition("..")
+        ends = count(least), count(most or least)
+    names = [name.strip() for name in cluster.split(",") if name.strip()] if cluster else []
+    with progress("sizes") as advance:
+        wanted = TRILLION if tokens is None else tokens
+        sizing = api.size(
+            scenario or None,
+            tokens=wanted,
+            days=days,
+            clusters=names,
+            gpus=ends,
+            progress=advance,
+            **arguments,
+        )
+    if json:
+        print_json(describe_sizing(sizing))
+    else:
+        show_tables(*sizing_tables(sizing))
+    if sizing.fastest is None:
+        raise InfeasibleError("no plan fits at any size")
+    if sizing.cheapest is None:
+        raise InfeasibleError(f"no size trains {wanted:g} tokens in {days:g} days")

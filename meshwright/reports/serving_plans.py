@@ -1,0 +1,175 @@
+"""Deployments that a search found: table, reasons, JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import percent, seconds
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import Group, ServingPlan
+from planner.serving.search import ServingSearch
+
+if TYPE_CHECKING:
+    from meshwright.api import DeploymentSearch
+
+
+def describe_deployments(found: DeploymentSearch) -> dict[str, Any]:
+    """A search with documented keys."""
+    search, question = found.search, found.search.question
+    return {
+        "question": {
+            "model": question.model.name,
+            "cluster": question.cluster.name,
+            "device": question.cluster.device.name,
+            "gpus": question.devices,
+            "engine": question.engine,
+            "rate": question.rate,
+            "prompt_tokens": question.prompt,
+            "output_tokens": question.output,
+            "ttft": question.workload.slo.ttft,
+            "tpot": question.workload.slo.tpot,
+            "e2e": question.workload.slo.e2e,
+            "slo_share": question.workload.slo.share,
+        },
+        "objective": question.objective,
+        "deployments": [_described(found, search, plan, index) for index, plan in enumerate(search.plans)],
+        "candidates": search.candidates,
+        "scored": search.scored,
+        "removed": search.removed,
+        "runner_up_gap": search.runner_up_gap,
+    }
+
+
+def _described(
+    found: DeploymentSearch, search: ServingSearch, plan: ServingPlan, index: int
+) -> dict[str, Any]:
+    made = scenario_of(search.question, plan)
+    report = {
+        "deployment": made["deployment"],
+        "goodput_requests_s": plan.goodput,
+        "rate": plan.load,
+        "ttft_s": plan.ttft_s,
+        "tpot_s": plan.tpot_s,
+        "e2e_s": plan.e2e_s,
+        "output_tokens_per_s": plan.output_tokens_s,
+        "output_tokens_per_s_per_gpu": plan.output_tokens_s / plan.devices,
+        "gpus": plan.devices,
+        "watts": plan.watts,
+        "usd_per_hour": plan.usd_per_hour,
+        "usd_per_million_tokens": plan.usd_per_million,
+        "joules_per_token": plan.joules_per_token,
+        "pools": [_group(group) for group in plan.groups],
+    }
+    if index in found.refined:
+        run = found.refined[index]
+        report["engine"] = (
+            {"problem": run.problem}
+            if run.problem
+            else {"goodput_requests_s": run.goodput, "half_width_requests_s": run.half_width}
+        )
+    return report
+
+
+def _group(group: Group) -> dict[str, Any]:
+    pool = group.shape.pool
+    degrees = {
+        name: getattr(pool, name) for name in ("tensor", "data", "pipeline", "expert", "weights", "kv")
+    }
+    limits = {"token_budget": group.budget, "max_sequences": group.sequences}
+    return {"role": group.role, "replicas": group.replicas, **degrees, **limits}
+
+
+def deployment_tables(found: DeploymentSearch) -> list[Table | str]:
+    """Deployments for people, the best first."""
+    search = found.search
+    headings = ["rank", "deployment", "limits", "goodput", "TTFT", "TPOT", "e2e", "tok/s/GPU", "GPUs"]
+    headings += ["$/Mtok", "J/tok", *(["on the event engine"] if found.refined else [])]
+    rows = [_row(found, plan, index) for index, plan in enumerate(search.plans)]
+    removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
+    removed += [["all", f"{search.candidates:,}"]]
+    made = [table(headings, rows, _title(search), left=3), *_gap(search)]
+    return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
+
+
+def _title(search: ServingSearch) -> str:
+    question = search.question
+    slo = question.workload.slo
+    targets = [
+        f"{name} {seconds(limit)}"
+        for name, limit in (("TTFT", slo.ttft), ("TPOT", slo.tpot), ("e2e", slo.e2e))
+        if limit is not None
+    ]
+    within = f", {percent(slo.share, 0)} within {', '.join(targets)}" if targets else ""
+    return (
+        f"{question.model.name} on up to {question.devices} {question.cluster.device.name}: "
+        f"{question.prompt:,.0f} in, {question.output:,.0f} out{within}"
+    )
+
+
+def _row(found: DeploymentSearch, plan: ServingPlan, index: int) -> list[str]:
+    limits = " + ".join(f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups)
+    row = [
+        str(index + 1),
+        plan.describe(),
+        limits,
+        f"{plan.goodput:.3g}/s",
+        seconds(plan.ttft_s),
+        seconds(plan.tpot_s),
+        seconds(plan.e2e_s),
+        f"{plan.output_tokens_s / plan.devices:,.0f}",
+        str(plan.devices),
+        f"{plan.usd_per_million:.3g}",
+        f"{plan.joules_per_token:.3g}",
+    ]
+    if found.refined:
+        run = found.refined.get(index)
+        row.append("" if run is None else run.problem or f"{run.goodput:.3g} ± {run.half_width:.2g}/s")
+    return row
+
+
+def _gap(search: ServingSearch) -> list[str]:
+    gap = search.runner_up_gap
+    if gap is None:
+        return []
+    return [f"Rank 1 is {percent(gap, 1)} better in {search.question.objective} than rank 2."]
+
+
+def _basis(search: ServingSearch) -> Table:
+    question = search.question
+    device = question.cluster.device
+    calibration = device.kernels.calibration
+    rate = "the largest within the targets" if question.rate is None else f"{question.rate:g} requests/s"
+    return facts(
+        {
+            "engine": question.engine,
+            "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
+            "model": "steady state; --refine N runs the best N on the event engine",
+            "kernels": f"{calibration.name}: {calibration.status}",
+            "price": f"{device.price_per_hour_usd:g} $ an hour and device, list price",
+        },
+        "What this rests on",
+    )
+
+
+def nearest_words(search: ServingSearch) -> str:
+    """Why nothing meets the targets, and the best latency that can be had."""
+    plan, slo = search.nearest, search.question.workload.slo
+    if plan is None:
+        return "no deployment meets the targets"
+    missed = []
+    if slo.ttft is not None and plan.ttft_s > slo.ttft:
+        missed.append(f"TTFT {seconds(plan.ttft_s)} (target {seconds(slo.ttft)})")
+    if slo.tpot is not None and plan.tpot_s > slo.tpot:
+        missed.append(f"TPOT {seconds(plan.tpot_s)} (target {seconds(slo.tpot)})")
+    if slo.e2e is not None and plan.e2e_s > slo.e2e:
+        missed.append(f"e2e {seconds(plan.e2e_s)} (target {seconds(slo.e2e)})")
+    rate = search.question.rate
+    asked = "" if rate is None else f" at {rate:g} requests/s"
+    return (
+        f"no deployment meets the targets{asked}; the best is {plan.describe()} with "
+        f"{', '.join(missed) or 'a queue that grows without end'}; more devices, a lower rate, "
+        "narrower weights or wider targets would help"
+    )

@@ -1,0 +1,123 @@
+"""From flags or arguments to a question about how to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hwmodels.cluster import clusters
+from hwmodels.errors import InputError
+from hwmodels.loading import build, read_mapping
+from meshwright.scenarios import scenario_path
+from planner.serving.question import FIELDS, Question
+from simulator.models import models
+from simulator.scenario import changed, find
+from simulator.serving.engines import engines, nearest
+from simulator.serving.scenario import ServingDefinition
+from simulator.serving.setting import pools_of
+
+DEFAULT_ENGINE = "vllm-0.19"
+REQUESTS = 1000
+"""Requests of an event-engine run where the scenario does not say."""
+NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "token_budget", "max_sequences")
+
+
+def serving_question(
+    scenario: str | Path | Mapping[str, Any] | None,
+    given: Mapping[str, Any],
+    fix: Mapping[str, Any],
+    limit: Mapping[str, Any],
+) -> Question:
+    """Build a question from a serving scenario, or from arguments alone.
+
+    Args:
+        scenario: file, shipped name or mapping; its deployment gives the engine and the number formats.
+        given: arguments of ``api.deploy``; None means not given.
+        fix, limit: fields held or capped, as typed or as values.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name.
+    """
+    data, where, folder = _data(scenario, given)
+    written = build(ServingDefinition, data, where)
+    model = find(models, written.model, folder, f"{where}: model")
+    cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
+    pools = pools_of(written.deployment, f"{where}: deployment")
+    gpus = written.gpus or sum(pool.devices * pool.replicas for pool in pools)
+    try:
+        cluster = cluster.resized(gpus)
+    except InputError as error:
+        raise InputError(error.problem, f"{where}: gpus") from None
+    formats = {"weights": pools[0].weights, "kv": pools[0].kv}
+    held = {name: _value(name, value, "fix") for name, value in fix.items()}
+    return Question(
+        model=model,
+        cluster=cluster,
+        workload=written.workload,
+        engine=_engine(given, written.deployment.engine),
+        objective=given["objective"] or "goodput",
+        fix={**formats, **held},
+        limit={name: _value(name, value, "limit") for name, value in limit.items()},
+        seed=written.seed,
+    )
+
+
+def _data(
+    scenario: str | Path | Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str, Path]:
+    """The scenario's mapping with the arguments in it, its name in errors, and its folder."""
+    where, folder = "command line", Path()
+    if isinstance(scenario, Mapping):
+        data = dict(scenario)
+    elif scenario:
+        path = scenario_path(str(scenario))
+        data, where, folder = dict(read_mapping(path)), str(path), path.parent
+    else:
+        data = {"workload": {"kind": "serving", "requests": REQUESTS}}
+    values = {
+        "model": given["model"],
+        "cluster": given["cluster"],
+        "gpus": given["gpus"],
+        "workload.input": _fixed(given["isl"]),
+        "workload.output": _fixed(given["osl"]),
+        "workload.arrivals": None if given["rate"] is None else {"kind": "poisson", "rate": given["rate"]},
+        "workload.slo.ttft": given["ttft"],
+        "workload.slo.tpot": given["tpot"],
+        "workload.slo.share": given["share"],
+    }
+    if not scenario and given["rate"] is None:
+        # Goodput needs no rate; the event engine sets its own.
+        values["workload.arrivals"] = {"kind": "burst"}
+    for key, value in values.items():
+        if value is not None:
+            data = changed(data, key, value, where)
+    return data, where, folder
+
+
+def _fixed(tokens: int | None) -> dict[str, Any] | None:
+    return None if tokens is None else {"kind": "fixed", "tokens": tokens}
+
+
+def _engine(given: Mapping[str, Any], written: Any) -> str:
+    """Name of the preset: a name of the catalogue, or a family (``vllm``) for its newest.
+
+    Raises:
+        UnknownNameError: no such engine.
+    """
+    asked = given["engine"] or (written if isinstance(written, str) else DEFAULT_ENGINE)
+    return asked if asked in engines.names() else nearest(asked).engine.name
+
+
+def _value(name: str, raw: Any, option: str) -> Any:
+    """A value as typed: numbers where the field is one.
+
+    Raises:
+        InputError: not a positive whole number.
+    """
+    if name not in NUMBERS or name not in FIELDS:
+        return raw
+    text = str(raw)
+    if not text.isdigit() or int(text) < 1 or len(text) > 9:
+        raise InputError(f"must be a positive whole number, found {raw!r}", f"{option}.{name}")
+    return int(text)

@@ -1,0 +1,188 @@
+"""The search of deployments: rules, limits, agreement of rows with single steady states, and refinement."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import meshwright as mw
+from hwmodels.errors import InfeasibleError, InputError
+from meshwright.serving_questions import serving_question
+from planner.serving.score import Limited, meets_phase, phase_state, ttft_quantile
+from planner.serving.scores import scores
+from planner.serving.search import search_serving
+from planner.serving.shapes import choices, shapes
+
+GIVEN = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "gpus": 4,
+    "isl": 1000,
+    "osl": 200,
+    "rate": 8.0,
+    "ttft": 0.5,
+    "tpot": 0.03,
+    "share": None,
+    "engine": "vllm",
+    "objective": None,
+}
+SMALL = {"tensor": "2", "pipeline": "1"}
+
+
+def question(limit=SMALL, fix=None, **changed):
+    return serving_question(None, GIVEN | changed, fix or {}, limit)
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return question()
+
+
+@pytest.fixture(scope="module")
+def found(asked):
+    return search_serving(asked, top=20)
+
+
+@pytest.fixture(scope="module")
+def table(asked):
+    return scores(asked, list(shapes(asked, {})))
+
+
+def test_every_candidate_is_accounted_for(asked, found):
+    removed = {name: count for name, count in found.removed.items() if name != "slo"}
+    assert len(list(choices(asked))) == sum(removed.values()) + len(list(shapes(asked, {})))
+    assert found.scored >= len(found.plans)
+    assert found.candidates >= found.scored
+
+
+def test_plans_are_in_the_order_of_the_objective(found):
+    goodput = [plan.goodput for plan in found.plans]
+    assert goodput == sorted(goodput, reverse=True)
+    assert all(plan.devices <= 4 for plan in found.plans)
+
+
+def test_the_best_is_the_best_of_all_rows_by_exhaustion(found, table):
+    assert found.plans[0].goodput == pytest.approx(table.goodput.max())
+
+
+def test_a_row_is_its_replicas_on_the_steady_state(asked, table):
+    for index in np.flatnonzero(table.second < 0):
+        phase = table.mixed[table.first[index]]
+        count = table.replicas[0, index]
+        state = phase_state(asked, phase.shape, phase.limits, np.array([asked.rate / count]), "mixed")
+        if state.stable[0]:
+            assert table.tpot[index] == pytest.approx(state.tpot_s[0])
+            assert table.ttft[index] == pytest.approx(ttft_quantile(asked, state)[0])
+            assert table.watts[index] == pytest.approx(state.watts[0] * count)
+
+
+def test_the_largest_rate_meets_the_targets_and_a_higher_one_does_not(asked, table):
+    for phase in itertools.chain(table.mixed, table.prefill, table.decode):
+        if phase.rate > 0:
+            rates = np.array([phase.rate, phase.rate * 1.01])
+            limits = Limited(
+                *(np.repeat(values, 2) for values in (phase.limits.budget, phase.limits.sequences))
+            )
+            held = meets_phase(asked, phase.shape, limits, rates, phase.role)
+            assert held.tolist() == [True, False]
+
+
+def test_a_wider_target_never_carries_less(found):
+    wide = search_serving(question(ttft=1.0, tpot=0.06), top=1)
+    assert wide.plans[0].goodput >= found.plans[0].goodput
+
+
+def test_cost_uses_the_fewest_devices_that_carry_the_rate():
+    cheap = search_serving(question(objective="cost"), top=1).plans[0]
+    assert cheap.goodput >= 8.0
+    assert cheap.devices == min(plan.devices for plan in search_serving(question(objective="cost"), 50).plans)
+
+
+def test_constraints_hold():
+    held = search_serving(question(fix={"tensor": "2", "replicas": "1"}, limit={}), top=5)
+    assert {group.shape.pool.tensor for plan in held.plans for group in plan.groups} == {2}
+    assert {group.replicas for plan in held.plans for group in plan.groups} == {1}
+
+
+def test_targets_that_nothing_meets_are_answered_with_the_nearest():
+    short = search_serving(question(ttft=0.001), top=3)
+    assert short.plans == []
+    assert short.nearest is not None
+    assert short.nearest.ttft_s > 0.001
+
+
+def test_a_model_that_fits_nowhere_is_refused():
+    with pytest.raises(InfeasibleError, match="fits no replica"):
+        search_serving(question(model="llama3.1-405b", cluster="dgx-h100", gpus=1), top=1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"objective": "speed"}, "speed"),
+        ({"rate": None, "objective": "cost"}, "rate"),
+        ({"engine": "vlm"}, "vlm"),
+    ],
+)
+def test_wrong_questions_are_refused(changed, word):
+    with pytest.raises(InputError, match=word):
+        question(**changed)
+
+
+def test_an_unknown_field_is_refused():
+    with pytest.raises(InputError, match="field of a serving plan"):
+        question(fix={"tensr": "2"})
+
+
+@pytest.mark.slow
+def test_the_event_engine_carries_about_the_same(asked):
+    found = mw.deploy(**{**GIVEN, "engine": "vllm-0.19"}, limit=SMALL, top=1, refine=1)
+    run = found.refined[0]
+    assert run.problem == ""
+    assert run.goodput == pytest.approx(found.best.goodput, rel=0.25)
+
+
+def test_the_command_prints_a_deployment_that_simulate_reads(run, tmp_path):
+    flags = [
+        "--model",
+        "llama3.1-8b",
+        "--cluster",
+        "dgx-h100",
+        "--gpus",
+        "2",
+        "--isl",
+        "1000",
+        "--osl",
+        "200",
+    ]
+    asked = ["plan", "--serve", *flags, "--rate", "4", "--ttft", "p90=0.5", "--tpot", "0.03"]
+    report = json.loads(run(*asked, "--json").out)
+    best = report["deployments"][0]
+    scenario = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 200,
+            "arrivals": {"kind": "poisson", "rate": 4},
+            "input": {"kind": "fixed", "tokens": 1000},
+            "output": {"kind": "fixed", "tokens": 200},
+        },
+        "deployment": best["deployment"],
+    }
+    path = tmp_path / "found.yaml"
+    path.write_text(json.dumps(scenario), encoding="utf-8")
+    simulated = json.loads(run("simulate", str(path), "--json").out)
+    assert simulated["gpus"] == best["gpus"]
+    assert simulated["tpot_s"]["mean"] == pytest.approx(best["tpot_s"], rel=0.3)
+
+
+@pytest.mark.parametrize("target", ["fast", "p80=1", "0", "-1", "p99="])
+def test_a_target_that_cannot_be_read_is_refused(run, target):
+    flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--isl", "10", "--osl", "10"]
+    bad = run("plan", "--serve", *flags, f"--ttft={target}")
+    assert bad.code == 2
+    assert "--ttft" in bad.err
