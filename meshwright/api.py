@@ -7,7 +7,7 @@ Results are frozen dataclasses; ``to_dict`` gives what ``--json`` prints, ``colu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -574,6 +574,7 @@ def deploy(
     share: float | None = None,
     engine: str | None = None,
     objective: str | None = None,
+    split: bool = True,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     top: int = 5,
@@ -591,6 +592,7 @@ def deploy(
         ttft, tpot: targets, s; ``share`` of the requests must meet both.
         engine: preset by name.
         objective: goodput, cost, energy or latency.
+        split: try separate pools for prefill and decode too.
         fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
         top: deployments to return.
         refine: find the largest rate of that many of the best on the event engine too, on all cores.
@@ -602,7 +604,7 @@ def deploy(
     """
     given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
     given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
-    question = serving_question(scenario, given, fix or {}, limit or {})
+    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
     found = search_serving(question, max(top, refine), progress)
     runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
     return DeploymentSearch(found, runs)

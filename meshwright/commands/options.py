@@ -45,4 +45,7 @@ Ttft = Annotated[
     str | None, typer.Option(help="Serving: time to first token, s; p99=2.0 for another share than p90.")
 ]
 Tpot = Annotated[str | None, typer.Option(help="Serving: time per output token, s.")]
+Together = Annotated[
+    bool, typer.Option("--together", help="Serving: no separate pools for prefill and decode.")
+]
 Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (show engines).")]

@@ -33,6 +33,7 @@ def plan(
     ttft: given.Ttft = None,
     tpot: given.Tpot = None,
     engine: given.Engine = None,
+    together: given.Together = False,
     json: Json = False,
 ) -> None:
     """Search all plans for training a model on a cluster, or for serving it, and rank those that fit.
@@ -49,6 +50,7 @@ def plan(
     held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
     if serve or asks_serving(scenario):
         load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
+        load["split"] = not together
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
         plan_serving(scenario, {**asked, **load}, held, top, refine, json)
         return

@@ -71,7 +71,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if share is not None and other is not None and share != other:
         raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
     return {
-        **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine")},
+        **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
         "ttft": ttft,

@@ -139,7 +139,7 @@ def test_an_unknown_field_is_refused():
 
 @pytest.mark.slow
 def test_the_event_engine_carries_about_the_same(asked):
-    found = mw.deploy(**{**GIVEN, "engine": "vllm-0.19"}, limit=SMALL, top=1, refine=1)
+    found = mw.deploy(**{**GIVEN, "engine": "vllm-0.19"}, limit=SMALL, split=False, top=1, refine=1)
     run = found.refined[0]
     assert run.problem == ""
     assert run.goodput == pytest.approx(found.best.goodput, rel=0.25)
