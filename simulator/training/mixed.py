@@ -18,9 +18,7 @@ from simulator.plan import Plan
 from simulator.training.step_graph import run
 from simulator.training.step_graph.build import step_program
 from simulator.training.step_graph.step import Attached, Pass, Port, Segment, StepProgram
-from simulator.training.step_graph.streams import DATA
-
-TIED = "tied embedding"
+from simulator.training.step_graph.streams import DATA, TIED
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from simulator.training.step_graph.streams import (
     PARAMETERS,
     PIPELINE,
     RECOMPUTE,
+    TIED,
 )
 
 
@@ -274,7 +275,7 @@ class _Build:
         if not plan.overlap_gradients:
             add("reduce", step.reduce.cost * step.reductions)
         if rank in (0, plan.pipeline - 1) and not (self.schedule.returns or self.schedule.output_barriers):
-            add("tied embedding", tied_embedding(setting, self.plans))
+            add(TIED, tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
             # The gradients of a stage, summed over the ranks that hold it in the two directions.
             size = one(self.counts.total[row]) * self.sharding.reduce_bytes

@@ -38,6 +38,9 @@ COMMUNICATION = (
 )
 """Parts that are communication; a moment in which a rank waits for several counts for the first of them."""
 
+TIED = "tied embedding"
+"""Name of the segment that reduces the tied embedding's gradient between the first and the last stage."""
+
 NAMES = {
     FORWARD: "forward",
     BACKWARD: "backward",

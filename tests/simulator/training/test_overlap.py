@@ -1,0 +1,45 @@
+"""Overlap: what stays visible of communication beside kernels."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.cluster import clusters
+from simulator.training.overlap import Exchange, Transfer, hide
+
+SECONDS, SHARE = st.floats(0, 1e3), st.floats(0, 1)
+COST = clusters.get("dgx-h100").resized(64).collective_cost("all_gather", np.array([1e9]), 64)
+
+
+@given(communication=SECONDS, window=SECONDS, tail=SHARE, slowdown=SHARE)
+def test_visible_seconds_lie_between_the_tail_and_all_of_it(communication, window, tail, slowdown):
+    shown = hide(np.array([communication]), np.array([window]), np.array([tail]), slowdown)[0]
+    assert communication * tail - 1e-9 <= shown <= communication + 1e-9
+    assert shown >= communication - window - 1e-9
+
+
+@given(communication=SECONDS, tail=SHARE, slowdown=SHARE, windows=st.tuples(SECONDS, SECONDS))
+def test_longer_kernels_never_show_more(communication, tail, slowdown, windows):
+    shown = [
+        hide(np.array([communication]), np.array([window]), np.array([tail]), slowdown)[0]
+        for window in sorted(windows)
+    ]
+    assert shown[1] <= shown[0] + 1e-9
+
+
+def test_kernels_lose_speed_to_what_runs_beside_them():
+    endless = np.array([1e9])
+    seconds = COST.seconds[0]
+    assert Exchange(COST, np.zeros(1)).exposed(endless, 0.1) == pytest.approx(0.1 * seconds)
+    assert Exchange(COST, np.ones(1)).exposed(endless, 0.1) == pytest.approx(seconds)
+
+
+def test_a_transfer_is_what_runs_beside_kernels_and_what_follows_them():
+    beside = 0.25 * COST.seconds
+    transfer = Transfer(COST, beside, 0.1)
+    assert transfer.exposed == pytest.approx(transfer.total - 0.9 * beside)
+    twice = transfer.times(np.array([2.0]))
+    assert twice.exposed == pytest.approx(2 * transfer.exposed)
+    assert twice.cost.bytes == pytest.approx(2 * COST.bytes)
+    assert Transfer(COST).exposed.tolist() == COST.seconds.tolist()
