@@ -158,6 +158,8 @@ def _cluster(row: Row, gpus: int) -> Cluster:
 
 def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     tensor, pipeline = row.need("tp"), row.need("pp")
+    if model.moe and tensor > 1 and not row.text("etp") and "expert_tensor" not in defaults:
+        row.assume("tensor degree of experts")
     context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
         raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")

@@ -9,6 +9,7 @@ from meshwright.reports.whatif import moved
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import key_paths, set_key
 from meshwright.variations.question import Question
+from simulator.scenario import make_scenario
 
 BASE = """\
 title: what if
@@ -340,3 +341,20 @@ def value_at(held, key: str):
 
 def named(entry, name: str) -> bool:
     return entry == "new" or entry["name"] in (name, "new")
+
+
+def test_a_variation_of_the_framework_goes_before_its_recipe(tmp_path):
+    data = {
+        "model": "gpt-oss-120b",
+        "cluster": "gb200-nvl72",
+        "gpus": 64,
+        "workload": {"seq_len": 4096, "global_batch": 1280},
+        "recipe": "megatron-bridge-gpt-oss",
+    }
+    for key, value, expected in (
+        ("framework.dispatcher", "flex", ("flex", "slow-hosts")),
+        ("framework.graphs", "step", ("all-to-all", "step")),
+    ):
+        changed = set_key(data, key, value, tmp_path, "mine.yaml")
+        framework = make_scenario(changed, "mine.yaml", tmp_path).setting.framework
+        assert (framework.dispatcher, framework.graphs) == expected
