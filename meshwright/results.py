@@ -1,0 +1,234 @@
+"""What the Python API returns: frozen records with ``to_dict`` (what ``--json`` prints) and ``columns``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hwmodels.errors import InfeasibleError
+from meshwright.reports.plans import describe_plan, describe_search, describe_setting
+from meshwright.reports.refined import describe_refined
+from meshwright.reports.timeline import describe_run
+from meshwright.reports.whatif import describe_answer
+from meshwright.variations.answer import Outcome
+from planner.prediction import Prediction, Simulation
+from planner.refine import Refined
+from planner.search import SearchResult
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.refine import RefinedServing
+from planner.serving.search import ServingSearch
+from simulator.plan import Plan
+from simulator.scenario import MixedScenario, Scenario
+from simulator.training.traffic import step_traffic
+
+if TYPE_CHECKING:
+    from simulator.training.mixed import MixedStep
+
+Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """One plan and its predicted step.
+
+    Attributes:
+        plan: degrees, schedule, sharding, ...
+        step_time_s: seconds of an optimizer step.
+        step_time_uncertainty: half-width of the band as a share of the step; None where the engine timed it.
+        tokens_per_s_per_gpu: throughput of a device.
+        mfu, hfu: model and hardware FLOP/s over the dense peak.
+        usd_per_million_tokens, kwh_per_million_tokens: money at list price, energy with hosts.
+        peak_memory_bytes, capacity_bytes: of the fullest device; ``fits`` compares them.
+        time_breakdown_s: seconds of the step by part; the parts add up to ``step_time_s``.
+        details: everything, under the keys of docs/json.md.
+    """
+
+    plan: Plan
+    step_time_s: float
+    step_time_uncertainty: float | None
+    tokens_per_s_per_gpu: float
+    mfu: float
+    hfu: float
+    usd_per_million_tokens: float
+    kwh_per_million_tokens: float
+    peak_memory_bytes: float
+    capacity_bytes: float
+    fits: bool
+    time_breakdown_s: Mapping[str, float]
+    details: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> PlanReport:
+        """From the mapping that ``--json`` prints for a plan."""
+        memory = report["memory"]
+        same = (
+            "step_time_s",
+            "step_time_uncertainty",
+            "tokens_per_s_per_gpu",
+            "mfu",
+            "hfu",
+            "usd_per_million_tokens",
+            "kwh_per_million_tokens",
+            "time_breakdown_s",
+        )
+        return cls(
+            plan=Plan(**report["plan"]),
+            peak_memory_bytes=memory["peak_bytes"],
+            capacity_bytes=memory["capacity_bytes"],
+            fits=memory["fits"],
+            details=report,
+            **{name: report[name] for name in same},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints for this plan."""
+        return dict(self.details)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanSearch:
+    """The best plans of a search, the best first, and the count of candidates that each rule removed."""
+
+    result: SearchResult
+    refined: Sequence[Refined] = ()
+
+    @cached_property
+    def found(self) -> Prediction:
+        """The plans with step, memory and metrics as arrays, one row a plan."""
+        return Prediction.of_search(self.result)
+
+    @cached_property
+    def plans(self) -> tuple[PlanReport, ...]:
+        """The plans in order."""
+        return tuple(PlanReport.of(report) for report in self.to_dict()["plans"])
+
+    @property
+    def best(self) -> PlanReport:
+        """The first plan.
+
+        Raises:
+            InfeasibleError: no plan fits; the message names the fullest part and the shortfall.
+        """
+        self.check()
+        return self.plans[0]
+
+    def check(self) -> None:
+        """Refuse a search without a plan.
+
+        Raises:
+            InfeasibleError: no plan fits.
+        """
+        if not len(self.result.plans):
+            shortfall = self.result.shortfall
+            raise InfeasibleError(shortfall.message() if shortfall else "no plan fits")
+
+    def columns(self) -> Columns:
+        """One list a field, one entry a plan: what a data frame takes."""
+        return _columns([report.details for report in self.plans])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright plan --json`` prints."""
+        found = self.found
+        again = [describe_refined(found, list(self.refined), index) for index in range(len(found.plans))]
+        return describe_search(self.result, found, again)
+
+
+@dataclass(frozen=True, eq=False)
+class StepSimulation:
+    """One plan's step: figures, and the event engine's timeline where it ran."""
+
+    scenario: Scenario
+    plan: Plan
+    simulation: Simulation
+
+    @cached_property
+    def report(self) -> PlanReport:
+        """The plan and its predicted step."""
+        return PlanReport.of(describe_plan(self.simulation.prediction, 0))
+
+    @cached_property
+    def traffic(self) -> Any:
+        """Bytes that a device of the slowest stage sends, by level of links and kind."""
+        return step_traffic(self.scenario.setting, self.plan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright simulate --json`` prints."""
+        made = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
+        made |= self.report.to_dict()
+        timeline = self.simulation.timeline
+        if timeline is not None:
+            made["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class MixedSimulation:
+    """One plan's step on a cluster of groups, timed by the event engine."""
+
+    scenario: MixedScenario
+    step: MixedStep
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright simulate --json`` prints."""
+        from meshwright.reports.mixed import describe_mixed
+
+        return describe_mixed(self.scenario, self.step)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A base scenario and its variations, each timed or with the reason why it cannot be."""
+
+    title: str
+    outcomes: Sequence[Outcome]
+    engine: bool = False
+    interrupted: bool = False
+
+    def columns(self) -> Columns:
+        """One list a figure, one entry a run; the base first."""
+        reports = self.to_dict()
+        rows = [{"label": "base", **reports["base"]}, *reports["variations"]]
+        return _columns([row for row in rows if "problem" not in row], ["label", "step_time_change"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``meshwright whatif --json`` prints."""
+        return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
+
+
+@dataclass(frozen=True, eq=False)
+class DeploymentSearch:
+    """The best deployments, and by their index the largest rates that the event engine found."""
+
+    search: ServingSearch
+    refined: Mapping[int, RefinedServing] = field(default_factory=dict)
+
+    @property
+    def best(self) -> ServingPlan:
+        """The first deployment.
+
+        Raises:
+            InfeasibleError: nothing meets the targets.
+        """
+        if not self.search.plans:
+            raise InfeasibleError("no deployment meets the targets")
+        return self.search.plans[0]
+
+    def scenario(self, index: int = 0) -> dict[str, Any]:
+        """A deployment as a scenario that ``simulate`` reads."""
+        return scenario_of(self.search.question, self.search.plans[index])
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> Columns:
+    """Scalars of some reports as columns; fields of the plan are named ``plan.tensor`` and so on."""
+    flat = []
+    for row in rows:
+        scalars = {key: value for key, value in row.items() if isinstance(value, int | float | str | None)}
+        scalars |= {f"plan.{key}": value for key, value in row.get("plan", {}).items()}
+        memory = row.get("memory", {})
+        scalars |= {key: memory[key] for key in ("peak_bytes", "capacity_bytes", "fits") if key in memory}
+        flat.append(scalars)
+    names = dict.fromkeys([*first, *(name for row in flat for name in row)])
+    return {name: [row.get(name) for row in flat] for name in names}
