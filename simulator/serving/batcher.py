@@ -17,6 +17,7 @@ from simulator.serving.sequence import Sequence
 from simulator.serving.step_times import Chunk
 
 if TYPE_CHECKING:
+    from simulator.serving.drafts import Drafts
     from simulator.serving.options import Options
     from simulator.serving.schedulers.base import Scheduler
 
@@ -55,10 +56,12 @@ class Batcher:
 
     __slots__ = (
         "admitted",
+        "ages",
         "block_tokens",
         "budget",
         "chunks_prompts",
         "decodes",
+        "drafts",
         "ends",
         "kv",
         "kv_tokens",
@@ -103,6 +106,10 @@ class Batcher:
         """Decodes by (KV - steps) modulo the block size: who needs a new block in a step is one entry."""
         self.admitted: list[Sequence] = []
         """In order of admission; those that left are dropped from time to time."""
+        self.drafts: Drafts | None = None
+        """Draws of steps where decodes yield several tokens; blocks are then reserved."""
+        self.ages = 0
+        """Sum over the decodes of steps since they joined, where there are drafts."""
         self.serial = 0
         self.preemptions = 0
 
@@ -136,6 +143,9 @@ class Batcher:
         step.decodes = decodes = self.decodes
         self.kv_tokens += decodes
         step.kv_tokens = self.kv_tokens
+        if self.drafts is not None:
+            self.ages += decodes
+            step.kv_tokens += int((self.drafts.pace - 1.0) * self.ages)
         self.steps += 1
         self._pop_ends(step)
 
@@ -187,7 +197,7 @@ class Batcher:
         if not self.reserves:
             self.phases[(sequence.target - self.steps) % self.block_tokens] += 1
         sequence.join_step, sequence.join_kv = self.steps, sequence.target
-        sequence.end_step = self.steps + left
+        sequence.end_step = self.steps + (left if self.drafts is None else self.drafts.steps(left))
         self.serial += 1
         heappush(self.ends, (sequence.end_step, self.serial, sequence.ticket, sequence))
 
@@ -208,6 +218,10 @@ class Batcher:
             self.decodes -= 1
             self.kv_tokens -= held
             self._leave_phase(sequence)
+            if self.drafts is not None:
+                self.ages -= passed
+                left = sequence.output - sequence.made
+                passed = min(int(passed * self.drafts.pace), left - 1)
             sequence.made += passed
             sequence.end_step = -1
             sequence.ticket += 1
@@ -251,6 +265,9 @@ class Batcher:
             if blocks:
                 self.kv.grow(blocks)
         self.kv_tokens += added
+        if self.drafts is not None:
+            self.ages += added
+            step.kv_tokens += int((self.drafts.pace - 1.0) * added)
         step.kv_tokens += added
         self.steps += steps
         self._pop_ends(step)
@@ -285,4 +302,6 @@ class Batcher:
                 self.decodes -= 1
                 self.kv_tokens -= sequence.join_kv + end - sequence.join_step
                 self._leave_phase(sequence)
+                if self.drafts is not None:
+                    self.ages -= end - sequence.join_step
                 step.leaving.append(sequence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.deployment import Pool
+from simulator.serving.drafts import SpeculativeSteps
 from simulator.serving.engines import Engine, engines
 from simulator.serving.memory import check_fits, memory
 from simulator.serving.options import Options
@@ -87,4 +89,28 @@ def replica_costs(
         weight_bytes=held.weights,
         copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
         idle_watts=idle,
+    )
+
+
+def speculating(
+    costs: ReplicaCosts, draft: Model, cluster: Cluster, pool: Pool, options: Options, engine: Engine
+) -> ReplicaCosts:
+    """Costs of a replica whose decodes verify what a draft model on the same devices proposes.
+
+    The draft model's weights and KV take blocks from the target's.
+    """
+    assert pool.speculation is not None
+    alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
+    price = StepPrice(draft, cluster, alone, engine)
+    held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
+    context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
+    steps = IterationTable(price, options.token_budget, options.max_sequences, context)
+    devices = pool.tensor * pool.pipeline
+    block = (costs.kv_token_bytes / devices + held.kv_token) * options.block_tokens
+    room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights
+    return replace(
+        costs,
+        steps=SpeculativeSteps(costs.steps, steps, pool.speculation),
+        kv_blocks=options.kv_blocks or max(int(room / block), 1),
+        weight_bytes=costs.weight_bytes + held.weights,
     )

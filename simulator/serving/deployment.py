@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from hwmodels.loading import Strict
+from simulator.serving.drafts import Speculation
 
 Role = Literal["mixed", "prefill", "decode"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
@@ -49,6 +50,10 @@ class Pool(Strict):
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="options of the engine set to other values (`token_budget: 512`)"
+    )
+
+    speculation: Speculation | None = Field(
+        None, description="speculative decoding with a draft model (`draft`, `tokens`, `acceptance`)"
     )
 
     @property

@@ -15,6 +15,7 @@ from math import inf
 import numpy as np
 import simpy
 
+from simulator.serving.drafts import Drafts
 from simulator.serving.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter, Slice
@@ -87,6 +88,7 @@ class Fleet:
         self.interrupted = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
+        self._made = 0
         self.members = [
             self._member(pool, traced, stretches) for pool in setting.pools for _ in range(pool.pool.replicas)
         ]
@@ -302,6 +304,11 @@ class Fleet:
             replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
         else:
             replica = Replica(options, pool.scheduler, kvs[0], *rest)
+        if pool.pool.speculation is not None:
+            seed = [self.setting.seed, 11, self._made]
+            self._made += 1
+            for batcher in replica.batchers:
+                batcher.drafts = Drafts(pool.pool.speculation, seed)
         return Member(0, pool, replica, meter)
 
     def _blocks(self, pool: PoolSetting) -> PagedBlocks:

@@ -42,6 +42,7 @@ class LockstepReplica:
     ) -> None:
         self.steps, self.meter, self.on_leave, self.copy_s = steps, meter, on_leave, copy_s
         self.ranks = [Batcher(options, scheduler, kv, deque(), options.max_sequences) for kv in kvs]
+        self.batchers = self.ranks
         self.scheduler, self.ahead, self.stretches = scheduler, options.asynchronous, stretches
         self.next_s = inf
         self._running: list[Step | None] = []

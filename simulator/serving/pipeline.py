@@ -87,6 +87,7 @@ class PipelinedReplica(QueueView):
         self.kv = kv
         slots = max(options.max_sequences // self.stages, 1)
         self.lanes = [Lane(Batcher(options, scheduler, kv, self.waiting, slots)) for _ in range(self.stages)]
+        self.batchers = [lane.batcher for lane in self.lanes]
         self.scheduler = scheduler
         self.stretches = stretches
         self.next_s = inf

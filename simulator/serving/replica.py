@@ -118,6 +118,7 @@ class Replica(QueueView):
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
         self.batcher = Batcher(options, scheduler, kv, self.waiting, options.max_sequences)
+        self.batchers = [self.batcher]
         self.ahead = options.asynchronous
         self.stretches = stretches
         self.copy_s = copy_s

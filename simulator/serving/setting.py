@@ -8,8 +8,9 @@ from pathlib import Path
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
-from simulator.models import Model
-from simulator.serving.costs import engine_of, options_of, replica_costs
+from simulator.models import Model, models
+from simulator.scenario import find
+from simulator.serving.costs import engine_of, options_of, replica_costs, speculating
 from simulator.serving.deployment import Deployment, Pool
 from simulator.serving.options import Options
 from simulator.serving.routers import Router, make_router
@@ -82,6 +83,8 @@ def serving_setting(
     for index, pool in enumerate(pools_of(deployment, f"{where}: deployment")):
         place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
         options = options_of(pool, cluster.device.memory_bytes, folder, place)
+        if pool.speculation is not None:
+            options = options.model_copy(update={"preemption": "none"})
         if pool.role == "decode" and "scheduler" not in pool.options:
             # Prompts are computed elsewhere: what arrives joins the running decodes.
             options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
@@ -91,12 +94,17 @@ def serving_setting(
             if rank + pool.devices <= cluster.devices
             else cluster
         )
+        engine = engine_of(pool.engine, folder, f"{place}.engine")
+        costs = replica_costs(model, used, pool, options, engine)
+        if pool.speculation is not None:
+            draft = find(models, pool.speculation.draft, folder, f"{place}.speculation.draft")
+            costs = speculating(costs, draft, used, pool, options, engine)
         pools.append(
             PoolSetting(
                 pool,
                 options,
                 scheduler,
-                replica_costs(model, used, pool, options, engine_of(pool.engine, folder, f"{place}.engine")),
+                costs,
                 rank,
             )
         )

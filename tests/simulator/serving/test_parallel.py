@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from simulator.serving.drafts import Drafts, Speculation, SpeculativeSteps
 from simulator.serving.kv import PagedBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
 from simulator.serving.options import Options
 from simulator.serving.pipeline import PipelinedReplica
+from simulator.serving.replica import Replica
 from simulator.serving.roofline import Roofline
 from simulator.serving.schedulers import make_scheduler
 from simulator.serving.sequence import Request, Sequence
@@ -77,3 +79,45 @@ def test_lockstep_ranks_wait_for_the_longest():
     long, short = Request(0, 0.0, 2000, 50), Request(1, 0.0, 10, 50)
     together, _ = run([long, short], ranks=2)
     assert together[1, 0] > run([short], ranks=2)[0][0, 0]
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 0.5, 0.9, [1, 0, 2, 1]])
+def test_a_step_yields_the_mean_of_its_acceptance(acceptance):
+    speculation = Speculation(draft="x", tokens=3, acceptance=acceptance)
+    drafts = Drafts(speculation, [1])
+    needed = np.mean([drafts.steps(400) for _ in range(300)])
+    # The last step may yield more than is left.
+    assert needed == pytest.approx(400 / speculation.mean(), rel=0.02)
+    if isinstance(acceptance, float):
+        assert speculation.mean() == pytest.approx((1 - acceptance**4) / (1 - acceptance))
+
+
+def test_speculation_in_closed_form_is_the_steps():
+    speculation = Speculation(draft="x", tokens=3, acceptance=0.7)
+    found = []
+    for stretches in (False, True):
+        options = Options(token_budget=512, max_sequences=32, preemption="none", kv_blocks=4000)
+        times = SpeculativeSteps(steps(), steps(), speculation)
+        done = []
+        kv = PagedBlocks(4000, options.block_tokens, True)
+        replica = Replica(
+            options,
+            make_scheduler("chunked", {}),
+            kv,
+            times,
+            Meter(times, 4000),
+            lambda one, now, done=done: done.append(one),
+            stretches,
+        )
+        replica.batcher.drafts = Drafts(speculation, [5])
+        for request in make_requests(100, rate=3.0):
+            replica.advance(request.arrival_s)
+            replica.submit(Sequence(request, request.arrival_s), request.arrival_s)
+        replica.advance(float("inf"))
+        assert kv.free == kv.total
+        assert replica.batcher.ages == 0
+        found.append(
+            np.array([[one.first_s, one.last_s] for one in sorted(done, key=lambda x: x.request.serial)])
+        )
+    # KV tokens of a step are rounded down to whole ones.
+    assert np.abs(found[0] - found[1]).max() < 1e-4

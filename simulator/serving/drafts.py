@@ -1,0 +1,97 @@
+"""Speculation with a draft model: what a step costs, and how many tokens it yields.
+
+The draft model proposes ``tokens`` tokens, one after the other; the target verifies all of them and adds one
+of its own in a single step (Leviathan et al., arXiv 2211.17192). Each proposal is accepted with probability
+``acceptance`` if those before it were, so a step yields 1 to ``tokens`` + 1 tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from hwmodels.loading import Strict
+from simulator.serving.step_times import Batch, Chunk, StepTimes, Stretch
+
+
+class Speculation(Strict):
+    """How a pool speculates."""
+
+    draft: Any = Field(description="draft model: catalogue name, path or mapping")
+    tokens: int = Field(ge=1, le=64, description="tokens that the draft model proposes in a step")
+    acceptance: Annotated[float, Field(ge=0, lt=1)] | list[Annotated[float, Field(ge=0)]] = Field(
+        description="probability that a proposal is accepted after those before it; or a list of how often "
+        "0, 1, ... `tokens` of them are"
+    )
+
+    def shares(self) -> np.ndarray:
+        """Probability of 0 to ``tokens`` accepted proposals, shape (tokens + 1,)."""
+        if isinstance(self.acceptance, list):
+            given = np.zeros(self.tokens + 1)
+            given[: len(self.acceptance)] = self.acceptance[: self.tokens + 1]
+            return given / given.sum()
+        reached = self.acceptance ** np.arange(self.tokens + 1)
+        return reached - np.append(reached[1:], 0.0)
+
+    def mean(self) -> float:
+        """Tokens that a step yields on average."""
+        return float(self.shares() @ np.arange(1, self.tokens + 2))
+
+
+class Drafts:
+    """Draws of how many steps a sequence needs."""
+
+    def __init__(self, speculation: Speculation, seed: list[int]) -> None:
+        self.pace = speculation.mean()
+        """Mean tokens of a step."""
+        self._shares = speculation.shares()
+        self._random = np.random.default_rng(seed)
+
+    def steps(self, tokens: int) -> int:
+        """Steps that give a sequence so many more tokens."""
+        draws = self._random.choice(len(self._shares), tokens, p=self._shares) + 1
+        return int(np.searchsorted(np.cumsum(draws), tokens)) + 1
+
+
+class SpeculativeSteps:
+    """`StepTimes` of a target whose decodes verify what a draft model proposes."""
+
+    def __init__(self, target: StepTimes, draft: StepTimes, speculation: Speculation) -> None:
+        self.target, self.draft, self.tokens = target, draft, speculation.tokens
+        self.stages = target.stages
+        self._growth = speculation.mean() / (speculation.tokens + 1)
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Proposals, then verification; prompts pass through both models."""
+        seconds = self.target.step(prefills, decodes, kv_tokens, self.tokens + 1)
+        if decodes:
+            seconds += self.tokens * self.draft.step((), decodes, kv_tokens)
+        return seconds + (self.draft.step(prefills, 0, 0) if prefills else 0.0)
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """As `step`, while KV grows by the mean of what a step yields."""
+        verify = self.target.stretch(decodes, kv_tokens, self.tokens + 1)
+        propose = self.draft.stretch(decodes, kv_tokens)
+        pace = self._growth * (self.tokens + 1)
+        return Stretch(
+            verify.first_s + self.tokens * propose.first_s,
+            verify.growth_s * self._growth + self.tokens * propose.growth_s * pace,
+            max(int(min(verify.steps, propose.steps / pace)), 1),
+        )
+
+    def lockstep(self, ranks: Sequence[Batch]) -> float:
+        """Verification and proposals of ranks that step together; verification at one token a sequence."""
+        return self.target.lockstep(ranks) + self.tokens * self.draft.lockstep(ranks)
+
+    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+        """Power of the target's step."""
+        return self.target.watts(prefills, decodes, kv_tokens)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """The target's parts, and drafting."""
+        found = dict(self.target.parts(prefills, decodes, kv_tokens))
+        found["drafting"] = max(self.step(prefills, decodes, kv_tokens) - sum(found.values()), 0.0)
+        return found
