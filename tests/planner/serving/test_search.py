@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -143,46 +142,3 @@ def test_the_event_engine_carries_about_the_same(asked):
     run = found.refined[0]
     assert run.problem == ""
     assert run.goodput == pytest.approx(found.best.goodput, rel=0.25)
-
-
-def test_the_command_prints_a_deployment_that_simulate_reads(run, tmp_path):
-    flags = [
-        "--model",
-        "llama3.1-8b",
-        "--cluster",
-        "dgx-h100",
-        "--gpus",
-        "2",
-        "--isl",
-        "1000",
-        "--osl",
-        "200",
-    ]
-    asked = ["plan", "--serve", *flags, "--rate", "4", "--ttft", "p90=0.5", "--tpot", "0.03"]
-    report = json.loads(run(*asked, "--json").out)
-    best = report["deployments"][0]
-    scenario = {
-        "model": "llama3.1-8b",
-        "cluster": "dgx-h100",
-        "workload": {
-            "kind": "serving",
-            "requests": 200,
-            "arrivals": {"kind": "poisson", "rate": 4},
-            "input": {"kind": "fixed", "tokens": 1000},
-            "output": {"kind": "fixed", "tokens": 200},
-        },
-        "deployment": best["deployment"],
-    }
-    path = tmp_path / "found.yaml"
-    path.write_text(json.dumps(scenario), encoding="utf-8")
-    simulated = json.loads(run("simulate", str(path), "--json").out)
-    assert simulated["gpus"] == best["gpus"]
-    assert simulated["tpot_s"]["mean"] == pytest.approx(best["tpot_s"], rel=0.3)
-
-
-@pytest.mark.parametrize("target", ["fast", "p80=1", "0", "-1", "p99="])
-def test_a_target_that_cannot_be_read_is_refused(run, target):
-    flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--isl", "10", "--osl", "10"]
-    bad = run("plan", "--serve", *flags, f"--ttft={target}")
-    assert bad.code == 2
-    assert "--ttft" in bad.err
