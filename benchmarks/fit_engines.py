@@ -203,17 +203,21 @@ def write(name: str, entries: list[LayerTimes]) -> None:
     """Replace the fitted entries of an engine's file."""
     path = FOLDER / f"{name}.yaml"
     head, _, tail = path.read_text().partition("times:\n")
-    kept = []
+    kept, first = [], {}
     for line in tail.splitlines():
         found = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
         key = found and (found[1], found[2], found[3] or "")
+        fixed = re.search(r"first_token_s: ([\d.]+)", line)
+        if fixed and key:
+            first[key] = fixed[0] + ", "
         if found and key not in {(e.layers, e.format, e.generation) for e in entries}:
             kept.append(line)
     lines = [
         f"  - {{layers: {e.layers}, format: {e.format}, "
         + (f"generation: {e.generation}, " if e.generation else "")
         + f"layer_s: {e.layer_s:.2e}, all_reduce_s: {e.all_reduce_s:.2e}, sequence_s: {e.sequence_s:.2e}, "
-        f"prefill_factor: {e.prefill_factor:.2f}, kind: {e.kind}, rows: {e.rows}, "
+        + first.get((e.layers, e.format, e.generation), "")
+        + f"prefill_factor: {e.prefill_factor:.2f}, kind: {e.kind}, rows: {e.rows}, "
         + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
         + f'source: "{e.source}"}}'
         for e in entries
@@ -250,9 +254,9 @@ def main() -> None:
                         layers=key[0],  # type: ignore[arg-type]
                         format=key[1],  # type: ignore[arg-type]
                         generation=key[2],
-                        layer_s=float(times[0]),
-                        all_reduce_s=float(times[1]),
-                        sequence_s=float(times[2]),
+                        layer_s=round(float(times[0]), 8),
+                        all_reduce_s=round(float(times[1]), 8),
+                        sequence_s=round(float(times[2]), 8),
                         prefill_factor=float(times[3]),
                         kind="derived",
                         source="benchmarks/fit_engines.py",

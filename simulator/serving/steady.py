@@ -139,7 +139,8 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
     tpot = step
     wait = np.zeros_like(batch)
     stable = np.ones(batch.shape, dtype=bool)
-    fixed = engine.first_token_s.value + engine.first_token_per_token_s.value * new
+    fixed = engine.first_token_s.value + table.price.times.first_token_s
+    fixed = fixed + engine.first_token_per_token_s.value * new
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             own, delay = prefill(batch, not alone)

@@ -30,8 +30,9 @@ MEASURED = (
 JITTER_MEAN = 0.9
 """Mean of lengths drawn uniformly from 0.8 to 1.0 of the nominal ones."""
 LENGTHS_FROM = 0.8
-ROUNDS, MANY, FEWER_ROUNDS = 10, 64, 4
-"""Requests of a run over its concurrency; fewer rounds are replayed above ``MANY`` clients."""
+ROUNDS, FEW, FEWER_ROUNDS = 10, 8, 4
+"""Requests of a run over its concurrency. Above ``FEW`` clients fewer rounds are replayed; those after the
+first stand for the others."""
 RUN_SHARE = 0.975
 """Measured throughput over that of the steady state: ramp-up and drain of a run of 10 C requests."""
 BURST_SHARE = 0.1
@@ -175,7 +176,8 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -
         budget = found.engine.token_budget(found.cluster.device.memory_bytes)
         changes["token_budget"] = max(budget, int(one.longest))
     client = Client(found, table, blocks, changes)
-    count = ROUNDS * clients if clients <= MANY else max(FEWER_ROUNDS * clients, ROUNDS * MANY)
+    rounds = ROUNDS if clients <= FEW else FEWER_ROUNDS
+    count = rounds * clients
     random = np.random.default_rng(1)
     low = LENGTHS_FROM if one.jitters else 1.0
 
@@ -185,11 +187,16 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -
 
     prompts, outputs = lengths(one.prompt), lengths(one.output)
     run = client.closed(prompts, outputs, clients)
-    seconds = float(run.last.max() - run.arrival.min())
-    rate = count / seconds * one.replicas
+
+    def whole(values: np.ndarray) -> np.ndarray:
+        later = np.tile(values[clients:], (ROUNDS - 1) // (rounds - 1))
+        return np.concatenate([values[:clients], later])
+
+    ttft, tpot, e2e = whole(run.ttft), whole(run.tpot), whole(run.e2e)
+    rate = RUN_SHARE * clients / float(e2e.mean()) * one.replicas
     gpus = one.replicas * found.pool.devices
-    mean_tpot = float(run.tpot.mean())
-    batch = float(run.e2e.sum() / seconds)
+    mean_tpot = float(tpot.mean())
+    batch = clients * float((tpot * one.output).mean() / e2e.mean())
     kv = batch * (one.prompt + 0.5 * one.output)
     tokens = batch * (1.0 + one.prompt / one.output)
     watts = float(table.power.watts(tokens, batch, kv, mean_tpot, hosts=False)) / found.pool.devices
@@ -201,7 +208,7 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -
         "power_w_per_gpu": watts,
         "j_per_output_token": watts * gpus / (rate * one.output),
     }
-    for name, values in zip(LATENCIES, (run.ttft, run.tpot, run.e2e), strict=True):
+    for name, values in zip(LATENCIES, (ttft, tpot, e2e), strict=True):
         columns[f"{name}_ms_mean"] = 1e3 * float(values.mean())
         for percent in (50, 90, 99):
             columns[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values, percent))

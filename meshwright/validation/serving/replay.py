@@ -75,6 +75,8 @@ class Client:
         blocks: Callable[[], PagedBlocks] | None = None,
     ) -> None:
         device = found.cluster.device
+        fixed = found.engine.first_token_s.value + table.price.times.first_token_s
+        changes = {"ingest_s": fixed, **changes}
         pool = found.pool.model_copy(update={"options": changes})
         self.options: Options = options_of(pool, device.memory_bytes, where="replay")
         options = self.options

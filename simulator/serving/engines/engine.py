@@ -53,6 +53,8 @@ class LayerTimes(Strict):
     """Wait for the slowest rank at one all-reduce, beyond the collective itself, s."""
     sequence_s: NotNegative
     """Sampling and host work of one sequence in a step, s."""
+    first_token_s: NotNegative = 0.0
+    """Further fixed part of TTFT beside the engine's, s."""
     prefill_factor: Positive = 1.0
     """Elapsed over priced time of prefill kernels."""
     kind: Kind
