@@ -5,7 +5,8 @@ from simulator.training.analytic import (
     boundary_transfer,
     micro_batches,
     predict,
+    step_time,
     tied_embedding,
 )
 
-__all__ = ["Step", "boundary_transfer", "micro_batches", "predict", "tied_embedding"]
+__all__ = ["Step", "boundary_transfer", "micro_batches", "predict", "step_time", "tied_embedding"]

@@ -52,16 +52,17 @@ class Step:
 class Piece:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 
-    ``parts`` and ``sent`` (communication by kind) are those of both directions; ``count`` is how many of it
-    each class of stage has, shape (classes, plans).
+    ``count`` is how many of it each class of stage has, shape (classes, plans). ``parts`` and ``sent``
+    (communication by kind) are those of both directions, of the plans that differ; ``index`` says which of
+    these each plan is.
     """
 
     count: np.ndarray
-
     forward: np.ndarray
     backward: np.ndarray
     parts: dict[str, np.ndarray]
     sent: dict[str, Cost]
+    index: np.ndarray
 
 
 @dataclass
@@ -95,9 +96,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     m = micro_batches(setting, plans)
     passes = _stage_passes(setting, plans, stages, counts, pieces)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
-
-    busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
-    slowest = np.argmax(busy, axis=0)
+    busy, slowest = _slowest(stages, passes, m)
     parts, sent = _breakdown(pieces, slowest, m)
     parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
     data, gradients_exposed, parameters_exposed = _data_parallel(setting, plans, passes, counts, slowest)
@@ -107,7 +106,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     seconds = {
         **parts,
         "pipeline": transfer_exposed,
-        "bubble": makespan - transfer_exposed - busy.max(axis=0),
+        "bubble": makespan - transfer_exposed - busy,
         "gradients": gradients_exposed + tied.seconds,
         "parameters": parameters_exposed + sharding_exposed,
         "elementwise": parts["elementwise"] + data.gradient_kernels,
@@ -121,6 +120,29 @@ def predict(setting: Setting, plans: Plans) -> Step:
     total = sum(seconds.values(), np.zeros(len(plans)))
     communication = {kind: cost.seconds for kind, cost in sent.items()}
     return Step(total, seconds, communication, stages, counts, sent)
+
+
+def step_time(setting: Setting, plans: Plans) -> np.ndarray:
+    """Predict the step time of each plan without its breakdown, as searches ask of every candidate.
+
+    Returns:
+        Seconds, shape (plans,): those of ``predict``, to within rounding.
+    """
+    stages = Stages.of(setting, plans)
+    counts = parameters(setting, plans, stages)
+    m = micro_batches(setting, plans)
+    passes = _stage_passes(setting, plans, stages, counts, _pieces(setting, plans, stages))
+    transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
+    (makespan,) = _makespans(plans, stages, passes, m, transfer)
+    data, gradients, gathers = _data_parallel(setting, plans, passes, counts, _slowest(stages, passes, m)[1])
+    tied = tied_embedding(setting, plans).seconds
+    return makespan + gradients + gathers + tied + data.gradient_kernels + data.optimizer
+
+
+def _slowest(stages: Stages, passes: StagePasses, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds in which the slowest class of stage works, and which it is, shape (plans,)."""
+    busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
+    return busy.max(axis=0), np.argmax(busy, axis=0)
 
 
 def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -183,8 +205,9 @@ def _piece(each: Layer | End, recompute: list[Pass], count: np.ndarray, index: n
         count,
         elapsed(forward),
         elapsed(backward + recompute),
-        {name: seconds[index] for name, seconds in parts.items()},
-        {name: cost[index] for name, cost in sent.items()},
+        parts,
+        sent,
+        index,
     )
 
 
@@ -197,9 +220,9 @@ def _breakdown(
     for piece in pieces:
         weight = times * of_class(chosen, piece.count)
         for name, seconds in piece.parts.items():
-            parts[name] = parts.get(name, 0.0) + weight * seconds
+            parts[name] = parts.get(name, 0.0) + weight * seconds[piece.index]
         for name, cost in piece.sent.items():
-            sent[name] = sent.get(name, NOTHING) + weight * cost
+            sent[name] = sent.get(name, NOTHING) + weight * cost[piece.index]
     return parts, sent
 
 
@@ -260,8 +283,17 @@ def _pipeline(
 ) -> tuple[np.ndarray, np.ndarray, Cost]:
     """Makespan of the pipeline, the share of it that transfers cause, and the cost of all transfers."""
     cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
-    transfer = cost.seconds
-    makespan, without = np.zeros(len(plans)), np.zeros(len(plans))
+    makespan, without = _makespans(plans, stages, passes, m, cost.seconds, np.zeros(len(plans)))
+    transfers = cost * (2 * m * plans.virtual_pipeline)
+    # What more they delay are others' transfers while the pipeline fills: a bubble.
+    return makespan, np.minimum(makespan - without, transfers.seconds), transfers
+
+
+def _makespans(
+    plans: Plans, stages: Stages, passes: StagePasses, m: np.ndarray, *transfers: np.ndarray
+) -> list[np.ndarray]:
+    """Makespans of the pipeline under different seconds of a transfer, all in one evaluation."""
+    makespans = np.zeros((len(transfers), len(plans)))
     middle = _slowest_between(stages, passes)
     times = {
         f"{direction}_{name}": seconds
@@ -272,25 +304,16 @@ def _pipeline(
             ("last", values[LAST]),
         )
     }
+    times |= {"stages": plans.pipeline, "micro_batches": m, "chunks": plans.virtual_pipeline}
+    times |= {"overlap_transfer": plans.overlap_pipeline.astype(bool)}
     for index, name in enumerate(plans.schedule_names):
         chosen = plans.schedule == index
-        if not np.any(chosen):
-            continue
-        shape = {name: seconds[chosen] for name, seconds in times.items()}
-        shape |= {
-            "stages": plans.pipeline[chosen],
-            "micro_batches": m[chosen],
-            "chunks": plans.virtual_pipeline[chosen],
-        }
-        shape |= {"overlap_transfer": plans.overlap_pipeline[chosen].astype(bool)}
-        # With their transfers, and without: both in one evaluation.
-        twice = {key: np.concatenate((values, values)) for key, values in shape.items()}
-        sent = np.concatenate((transfer[chosen], np.zeros(int(chosen.sum()))))
-        both = get_schedule(name).makespan(PipelineTimes(**twice, transfer=sent))
-        makespan[chosen], without[chosen] = np.split(both, 2)
-    transfers = cost * (2 * m * plans.virtual_pipeline)
-    # What more they delay are others' transfers while the pipeline fills: a bubble.
-    return makespan, np.minimum(makespan - without, transfers.seconds), transfers
+        if np.any(chosen):
+            shape = {key: np.concatenate([values[chosen]] * len(transfers)) for key, values in times.items()}
+            sent = np.concatenate([transfer[chosen] for transfer in transfers])
+            found = get_schedule(name).makespan(PipelineTimes(**shape, transfer=sent))
+            makespans[:, chosen] = found.reshape(len(transfers), -1)
+    return list(makespans)
 
 
 def _data_parallel(

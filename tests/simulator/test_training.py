@@ -10,7 +10,7 @@ import pytest
 from simulator.frameworks import frameworks
 from simulator.models import LayerKind
 from simulator.plan import Plan, Plans
-from simulator.training import predict
+from simulator.training import predict, step_time
 from simulator.training.layer import layer
 
 PLAN = Plan(tensor=8, pipeline=4, data=2, micro_batch=1, sequence_parallel=True, zero=1)
@@ -42,6 +42,13 @@ def test_many_plans_at_once_are_each_plan_alone(make_setting):
     together = predict(setting, Plans.of(VARIED)).time
     alone = [time(setting, plan) for plan in VARIED]
     assert np.allclose(together, alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["gpt-22b-test", "mixtral-8x7b"])
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_a_search_scores_the_step_time_that_is_reported(make_setting, framework, model):
+    setting, plans = make_setting(model, framework=framework), Plans.of(VARIED)
+    assert step_time(setting, plans) == pytest.approx(predict(setting, plans).time, rel=1e-12)
 
 
 @pytest.mark.parametrize("model", ["gpt-22b-test", "mixtral-8x7b"])
