@@ -26,7 +26,17 @@ from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
-from simulator.ops.op import Attention, Collective, Decode, ExpertLayer, MemoryBound, Op, Product
+from simulator.ops.op import (
+    Attention,
+    Collective,
+    Decode,
+    ExpertLayer,
+    MemoryBound,
+    Op,
+    Product,
+    Scan,
+    StateStep,
+)
 
 Array = NDArray[np.floating]
 
@@ -138,6 +148,10 @@ def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
         return "attention", op.dtype, op.kv_dtype, op.causal, op.direction, op.appends, op.version
     if isinstance(op, Decode):
         return "decode", op.dtype, op.kv_dtype, op.latent
+    if isinstance(op, Scan):
+        return "scan", op.dtype, op.direction
+    if isinstance(op, StateStep):
+        return "state", op.dtype
     if isinstance(op, ExpertLayer):
         return "experts", op.dtype, op.skewed
     if isinstance(op, Collective):
@@ -237,6 +251,17 @@ def _decode(ops: list[Decode], prices: Prices, *sizes: Array) -> Array:
     )
 
 
+def _scan(ops: list[Scan], prices: Prices, *sizes: Array) -> Array:
+    sequences, tokens, heads, key_heads, key_dim, value_dim, chunk, delta = sizes
+    shape = key_dim, value_dim, chunk, key_heads, delta
+    first = ops[0]
+    return prices.kernels.linear_attention(sequences, tokens, heads, *shape, first.dtype, first.direction)
+
+
+def _state_step(ops: list[StateStep], prices: Prices, *sizes: Array) -> Array:
+    return prices.kernels.linear_decode(*sizes, dtype=ops[0].dtype)
+
+
 def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
     return prices.kernels.expert_layer(*sizes, dtype=ops[0].dtype, skewed=ops[0].skewed)
 
@@ -277,6 +302,20 @@ CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] 
         _decode,
         lambda op: (op.sequences, op.keys, op.heads, op.kv_heads, op.head_dim, op.v_head_dim),
     ),
+    "scan": (
+        _scan,
+        lambda op: (
+            op.sequences,
+            op.tokens,
+            op.heads,
+            op.key_heads,
+            op.key_dim,
+            op.value_dim,
+            op.chunk,
+            op.delta,
+        ),
+    ),
+    "state": (_state_step, lambda op: (op.sequences, op.heads, op.key_dim, op.value_dim)),
     "experts": (
         _experts,
         lambda op: (

@@ -8,10 +8,20 @@ from typing import Any
 
 from hwmodels.loading import Catalogue, build, exists, looks_like_path, read_mapping
 from simulator.models.huggingface import config_path, looks_like_config, read_config
+from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
 from simulator.models.parts import LatentAttention, LayerKind, LayerParameters, Matrix, MixtureOfExperts
 
-__all__ = ["LatentAttention", "LayerKind", "LayerParameters", "Matrix", "MixtureOfExperts", "Model", "models"]
+__all__ = [
+    "LatentAttention",
+    "LayerKind",
+    "LayerParameters",
+    "LinearAttention",
+    "Matrix",
+    "MixtureOfExperts",
+    "Model",
+    "models",
+]
 
 
 class ModelCatalogue(Catalogue[Model]):

@@ -120,8 +120,10 @@ def _tables() -> dict[str, Any]:
 
 def _refuse_unsupported(config: Config) -> None:
     """Say so rather than read an architecture as something that it is not."""
-    for key, reason in _tables()["unsupported"].items():
-        if config.values.get(key):
+    tables = _tables()
+    known = tables["hybrids"].get(str(config.values.get("model_type", "")), ())
+    for key, reason in tables["unsupported"].items():
+        if config.values.get(key) and key not in known:
             raise InputError(f"{key}: {reason}", config.where)
 
 
@@ -168,7 +170,8 @@ def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[
         unknown = next((kind for kind in named if not isinstance(kind, str) or kind not in kinds), None)
         if unknown is not None:
             raise UnknownNameError("kind of attention", str(unknown), kinds, f"{config.where}: layer_types")
-        return window or {"attention_pattern": tuple(kinds[kind] for kind in named)}
+        pattern = tuple(kinds[kind] for kind in named)
+        return {**window, "attention_pattern": pattern} if not window or "linear" in pattern else window
     full = config.number("max_window_layers")
     if not window and full and config.flag("use_sliding_window") and found.get("layers", 0) > full:
         return {"attention_pattern": ("full",) * full + ("sliding",) * (found["layers"] - full)}
@@ -259,6 +262,59 @@ def _opt(config: Config) -> dict[str, Any]:
     return {}
 
 
+def _qwen3_next(config: Config) -> dict[str, Any]:
+    """Gated DeltaNet (transformers, Qwen3NextGatedDeltaNet); every n-th layer has gated full attention."""
+    interval = config.number("full_attention_interval") or 4
+    linear = {
+        "heads": config.number("linear_num_value_heads"),
+        "value_dim": config.number("linear_value_head_dim"),
+        "key_heads": config.number("linear_num_key_heads"),
+        "key_dim": config.number("linear_key_head_dim"),
+        "convolution": config.number("linear_conv_kernel_dim"),
+        "head_gates": 2,
+        "delta": True,
+    }
+    found: dict[str, Any] = {"linear": _given(linear), "attention_gate": True}
+    if not isinstance(config.values.get("layer_types"), list):
+        found["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
+    if config.number("shared_expert_intermediate_size"):
+        found["moe.shared_experts"] = 1
+    return found
+
+
+PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True)}
+
+
+def _nemotron_h(config: Config) -> dict[str, Any]:
+    """Mamba-2, attention or an MLP in each layer, as ``hybrid_override_pattern`` says."""
+    pattern = str(config.values.get("hybrid_override_pattern", ""))
+    unknown = next((part for part in pattern if part not in PATTERN_OF_PARTS), None)
+    if unknown or not pattern:
+        problem = f"hybrid_override_pattern: expected M, * and -, found {unknown or 'nothing'!r}"
+        raise InputError(problem, config.where)
+    parts = [PATTERN_OF_PARTS[part] for part in pattern]
+    linear = {
+        "heads": config.number("mamba_num_heads"),
+        "value_dim": config.number("mamba_head_dim"),
+        "key_heads": config.number("n_groups", "mamba_n_groups"),
+        "key_dim": config.number("ssm_state_size"),
+        "convolution": config.number("conv_kernel"),
+        "convolution_bias": config.flag("use_conv_bias"),
+        "chunk": config.number("chunk_size"),
+        "head_parameters": 3,
+        "norm_per_head": False,
+    }
+    return {
+        "attention_pattern": tuple(mixer for mixer, _ in parts),
+        "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
+        "linear": _given(linear),
+    }
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}
+
+
 def _no_rule(config: Config) -> dict[str, Any]:
     return {}
 
@@ -269,4 +325,6 @@ OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "RefinedWebModel": _falcon,
     "mpt": _mpt,
     "opt": _opt,
+    "qwen3_next": _qwen3_next,
+    "nemotron_h": _nemotron_h,
 }

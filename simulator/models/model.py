@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from hwmodels.loading import Strict
+from simulator.models.linear_attention import LinearAttention
 from simulator.models.parts import (
     LatentAttention,
     LayerKind,
@@ -26,7 +27,10 @@ from simulator.models.parts import (
 )
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
-AttentionKind = Literal["full", "sliding"]
+AttentionKind = Literal["full", "sliding", "linear", "none"]
+
+CACHED: tuple[AttentionKind, ...] = ("full", "sliding")
+"""Kinds of attention that keep keys and values."""
 
 GATED: frozenset[str] = frozenset({"swiglu", "geglu"})
 
@@ -73,10 +77,16 @@ class Model(Strict):
     """Whether attention and MLP read the same input and are added once (GPT-J, PaLM)."""
 
     mla: LatentAttention | None = None
+    linear: LinearAttention | None = None
+    """Linear attention or a state-space mixer, in the layers that have it."""
+    attention_gate: bool = False
+    """Whether a gate, projected beside the queries, multiplies the output of attention."""
     sliding_window: Annotated[int, Field(gt=0, le=2**27)] | None = None
     """Keys that a token of a sliding layer sees, itself included."""
     attention_pattern: Annotated[tuple[AttentionKind, ...], Field(strict=False, min_length=1)] = ("full",)
     """The kind of attention of each layer, repeated over the layers."""
+    mlp_pattern: Annotated[tuple[bool, ...], Field(strict=False, min_length=1)] = (True,)
+    """Whether each layer has an MLP, repeated over the layers."""
     moe: MixtureOfExperts | None = None
     mtp_layers: NotNegative = 0
     """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
@@ -116,6 +126,10 @@ class Model(Strict):
             raise ValueError(f"head_dim ({self.head_dim}) is not mla.qk_nope_head_dim + mla.qk_rope_head_dim")
         if "sliding" in self.attention_pattern and self.sliding_window is None:
             raise ValueError("attention_pattern has sliding layers, but sliding_window is not given")
+        if ("linear" in self.attention_pattern) != (self.linear is not None):
+            raise ValueError("linear is given for, and only for, linear layers in attention_pattern")
+        if any(kind.parts == 0 for kind in self.layer_groups):
+            raise ValueError("attention_pattern and mlp_pattern leave a layer with neither attention nor MLP")
         if self.moe and self.moe.first_dense_layers + self.moe.every > self.layers:
             raise ValueError(
                 f"moe leaves no expert layer: first_dense_layers ({self.moe.first_dense_layers}) "
@@ -185,7 +199,8 @@ class Model(Strict):
 
     def layer_kind(self, layer: int) -> LayerKind:
         """What a layer (counted from 0) is made of."""
-        return LayerKind(self.attention_kind(layer), self.is_moe_layer(layer))
+        has_mlp = self.mlp_pattern[layer % len(self.mlp_pattern)]
+        return LayerKind(self.attention_kind(layer), has_mlp and self.is_moe_layer(layer), has_mlp)
 
     @cached_property
     def layer_groups(self) -> dict[LayerKind, tuple[int, ...]]:
@@ -198,11 +213,16 @@ class Model(Strict):
     # Matrices: what a token is multiplied with. Counts and FLOPs both come from here.
 
     @property
+    def cached_layers(self) -> int:
+        """How many layers keep keys and values of every token."""
+        return self.layers_of_kind("full") + self.layers_of_kind("sliding")
+
+    @property
     def attention_matrices(self) -> dict[str, Matrix]:
         """Projections of one attention layer, in the order in which they run."""
         output = Matrix(self.value_width, self.hidden, self.bias)
         if self.mla is None:
-            fused = self.query_width + 2 * self.kv_width
+            fused = self.query_width * (2 if self.attention_gate else 1) + 2 * self.kv_width
             return {"query_key_value": Matrix(self.hidden, fused, self.qkv_bias), "output": output}
         mla, bias = self.mla, self.qkv_bias
         if mla.q_lora_rank is None:
@@ -241,6 +261,24 @@ class Model(Strict):
         if self.mla:
             inner += self.mla.kv_lora_rank + (self.mla.q_lora_rank or 0)
         return sum(m.parameters for m in self.attention_matrices.values()) + inner
+
+    def mixer_parameters(self, kind: str) -> int:
+        """Parameters of one layer's attention of a kind."""
+        if kind == "linear" and self.linear:
+            return self.linear.parameters(self.hidden)
+        return 0 if kind == "none" else self.attention_parameters
+
+    def _mixer_flops(self, kind: str) -> int:
+        """Forward FLOPs of one token in the matrices of one layer's attention."""
+        if kind == "none":
+            return 0
+        linear = self.linear if kind == "linear" else None
+        matrices = linear.matrices(self.hidden) if linear else self.attention_matrices
+        return sum(matrix.flops_per_token for matrix in matrices.values())
+
+    def norms_of(self, kind: LayerKind) -> int:
+        """Norms of one layer outside attention: as many for each of attention and MLP."""
+        return self.norms_per_layer if kind.parts == 2 else max(self.norms_per_layer // 2, 1)
 
     def _mlp_parameters(self, feed_forward: int) -> int:
         return sum(m.parameters for m in self.mlp_matrices(feed_forward).values())
@@ -310,11 +348,12 @@ class Model(Strict):
 
     def parameters(self) -> int:
         """All parameters: layers, final norm, embedding and output layer."""
-        each = self.attention_parameters + self.norm_parameters
-        mlps = self.dense_layers * self.dense_mlp_parameters + self.moe_layers * self.moe_parameters
-        return (
-            self.layers * each + mlps + self.norm_width + self.embedding_parameters + self.output_parameters
-        )
+        layers = 0
+        for kind, found in self.layer_groups.items():
+            mlp = (self.moe_parameters if kind.experts else self.dense_mlp_parameters) * kind.mlp
+            norms = self.norms_of(kind) * self.norm_width
+            layers += len(found) * (self.mixer_parameters(kind.mixer) + mlp + norms)
+        return layers + self.norm_width + self.embedding_parameters + self.output_parameters
 
     def active_parameters(self) -> int:
         """Parameters that one token meets: all but the routed experts it does not visit."""
@@ -327,14 +366,16 @@ class Model(Strict):
 
     def matmul_flops_per_token(self) -> int:
         """Forward FLOPs of one token in weight matrices, the output layer among them."""
-        attention = sum(m.flops_per_token for m in self.attention_matrices.values())
         moe = 0
         if self.moe and self.router_matrix:
             moe = self.router_matrix.flops_per_token
             moe += self.moe.top_k * self._mlp_flops(self.moe.feed_forward)
             moe += self.moe.shared_experts * self._mlp_flops(self.moe.shared_feed_forward)
-        mlps = self.dense_layers * self._mlp_flops(self.feed_forward) + self.moe_layers * moe
-        return self.layers * attention + mlps + 2 * self.hidden * self.vocabulary
+        dense, layers = self._mlp_flops(self.feed_forward), 0
+        for kind, found in self.layer_groups.items():
+            mlp = (moe if kind.experts else dense) * kind.mlp
+            layers += len(found) * (self._mixer_flops(kind.mixer) + mlp)
+        return layers + 2 * self.hidden * self.vocabulary
 
     def _mlp_flops(self, feed_forward: int) -> int:
         return sum(m.flops_per_token for m in self.mlp_matrices(feed_forward).values())
@@ -352,9 +393,11 @@ class Model(Strict):
         """
         per_key = 2 * self.heads * (self.head_dim + self.v_head_dim)
         keys = np.zeros(np.shape(seq_len))
-        for kind in dict.fromkeys(self.attention_pattern):
-            keys = keys + self.layers_of_kind(kind) * self.mean_keys(seq_len, kind, causal)
-        return per_key * keys
+        for kind in CACHED:
+            if kind in self.attention_pattern:
+                keys = keys + self.layers_of_kind(kind) * self.mean_keys(seq_len, kind, causal)
+        scanned = self.linear.scan_flops_per_token if self.linear else 0
+        return per_key * keys + self.layers_of_kind("linear") * scanned
 
     def mean_keys(self, seq_len: ArrayLike, kind: AttentionKind, causal: bool) -> NDArray[np.float64]:
         """Keys that a token of a sequence is compared with, on average, in a layer of that kind."""

@@ -48,9 +48,16 @@ class LayerKind(NamedTuple):
     """What a layer is made of; equal kinds cost the same."""
 
     mixer: str = "full"
-    """Kind of attention."""
+    """Kind of attention: full, sliding, linear, or none in a layer that is an MLP only."""
     experts: bool = False
     """Whether its MLP is a mixture of experts."""
+    mlp: bool = True
+    """Whether it has an MLP at all."""
+
+    @property
+    def parts(self) -> int:
+        """Attention and MLP, as far as there are any."""
+        return (self.mixer != "none") + self.mlp
 
 
 class LatentAttention(Strict):

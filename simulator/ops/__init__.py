@@ -13,6 +13,8 @@ from simulator.ops.op import (
     MemoryBound,
     Op,
     Product,
+    Scan,
+    StateStep,
     backward,
 )
 from simulator.ops.rank import SERVING, Formats, Implementation, Rank, Shard
@@ -30,8 +32,10 @@ __all__ = [
     "Op",
     "Product",
     "Rank",
+    "Scan",
     "Segment",
     "Shard",
+    "StateStep",
     "backward",
     "embedding",
     "head",

@@ -32,13 +32,15 @@ def attention(rank: Rank, kind: str = "full") -> list[Op]:
         *_before_core(rank),
         *_core(rank, kind),
         *_exchange(rank),
+        *_gate(rank),
         *_output(rank),
     ]
 
 
 def _projections(rank: Rank) -> list[Op]:
     model = rank.model
-    width = (rank.heads + 2 * rank.kv_heads) * model.head_dim
+    queries = rank.heads * (2 if model.attention_gate else 1)
+    width = (queries + 2 * rank.kv_heads) * model.head_dim
     kept = rank.tokens * model.hidden / rank.spread
     return linear(
         rank,
@@ -56,6 +58,14 @@ def _output(rank: Rank) -> list[Op]:
     model = rank.model
     width = rank.heads * model.v_head_dim
     return linear(rank, "attention_output", "row", model.hidden, width, part="projections")
+
+
+def _gate(rank: Rank) -> Iterator[Op]:
+    """The gate of attention's output, where there is one; backward needs both factors."""
+    if rank.model.attention_gate:
+        elements = rank.tokens * rank.heads * rank.model.v_head_dim
+        kept = 2 * rank.width * elements
+        yield kernel(rank, "output_gate", "activation", passes.OUTPUT_GATE, elements, part="core", kept=kept)
 
 
 def _before_core(rank: Rank) -> Iterator[Op]:

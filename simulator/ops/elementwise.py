@@ -63,6 +63,17 @@ JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
 """Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
+CONVOLUTION = Passes(2.0, 5.0, 1, 2)
+"""Causal convolution and activation over a few tokens, per channel: read and write; backward reads the
+gradient and the input and writes one, and reads both again for the gradient of its weights."""
+
+GATED_NORM = Passes(3.0, 7.0, 1, 2)
+"""Norm of y times act(z): read both, write one; backward reads three and writes two, and two
+for the scale."""
+
+OUTPUT_GATE = Passes(3.0, 5.0, 1, 1)
+"""Attention's output times the sigmoid of a gate: read both, write one; backward reads three, writes two."""
+
 APPEND = Passes(2.0, 0.0, 1, 0)
 """Write new keys and values into the cache: read and write."""
 

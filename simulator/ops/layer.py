@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from simulator.models import LayerKind
 from simulator.ops import elementwise as passes
 from simulator.ops.attention import attention
 from simulator.ops.build import enter_tensor, kernel, leave_tensor
 from simulator.ops.experts import expert_mlp, shards_tokens
+from simulator.ops.linear_attention import linear_attention
 from simulator.ops.mlp import dense_mlp
 from simulator.ops.op import Op
 from simulator.ops.rank import Rank
 
+MIXERS: dict[str, Callable[[Rank], list[Op]]] = {
+    "full": attention,
+    "sliding": partial(attention, kind="sliding"),
+    "linear": linear_attention,
+}
+"""The ops of each kind of attention; a new kind is a file with its ops and an entry here."""
 
-def layer(rank: Rank, kind: str = "full", experts: bool = False) -> list[Op]:
+
+def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = True) -> list[Op]:
     """Forward ops of one layer; ``backward`` of them is its backward pass.
 
     Args:
         rank: the batch, the shard, and which kernels run.
-        kind: of attention, full or sliding.
+        kind: of attention: full, sliding, linear or none.
         experts: whether the MLP is a mixture of experts.
+        mlp: whether there is an MLP.
     """
-    mixer, mlp = attention(rank, kind), expert_mlp(rank) if experts else dense_mlp(rank)
-    if rank.model.parallel_block:
-        return [*_reduced(rank, "layer", "mlp", [*mixer, *mlp]), *around(rank)]
-    if not (experts and shards_tokens(rank)):
-        mlp = _reduced(rank, "mlp", "mlp", mlp)
-    return [*_reduced(rank, "attention", "projections", mixer), *mlp, *around(rank)]
+    after = list(around(rank, LayerKind(kind, experts, mlp)))
+    mixer = MIXERS[kind](rank) if kind != "none" else []
+    inner = (expert_mlp(rank) if experts else dense_mlp(rank)) if mlp else []
+    if rank.model.parallel_block and mixer and mlp:
+        return [*_reduced(rank, "layer", "mlp", [*mixer, *inner]), *after]
+    if mlp and not (experts and shards_tokens(rank)):
+        inner = _reduced(rank, "mlp", "mlp", inner)
+    if mixer:
+        mixer = _reduced(rank, "attention", "projections", mixer)
+    return [*mixer, *inner, *after]
 
 
 def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
@@ -37,11 +52,11 @@ def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
     return [*enter_tensor(rank, f"{name}_input", part), *ops, *leave_tensor(rank, f"{name}_output", part)]
 
 
-def around(rank: Rank) -> Iterator[Op]:
+def around(rank: Rank, kind: LayerKind) -> Iterator[Op]:
     """Norms and residual sums of one layer, over the sequence's shards where it is sharded."""
     model, how = rank.model, rank.how
     elements = rank.tokens / rank.spread * model.hidden
-    norms = 1 if model.parallel_block else model.norms_per_layer
+    norms = 1 if model.parallel_block else model.norms_of(kind)
     composite = how.composite_norm and model.norm == "rmsnorm"
     count = passes.COMPOSITE_NORM if composite else passes.NORM
     if how.joins_residual:
@@ -56,13 +71,14 @@ def around(rank: Rank) -> Iterator[Op]:
         variant=passes.VARIANTS[model.norm],
         repeats=float(norms),
         # Attention and MLP each keep what their norm reads.
-        kept=2 * rank.width * elements,
-        parameters=float(model.norm_parameters),
+        kept=kind.parts * rank.width * elements,
+        parameters=float(model.norms_of(kind) * model.norm_width),
     )
     yield norm
     if how.joins_residual:
         return
     residual = passes.RESIDUAL[how.elementwise, how.dropout]
-    mask = 2 * elements if how.dropout else np.zeros(())
-    op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=2.0, kept=mask)
+    mask = kind.parts * elements if how.dropout else np.zeros(())
+    times = float(kind.parts)
+    op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=times, kept=mask)
     yield replace(op, variant="elementwise")

@@ -194,6 +194,75 @@ class Decode(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scan(Op):
+    """Linear attention over whole sequences or chunks of them (``KernelModel.linear_attention``).
+
+    Args:
+        sequences: how many.
+        tokens: of each.
+        heads: value heads of one rank.
+        key_heads: heads of queries and keys of one rank.
+        key_dim: of a query or key head.
+        value_dim: of a value head.
+        chunk: tokens that are scanned together.
+        delta: whether states change by the delta rule.
+        dtype: of the operands.
+        direction: forward or backward.
+    """
+
+    kind: str = "attention"
+    sequences: Size
+    tokens: Size
+    heads: Size
+    key_heads: Size
+    key_dim: int
+    value_dim: int
+    chunk: int
+    delta: bool = False
+    dtype: str = "bf16"
+    direction: Literal["forward", "backward"] = "forward"
+
+    @property
+    def flops(self) -> Size:
+        """Of products within chunks and with states."""
+        chunk = np.minimum(self.chunk, self.tokens)
+        each = 2.0 * chunk * (self.key_dim + self.value_dim) + 4.0 * self.key_dim * self.value_dim
+        if self.delta:
+            each = each + 2.0 * chunk * (2 * self.key_dim + self.value_dim) + chunk**2
+        passes = BACKWARD_FLOPS if self.direction == "backward" else 1.0
+        return passes * self.repeats * self.sequences * self.tokens * self.heads * each
+
+    def backward(self) -> tuple[Op, ...]:
+        """One scan back, which computes what lies within chunks again."""
+        return (_spent(replace(self, direction="backward", launches=2 * self.launches, gradient="input")),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateStep(Op):
+    """Linear attention of one new token a sequence: its state is read, changed and written.
+
+    Args:
+        sequences: how many.
+        heads: value heads of one rank.
+        key_dim: of a query or key head.
+        value_dim: of a value head.
+        dtype: of the new token's operands.
+    """
+
+    kind: str = "decode"
+    sequences: Size
+    heads: Size
+    key_dim: int
+    value_dim: int
+    dtype: str = "bf16"
+
+    @property
+    def flops(self) -> Size:
+        """Of writing into and reading from the state."""
+        return 4.0 * self.repeats * self.sequences * self.heads * self.key_dim * self.value_dim
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpertLayer(Op):
     """Routed experts in one fused call: permutation, both grouped products, activation and sum.
 

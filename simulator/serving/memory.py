@@ -71,7 +71,7 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> 
     Key-value heads are copied where there are fewer than ranks; each rank holds the whole latent cache.
     """
     width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
-    return model.layers / pipeline * width * KV_BYTES.get(kv or "", 2.0)
+    return model.cached_layers / pipeline * width * KV_BYTES.get(kv or "", 2.0)
 
 
 def memory(

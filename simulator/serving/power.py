@@ -71,7 +71,7 @@ class PowerModel:
             expert_bytes=routed * WEIGHT_BYTES[pool.weights],
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
-            kv_bytes=model.layers * model.kv_cache_width * kv,
+            kv_bytes=model.cached_layers * model.kv_cache_width * kv,
             flops_a_token=float(model.matmul_flops_per_token()),
             bandwidth=device.memory_bandwidth * pool.devices,
             peak=peak * pool.devices,

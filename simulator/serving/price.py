@@ -16,7 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.cluster import Cluster
 from simulator.models import Model
-from simulator.ops import SERVING, Attention, Batch, Decode, ExpertLayer, Formats, Op, Rank, Shard
+from simulator.ops import (
+    SERVING,
+    Attention,
+    Batch,
+    Decode,
+    ExpertLayer,
+    Formats,
+    Op,
+    Rank,
+    Scan,
+    Shard,
+    StateStep,
+)
 from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price
@@ -37,9 +49,6 @@ NARROW: dict[str, tuple[str, ...]] = {
     "int4": (),
 }
 """Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
-
-LINEAR_FAMILY = "qwen3-next"
-"""Family of models with gated linear attention in most layers."""
 
 WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
 """Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
@@ -92,7 +101,7 @@ def layer_class(model: Model) -> LayerClass:
     """Class of layers by which engines' times differ."""
     if model.moe is None:
         return "dense"
-    if model.family == LINEAR_FAMILY:
+    if model.linear is not None:
         return "linear-experts"
     return "latent-experts" if model.mla else "experts"
 
@@ -127,9 +136,8 @@ class StepPrice:
         self.times, self.assumed = layer_times(
             engine, layer_class(model), format_class(pool.weights), generation
         )
-        kinds = ((model.attention_kind(i), model.is_moe_layer(i)) for i in range(model.layers))
-        self.layer_kinds = Counter(kinds)
-        """Layers by (kind of attention, whether they have experts)."""
+        self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
+        """How many layers of each kind there are."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
 
     # Parts
@@ -139,8 +147,8 @@ class StepPrice:
         count = np.asarray(tokens, dtype=np.float64)
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
-        for (kind, experts), layers in self.layer_kinds.items():
-            ops = [op for op in layer_ops(rank, kind, experts) if not _over_context(op)]
+        for kind, layers in self.layer_kinds.items():
+            ops = [op for op in layer_ops(rank, *kind) if not _over_context(op)]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
         return seconds + self._between_stages(count)
 
@@ -179,6 +187,7 @@ class StepPrice:
             and self.engine.engine == "vllm"
             and self.engine.scheduler.value == "chunked"
             and self.model.mla is None
+            and self.model.linear is None
         )
 
     @property
@@ -297,4 +306,4 @@ class StepPrice:
 def _over_context(op: Op) -> bool:
     """Whether an op's time depends on context: attention, and products of a latent cache with it."""
     named = op.name.endswith(("absorb_query", "absorb_output")) or op.name.startswith("key_value_up")
-    return isinstance(op, Attention | Decode) or named
+    return isinstance(op, Attention | Decode | Scan | StateStep) or named

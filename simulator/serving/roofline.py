@@ -47,12 +47,12 @@ class Roofline:
         peak = FLOP_SHARE * device.peak_flops.get(dtype, max(device.peak_flops.values()))  # type: ignore[call-overload]
         read = READ_SHARE * device.memory_bandwidth
         weights = model.parameters() * size / ranks
-        kv = model.layers * model.kv_cache_width * FORMAT_BYTES[pool.kv or "bf16"]
+        kv = model.cached_layers * model.kv_cache_width * FORMAT_BYTES[pool.kv or "bf16"]
         reduces = 2 * model.layers * (REDUCE_S if pool.tensor > 1 else 0.0)
         moved = 0.0
         if pool.tensor > 1:
             moved = 2 * model.layers * 2 * model.hidden * 2 / cluster.levels[0].bandwidth
-        pair = 2.0 * model.layers * model.heads * (model.head_dim + model.v_head_dim)
+        pair = 2.0 * model.cached_layers * model.heads * (model.head_dim + model.v_head_dim)
         watts = pool.devices * (0.3 * device.idle_watts + 0.7 * device.tdp_watts)
         return cls(
             stages=pool.pipeline,

@@ -129,6 +129,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     communicates = not kind.experts or (model.moe and model.moe.shared_experts)
     mixer, mlp = parts.named("projections"), parts.named("mlp")
     blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
+    blocks = [block for block in blocks if block]
     tensor = tensor_traffic(setting, plans, blocks)
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)

@@ -410,7 +410,7 @@ REFUSED = [
     ({"hidden_act": "swiiglu"}, "did you mean 'swiglu'?"),
     ({"model_type": "new", "vocab_size": None}, "model_type 'new' is not known, and needed keys are missing"),
     ({"model_type": "new", "full_attention_interval": 4}, "linear-attention layers are not supported yet"),
-    ({"layer_types": ["linear_attention"]}, "unknown kind of attention 'linear_attention'"),
+    ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
     ({"num_experts": 8, "mlp_only_layers": [5]}, "must be the first ones"),
     ({"num_experts": 8}, "key 'moe.top_k' is missing"),

@@ -1,0 +1,74 @@
+"""Attention with a state of fixed size in place of a cache: Mamba-2, gated DeltaNet and their kin."""
+
+from __future__ import annotations
+
+from hwmodels.loading import Strict
+from simulator.models.parts import Matrix, NotNegative, Positive
+
+STATE_BYTES = 4
+"""Bytes of one element of a state, which stays in 32 bits (mamba_ssm, flash-linear-attention)."""
+
+
+class LinearAttention(Strict):
+    """A layer that scans its sequence in chunks and hands a state from chunk to chunk.
+
+    Dao and Gu 2024 (Mamba-2, arXiv 2405.21060); Yang et al. 2024 (gated DeltaNet, arXiv 2412.06464).
+    """
+
+    heads: Positive
+    """Value heads, each with a state of its own."""
+    value_dim: Positive
+    """Width of a value head (Mamba's head dimension)."""
+    key_heads: Positive
+    """Heads of queries and keys (Mamba's groups), which value heads share."""
+    key_dim: Positive
+    """Width of a query or key head (Mamba's state size)."""
+    head_gates: Positive = 1
+    """Scalars of each value head and token: one step (Mamba), or decay and write strength (DeltaNet)."""
+    head_parameters: NotNegative = 2
+    """Parameters of each value head beside weights: decay, bias of the step, and Mamba's skip."""
+    convolution: Positive = 4
+    """Width of the causal convolution over queries, keys and values."""
+    convolution_bias: bool = False
+    norm_per_head: bool = True
+    """Whether all heads share the weights of the norm before the output projection."""
+    chunk: Positive = 64
+    """Tokens that are scanned together."""
+    delta: bool = False
+    """Whether states change by the delta rule, which solves a triangular system in every chunk."""
+
+    @property
+    def value_width(self) -> int:
+        """Width of all value heads."""
+        return self.heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """Width of queries, keys and values, which the convolution passes over."""
+        return 2 * self.key_heads * self.key_dim + self.value_width
+
+    def matrices(self, hidden: int) -> dict[str, Matrix]:
+        """Projections into queries, keys, values, output gate and the heads' gates, and out of values."""
+        inner = self.channels + self.value_width + self.head_gates * self.heads
+        return {"linear_input": Matrix(hidden, inner), "linear_output": Matrix(self.value_width, hidden)}
+
+    def parameters(self, hidden: int) -> int:
+        """Of one layer."""
+        weights = sum(matrix.parameters for matrix in self.matrices(hidden).values())
+        convolution = self.channels * (self.convolution + self.convolution_bias)
+        norm = self.value_dim if self.norm_per_head else self.value_width
+        return weights + convolution + norm + self.head_parameters * self.heads
+
+    @property
+    def scan_flops_per_token(self) -> int:
+        """Forward FLOPs of the scan: scores and values within a chunk, writing and reading of states."""
+        within = 2 * self.chunk * (self.key_dim + self.value_dim)
+        solved = 2 * self.chunk * (2 * self.key_dim + self.value_dim) + self.chunk**2
+        states = 4 * self.key_dim * self.value_dim
+        return self.heads * (within + states + (solved if self.delta else 0))
+
+    @property
+    def state_bytes(self) -> int:
+        """State of one sequence and layer, the convolution's last inputs among it."""
+        states = STATE_BYTES * self.heads * self.key_dim * self.value_dim
+        return states + 2 * self.channels * (self.convolution - 1)

@@ -1,0 +1,88 @@
+"""Linear attention and state-space layers: projections, convolution, chunked scan, gated norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.models.linear_attention import STATE_BYTES, LinearAttention
+from simulator.ops import elementwise as passes
+from simulator.ops.build import kernel, linear
+from simulator.ops.op import Op, Scan, StateStep
+from simulator.ops.rank import Array, Rank
+
+
+def linear_attention(rank: Rank) -> list[Op]:
+    """One layer's linear attention; value heads are sharded over tensor-parallel ranks, key heads as long as
+    there are any."""
+    spec = _spec(rank)
+    heads = spec.heads / rank.tensor
+    key_heads = np.maximum(spec.key_heads / rank.tensor, 1.0)
+    channels = 2 * key_heads * spec.key_dim + heads * spec.value_dim
+    inputs = channels + heads * (spec.value_dim + spec.head_gates)
+    width = heads * spec.value_dim
+    hidden, part = rank.model.hidden, "projections"
+    kept = rank.tokens * hidden / rank.spread
+    return [
+        *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
+        *_core(rank, spec, channels, heads, key_heads),
+        *linear(rank, "linear_output", "row", hidden, width, part=part, bias=False),
+    ]
+
+
+def _spec(rank: Rank) -> LinearAttention:
+    if rank.model.linear is None:
+        raise ValueError(f"{rank.model.name} has no linear attention")
+    return rank.model.linear
+
+
+def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_heads: Array) -> Iterator[Op]:
+    elements = rank.tokens * channels
+    yield kernel(
+        rank,
+        "convolution",
+        "elementwise",
+        passes.CONVOLUTION,
+        elements,
+        part="core",
+        kept=rank.width * elements,
+        parameters=channels * (spec.convolution + spec.convolution_bias),  # type: ignore[arg-type]
+    )
+    for number, segment in enumerate(rank.batch.segments):
+        name = f"scan.{number}" if number else "scan"
+        tokens = segment.tokens / rank.context
+        if segment.phase == "decode":
+            yield StateStep(
+                name=name,
+                part="core",
+                sequences=tokens,
+                heads=heads,
+                key_dim=spec.key_dim,
+                value_dim=spec.value_dim,
+                dtype=rank.formats.core,
+            )
+            continue
+        states = STATE_BYTES * tokens / spec.chunk * heads * spec.key_dim * spec.value_dim
+        yield Scan(
+            name=name,
+            part="core",
+            sequences=segment.sequences,  # type: ignore[arg-type]
+            tokens=np.asarray(segment.queries, dtype=np.float64) / rank.context,
+            heads=heads,
+            key_heads=key_heads,
+            key_dim=spec.key_dim,
+            value_dim=spec.value_dim,
+            chunk=spec.chunk,
+            delta=spec.delta,
+            dtype=rank.formats.core,
+            kept=rank.width * tokens * channels + states,
+            intermediate=states,
+        )
+    width = heads * spec.value_dim
+    shared = float(spec.value_dim) if spec.norm_per_head else width
+    norm = kernel(rank, "gated_norm", "norm", passes.GATED_NORM, rank.tokens * width, part="core")
+    # The norm keeps the scan's output and the gate.
+    kept = 2 * rank.width * rank.tokens * width
+    yield replace(norm, kept=kept, parameters=shared + spec.head_parameters * heads)
