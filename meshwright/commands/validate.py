@@ -24,7 +24,7 @@ def validate(
     ] = None,
     serving: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV of measured serving runs, or a folder of such files (repeatable)."),
+        typer.Option(help="CSV of measured serving runs, a folder of them, or `shipped` (repeatable)."),
     ] = None,
     cluster: Annotated[
         str,

@@ -29,6 +29,10 @@ from meshwright.validation.serving import (
 from meshwright.validation.serving.case import Case, Row
 from meshwright.validation.serving.names import Skipped
 
+SHIPPED = "shipped"
+PUBLISHED = Path(__file__).parents[2] / "published" / "serving"
+"""Rows that Meshwright ships: TensorRT-LLM's published tables (Apache-2.0), their source in each row."""
+
 READERS: tuple[ModuleType, ...] = (
     closed_loop,
     open_loop,
@@ -120,7 +124,7 @@ def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = N
     """Predict every row of the files, or of the files in folders, that states what was run.
 
     Args:
-        paths: CSV files (perhaps gzipped) or folders of them.
+        paths: CSV files (perhaps gzipped) or folders of them; "shipped" for those that come with Meshwright.
         progress: called now and then with the share of rows done.
 
     Raises:
@@ -128,7 +132,8 @@ def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = N
     """
     ledger = ServingLedger()
     questions: dict[ModuleType, list[Case]] = defaultdict(list)
-    for path in paths:
+    for given in paths:
+        path = PUBLISHED if str(given) == SHIPPED else given
         for file in _files(path):
             _read(file, named=not path.is_dir(), questions=questions, ledger=ledger)
     total, done = max(sum(map(len, questions.values())), 1), 0
