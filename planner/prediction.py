@@ -84,9 +84,9 @@ def segments(program: StepProgram) -> int:
     return program.micro_batches * sum(map(len, passes))
 
 
-LONGEST_S = 30.0
+LONGEST_S = 20.0
 """Seconds of an engine run that is allowed; at 0.4 kB a task, less than 1 GB."""
-TASK_S, SEGMENT_S = 15e-6, 0.3e-6
+TASK_S, SEGMENT_S = 15e-6, 1.2e-6
 """Seconds of one core for a task of the engine, and to read one kernel or collective of a pass."""
 NOTICED_S = 2.0
 """Seconds from which the length of an engine run is announced."""
