@@ -102,6 +102,7 @@ def plan(
     gpus: int | None = None,
     seq_len: int | None = None,
     global_batch: int | None = None,
+    batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
     fix: Mapping[str, Any] | None = None,
@@ -120,8 +121,9 @@ def plan(
         scenario: file, shipped name or mapping; the other arguments replace its keys.
         model, cluster, framework: catalogue name, path, mapping or object.
         gpus: devices of the job.
-        seq_len: tokens in a sequence.
+        seq_len: tokens in a sequence; by default the longest that the model was built for.
         global_batch: sequences in an optimizer step.
+        batch_tokens: tokens in an optimizer step instead.
         precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
         fix, limit: plan fields held at a value, and their highest values.
         objective: time, cost or energy.
@@ -141,6 +143,7 @@ def plan(
         "gpus": gpus,
         "seq_len": seq_len,
         "global_batch": global_batch,
+        "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
         "objective": objective,
@@ -175,6 +178,7 @@ def size(
     model: ModelReference | None = None,
     seq_len: int | None = None,
     global_batch: int | None = None,
+    batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
     fix: Mapping[str, Any] | None = None,
@@ -191,7 +195,7 @@ def size(
         days: deadline; the cheapest size is chosen among those that meet it.
         clusters: what to compare; the scenario's cluster by default.
         gpus: least and most devices; by default from one node to the whole cluster.
-        model, seq_len, global_batch, precision, framework, fix, limit, objective, headroom: as for ``plan``.
+        model, seq_len, global_batch, batch_tokens, precision, framework, fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
 
     Raises:
@@ -201,6 +205,7 @@ def size(
         "model": model,
         "seq_len": seq_len,
         "global_batch": global_batch,
+        "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
         "objective": objective,

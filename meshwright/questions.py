@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from hwmodels.loading import read_mapping
 from meshwright.scenarios import scenario_path
-from simulator.scenario import Scenario, changed, make_scenario
+from simulator.models import models
+from simulator.scenario import Scenario, changed, find, make_scenario
 
 KEYS = {
     "model": "model",
@@ -28,8 +30,24 @@ KEYS = {
 }
 """Key path of a scenario for each argument of a question."""
 
-NEEDED = ("model", "cluster", "gpus", "seq_len", "global_batch")
+NEEDED = ("model", "cluster", "gpus", "global_batch")
 """Arguments without which a question that names no scenario file cannot be asked."""
+
+
+POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+"""Suffixes of a number of tokens or sequences; 8k is 8,192."""
+
+
+def whole_number(text: str, where: str) -> int:
+    """Read a whole number as people write it: 8192, 8k, 4M, 1_000.
+
+    Raises:
+        InputError: it is none.
+    """
+    found = re.fullmatch(r"([0-9][0-9_,]{0,30})([kKmMgG]?)", text.strip())
+    if found is None:
+        raise InputError(f"must be a whole number, as 8192, 8k or 4M; found {shown(text)}", where)
+    return int(found[1].replace("_", "").replace(",", "")) * POWERS[found[2].lower()]
 
 
 def flag(name: str) -> str:
@@ -53,7 +71,8 @@ def scenario_data(
     Raises:
         InputError: no such scenario, or a needed argument is missing.
     """
-    changes = {KEYS[name]: value for name, value in arguments.items() if value is not None}
+    batch_tokens = arguments.get("batch_tokens")
+    changes = {KEYS[name]: value for name, value in arguments.items() if value is not None and name in KEYS}
     data: dict[str, Any] = {}
     folder = Path()
     if isinstance(scenario, Mapping):
@@ -62,13 +81,37 @@ def scenario_data(
         path = scenario_path(str(scenario))
         data, where, folder = dict(read_mapping(path)), str(path), path.parent
     else:
-        missing = [flag(name) for name in NEEDED if KEYS[name] not in changes]
+        given = {**changes, **({"workload.global_batch": 0} if batch_tokens is not None else {})}
+        missing = [flag(name) for name in NEEDED if KEYS[name] not in given]
         if missing:
             asked = " ".join(map(flag, NEEDED))
             raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {asked}")
     for key, value in changes.items():
         data = changed(data, key, value, where)
+    data = _with_sequence(data, where, folder)
+    if batch_tokens is not None:
+        data = _with_batch(data, batch_tokens, where)
     return data, where, folder
+
+
+def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    """The longest sequence that the model was built for, where the workload names none."""
+    workload, model = data.get("workload", {}), data.get("model")
+    if not isinstance(workload, Mapping) or "seq_len" in workload or not isinstance(model, str | Mapping):
+        return data
+    if not workload and "model" not in data:
+        return data
+    longest = find(models, model, folder, f"{where}: model").max_sequence
+    return changed(data, "workload.seq_len", longest, where)
+
+
+def _with_batch(data: dict[str, Any], tokens: int, where: str) -> dict[str, Any]:
+    """The batch in sequences, where it was given in tokens."""
+    seq_len = data["workload"].get("seq_len")
+    if not isinstance(seq_len, int) or seq_len < 1 or tokens % seq_len or not tokens:
+        problem = f"{tokens:,} tokens are no whole number of sequences of {shown(seq_len)}"
+        raise InputError(problem, flag("batch_tokens"))
+    return changed(data, "workload.global_batch", tokens // seq_len, where)
 
 
 def ask(

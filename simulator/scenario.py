@@ -321,7 +321,8 @@ def find(
     if isinstance(reference, Mapping):
         return build(catalogue.model, reference, where, folder)
     known = reference in catalogue.names()
-    if not known and (looks_like_path(reference) or exists(folder / reference)):
+    here = exists(folder / reference)
+    if not known and (here or (looks_like_path(reference) and catalogue.resolve(reference) is None)):
         return catalogue.get(folder / reference, where)
     return catalogue.get(reference, where)
 

@@ -24,6 +24,9 @@ def calibrate(
     page: Annotated[
         Path | None, typer.Option(help="HTML page to draw: predicted against measured on shapes kept out.")
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Write the device even if its errors are large.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Fit a device's kernel times to measured points, and say how wrong they are on shapes kept out.
@@ -32,6 +35,7 @@ def calibrate(
 
     [bold]Example:[/bold] meshwright calibrate points --device h100-sxm -o my-h100.yaml
     """
+    from hwmodels.errors import InputError
     from hwmodels.files import written_together
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports import calibration as report
@@ -39,6 +43,10 @@ def calibrate(
 
     measured = _described(device, points)
     fit = fit_points(points, measured, gpu=gpu, share=share, say=note)
+    for line in report.doubts(fit):
+        note(f"warning: {line}")
+    if not yes and (poor := report.refusal(fit)):
+        raise InputError(poor)
     with written_together():
         written = report.write_device(fit, measured, out)
         if page is not None:

@@ -10,8 +10,13 @@ Scenario = Annotated[str, typer.Argument(help="Scenario YAML, or the name of a s
 Model = Annotated[str | None, typer.Option(help="Name, YAML, or Hugging Face config.json.")]
 Cluster = Annotated[str | None, typer.Option(help="Name or YAML; several, to compare them: a,b.")]
 Gpus = Annotated[str | None, typer.Option(help="Devices of the job; a range 256..2048 compares sizes.")]
-SeqLen = Annotated[int | None, typer.Option(help="Tokens in a sequence.")]
-GlobalBatch = Annotated[int | None, typer.Option(help="Sequences in an optimizer step.")]
+SeqLen = Annotated[
+    str | None, typer.Option(help="Tokens in a sequence, as 8192 or 8k; default: the model's longest.")
+]
+GlobalBatch = Annotated[str | None, typer.Option(help="Sequences in an optimizer step.")]
+BatchTokens = Annotated[
+    str | None, typer.Option(help="Tokens in an optimizer step instead, as 4M (4 x 1024 x 1024).")
+]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
 Framework = Annotated[str | None, typer.Option(help="Name or YAML; default megatron-core.")]
 Fix = Annotated[

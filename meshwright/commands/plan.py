@@ -15,6 +15,7 @@ def plan(
     gpus: given.Gpus = None,
     seq_len: given.SeqLen = None,
     global_batch: given.GlobalBatch = None,
+    batch_tokens: given.BatchTokens = None,
     precision: given.Precision = None,
     framework: given.Framework = None,
     fix: given.Fix = None,
@@ -45,6 +46,7 @@ def plan(
     """  # noqa: E501 - one line to copy
     from meshwright.commands.serving_plan import asks_serving, plan_serving
     from meshwright.commands.sizing import compare_sizes, count
+    from meshwright.questions import flag, whole_number
     from planner.constraints import pairs
 
     held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
@@ -54,7 +56,9 @@ def plan(
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
         plan_serving(scenario, {**asked, **load}, held, top, refine, json)
         return
-    asked = {"model": model, "seq_len": seq_len, "global_batch": global_batch, "precision": precision}
+    asked = {"model": model, "precision": precision}
+    sizes = {"seq_len": seq_len, "global_batch": global_batch, "batch_tokens": batch_tokens}
+    asked |= {name: whole_number(text, flag(name)) for name, text in sizes.items() if text is not None}
     asked |= {"framework": framework, "objective": objective, "headroom": headroom, **held}
     if tokens is not None or days is not None or ".." in (gpus or "") or "," in (cluster or ""):
         compare_sizes(scenario, cluster, gpus, tokens, days, asked, json)
@@ -74,13 +78,17 @@ def plan_training(scenario: str, arguments: dict[str, Any], json: bool) -> None:
         InfeasibleError: no plan fits.
     """
     from meshwright import api
-    from meshwright.commands.output import print_json, progress, show_tables, wide
+    from meshwright.commands.output import note, print_json, progress, show_tables, wide
     from meshwright.reports.plans import ranked
     from meshwright.reports.refined import refined_table
     from meshwright.reports.verdict import verdict
 
     with progress("searching") as advance:
         found = api.plan(scenario or None, progress=advance, refining=advance, **arguments)
+    setting = found.result.setting
+    if setting.training.seq_len > setting.model.max_sequence:
+        built = f"the {setting.model.max_sequence:,} that {setting.model.name} was built for"
+        note(f"note: sequences of {setting.training.seq_len:,} tokens are longer than {built}")
     if json:
         print_json(found.to_dict())
     elif len(found.result.plans):

@@ -43,6 +43,36 @@ def as_tables(fit: Fit, written: Sequence[Path]) -> list[Table]:
     return [*parts, facts(lines)]
 
 
+DOUBTFUL, UNUSABLE = (0.15, 0.5), (0.3, 0.9)
+"""Median and 90th percentile of an entry's error from which it is warned of, and from which it is refused."""
+
+
+def doubts(fit: Fit) -> list[str]:
+    """A line for each entry whose error on shapes kept out is large."""
+    return [f"{words}: measure again on an idle machine" for words in _beyond(fit, DOUBTFUL)]
+
+
+def refusal(fit: Fit) -> str:
+    """Why a fit should not become a device; empty where it may."""
+    found = _beyond(fit, UNUSABLE)
+    if not found:
+        return ""
+    return f"{'; '.join(found)}: the points scatter too much; measure again on an idle machine, or give --yes"
+
+
+def _beyond(fit: Fit, limits: tuple[float, float]) -> list[str]:
+    """Entries whose error, the better of the form alone and with its points, reaches one of two limits."""
+    found = []
+    for row in fit.errors:
+        sides = [side for side in (row["error"], row["error_with_points"]) if side and side.get("shapes")]
+        best = min(sides, key=lambda side: side["median"], default=None)
+        if best is not None and (best["median"] >= limits[0] or best["p90"] >= limits[1]):
+            name = f"{row['operation']} {row['dtype']} {row['library']}".strip()
+            error = f"{percent(best['median'])} median, {percent(best['p90'])} at the 90th percentile"
+            found.append(f"{name} errs by {error} on shapes kept out")
+    return found
+
+
 def error_rows(fit: Fit) -> list[list[str]]:
     """The errors of each entry, under ``HEADINGS``."""
     return [

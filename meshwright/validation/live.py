@@ -83,13 +83,17 @@ def compare(measured: MeasuredSteps, predicted: PredictedStep) -> list[Gap]:
     """Set a prediction beside a measurement: the step first, then the operators by size of their gap.
 
     The kind "overhead" is what the named operators leave of the step: launches, Python, waiting, and what
-    the profiler shows under names of no kind. The gaps of the operators add up to that of the step.
+    the profiler shows under names of no kind. Operators are measured in profiled steps; where these took
+    longer than the step itself, operators are scaled to it. The gaps of the operators add up to that of the
+    step.
     """
     left, right = (
         {name: seconds for name, seconds in side.operators.items() if name != "other"}
         for side in (measured, predicted)
     )
-    left["overhead"] = measured.step_seconds - sum(left.values())
+    if (total := sum(left.values())) > measured.step_seconds:
+        left = {name: seconds * measured.step_seconds / total for name, seconds in left.items()}
+    left["overhead"] = max(measured.step_seconds - sum(left.values()), 0.0)
     right["overhead"] = predicted.seconds - sum(right.values())
 
     def gap(name: str, here: float, there: float) -> Gap:

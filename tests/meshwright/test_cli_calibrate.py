@@ -183,3 +183,23 @@ def test_without_its_page_no_device_is_written(tmp_path, measured, run):
     ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(out), "--page", str(page))
     assert ran.code == 2
     assert not out.parent.exists()
+
+
+def test_a_fit_of_points_that_scatter_is_refused_unless_asked_for(run, tmp_path, measured):
+    path = measured / "gemm.csv"
+    heading, *lines = path.read_text(encoding="utf-8").splitlines()
+    generator = np.random.default_rng(2)
+    place = heading.split(",").index("time_us")
+    for index, line in enumerate(lines):
+        cells = line.split(",")
+        cells[place] = f"{float(cells[place]) * 10 ** generator.uniform(0, 2):.5g}"
+        lines[index] = ",".join(cells)
+    path.write_text("\n".join([heading, *lines, ""]), encoding="utf-8")
+    out = tmp_path / "out" / "mine.yaml"
+    asked = ["calibrate", str(measured), "--device", "h100-sxm", "-o", str(out)]
+    ran = run(*asked)
+    assert ran.code == 2
+    assert "measure again" in ran.err
+    assert not out.parent.exists()
+    assert run(*asked, "--yes").code == 0
+    assert out.exists()

@@ -152,3 +152,39 @@ def test_json_says_that_nothing_fits(run):
     assert (report["plans"], report["scored"]) == ([], 0)
     assert report["removed"]["memory"] > 0
     assert ran.err.startswith("error: no plan fits")
+
+
+SIZED = ["--cluster", "dgx-h100", "--gpus", "16", "--fix", "tensor=2", "--fix", "pipeline=1", "--json"]
+
+
+@pytest.mark.parametrize(
+    "name", ["meta-llama/Llama-2-7b-hf", "Llama-2-7B", "llama_2_7b", "LLAMA2-7b-chat", "meta-llama/llama2-7B"]
+)
+def test_models_are_found_as_people_write_them(run, name):
+    rest = ["--global-batch", "16", *SIZED]
+    assert run("plan", "--model", name, *rest).out == run("plan", "--model", "llama2-7b", *rest).out != ""
+
+
+def test_sizes_are_read_as_people_write_them(run):
+    model = ["--model", "llama2-7b", *SIZED]
+    short = run("plan", *model, "--seq-len", "2k", "--batch-tokens", "128k").out
+    assert short == run("plan", *model, "--seq-len", "2048", "--global-batch", "64").out != ""
+
+
+def test_sequences_are_as_long_as_the_model_allows_and_longer_ones_are_noticed(run):
+    model = ["--model", "llama2-7b", "--global-batch", "16", *SIZED]
+    assert run("plan", *model).out == run("plan", *model, "--seq-len", "4096").out != ""
+    assert "longer than the 4,096 that llama2-7b was built for" in run("plan", *model, "--seq-len", "8k").err
+    assert "longer" not in run("plan", *model).err
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--seq-len", "8kk"), ("--batch-tokens", "100"), ("--global-batch", "-4"), ("--seq-len", "")],
+)
+def test_sizes_that_are_none_are_named(refused, flag, value):
+    given = {"--seq-len": "2k", "--global-batch": "16"} | {flag: value}
+    if flag == "--batch-tokens":
+        del given["--global-batch"]
+    words = [word for pair in given.items() for word in pair]
+    assert flag in refused("plan", "--model", "llama2-7b", *SIZED[:-1], *words)

@@ -142,3 +142,12 @@ def test_a_kernel_counts_once_for_the_operator_that_launched_it():
     ]
     assert operator_seconds(events, on_gpu=True) == pytest.approx({"copy": 30e-6, "norm": 100e-6})
     assert operator_seconds(events, on_gpu=False) == pytest.approx({"copy": 5e-6, "norm": 10e-6})
+
+
+def test_operators_longer_than_the_step_leave_no_negative_overhead(measured):
+    slow = replace(measured, operators={name: 100 * value for name, value in measured.operators.items()})
+    gaps = {gap.operator: gap for gap in compare(slow, PredictedStep(1.0, {"gemm": 0.5}))}
+    assert gaps["overhead"].measured == pytest.approx(0.0, abs=1e-9)
+    assert min(gap.measured for gap in gaps.values()) >= 0
+    operators = sum(gap.measured for name, gap in gaps.items() if name != "step")
+    assert operators == pytest.approx(measured.step_seconds)
