@@ -195,7 +195,8 @@ def size(
         days: deadline; the cheapest size is chosen among those that meet it.
         clusters: what to compare; the scenario's cluster by default.
         gpus: least and most devices; by default from one node to the whole cluster.
-        model, seq_len, global_batch, batch_tokens, precision, framework, fix, limit, objective, headroom: as for ``plan``.
+        model, seq_len, global_batch, batch_tokens, precision, framework: as for ``plan``.
+        fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
 
     Raises:
