@@ -17,6 +17,7 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Network
 from hwmodels.loading import Strict, build, looks_like_path, read_mapping
+from hwmodels.parsing import exists
 from hwmodels.quantities import Count
 
 
@@ -141,9 +142,9 @@ def mixed_cluster(reference: object, where: str, folder: Path) -> MixedCluster |
     """
     data = reference
     if isinstance(reference, str):
-        if reference in clusters.names() or not (folder / reference).is_file():
-            return None
         path = folder / reference
+        if reference in clusters.names() or not (exists(path) and path.is_file()):
+            return None
         data, where, folder = read_mapping(path), str(path), path.parent
     if isinstance(data, MixedCluster):
         return data

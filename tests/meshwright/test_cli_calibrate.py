@@ -178,6 +178,7 @@ def test_errors_of_too_few_points_are_not_made_up(run, tmp_path, measured):
 
 
 def test_without_its_page_no_device_is_written(tmp_path, measured, run):
+    keep_points(measured, 12)
     (tmp_path / "file").write_text("no folder")
     out, page = tmp_path / "out" / "mine.yaml", tmp_path / "file" / "page.html"
     ran = run("calibrate", str(measured), "--device", "h100-sxm", "-o", str(out), "--page", str(page))

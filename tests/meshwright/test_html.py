@@ -114,6 +114,7 @@ def drawn(tmp_path_factory):
     return drawn
 
 
+@pytest.mark.slow
 def test_a_browser_draws_every_chart_of_a_step(drawn, step_page):
     document = drawn(step_page)
     body = document.rpartition("<main>")[2].partition("</main>")[0]
@@ -125,6 +126,7 @@ def test_a_browser_draws_every_chart_of_a_step(drawn, step_page):
     assert unescape(re.search(r"<title>(.*?)</title>", document).group(1)) == EVIL
 
 
+@pytest.mark.slow
 def test_a_browser_draws_every_chart_of_variations(drawn, variations_page):
     body = drawn(variations_page).rpartition("<main>")[2].partition("</main>")[0]
     assert body.count('class="main-svg"') >= 8

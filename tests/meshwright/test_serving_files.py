@@ -25,6 +25,7 @@ def path(tmp_path):
     return file
 
 
+@pytest.mark.slow
 def test_a_comparison_holds_every_variation_against_the_base(run, path, tmp_path):
     page = tmp_path / "page.html"
     ran = run("whatif", str(path), "--json", "--html", str(page))
