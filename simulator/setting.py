@@ -69,14 +69,13 @@ class Setting:
         """Which kernels the framework runs."""
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
-        low = self.linear_dtype in LOW_PRECISION
         return Implementation(
             attention=framework.attention,
             elementwise=framework.elementwise,
             composite_norm=framework.composite_norm,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
-            cast_passes=framework.cast_passes.get(self.linear_dtype, 0.0) if low else 0.0,
+            cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),
             casts_weights=framework.casts_weights,
             accumulated_bytes=0 if framework.fused_accumulation else added,
             accumulated_table_bytes=added,

@@ -56,7 +56,7 @@ def _rank(setting: Setting, plans: Plans) -> Rank:
 def _count(ops: Iterable[Op], plans: int, routed: bool) -> np.ndarray:
     """Parameters of routed experts, or all others, shape (plans,)."""
     found = (op.parameters for op in ops if (op.part == "routed") is routed)
-    return sum(found, np.zeros(plans))
+    return np.zeros(plans) + sum(found)
 
 
 def head_share(plans: Plans, classes: int) -> np.ndarray:

@@ -167,7 +167,7 @@ class Spread:
         if rank in (0, len(self.stages) - 1):
             return FIRST if rank == 0 else LAST
         between = self.classes[1:-1]
-        holds = [np.all(self.stages[rank] <= self.stages[each]) for each in between]
+        holds = [bool(np.all(self.stages[rank] <= self.stages[each])) for each in between]
         return 1 + holds.index(True)
 
 

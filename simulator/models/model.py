@@ -6,7 +6,7 @@ publication rounds or leaves out small vectors, ``stated_parameters`` keeps its 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -197,18 +197,11 @@ class Model(Strict):
         rounds, rest = divmod(self.layers, len(self.attention_pattern))
         return rounds * self.attention_pattern.count(kind) + self.attention_pattern[:rest].count(kind)
 
-    def layer_kind(self, layer: int) -> LayerKind:
-        """What a layer (counted from 0) is made of."""
-        has_mlp = self.mlp_pattern[layer % len(self.mlp_pattern)]
-        return LayerKind(self.attention_kind(layer), has_mlp and self.is_moe_layer(layer), has_mlp)
-
-    @cached_property
+    @property
     def layer_groups(self) -> dict[LayerKind, tuple[int, ...]]:
         """The layers of each kind (counted from 0), kinds in the order of their first layer."""
-        groups: dict[LayerKind, list[int]] = {}
-        for layer in range(self.layers):
-            groups.setdefault(self.layer_kind(layer), []).append(layer)
-        return {kind: tuple(layers) for kind, layers in groups.items()}
+        moe = (self.moe.first_dense_layers, self.moe.every) if self.moe else None
+        return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe)
 
     # Matrices: what a token is multiplied with. Counts and FLOPs both come from here.
 
@@ -419,3 +412,17 @@ class Model(Strict):
             FLOPs, in the shape of ``seq_len``.
         """
         return self.matmul_flops_per_token() + self.attention_flops_per_token(seq_len, causal)
+
+
+@cache
+def _layer_groups(
+    layers: int, mixers: tuple[str, ...], mlps: tuple[bool, ...], moe: tuple[int, int] | None
+) -> dict[LayerKind, tuple[int, ...]]:
+    """``Model.layer_groups``, once for each pattern; ``moe``: dense layers at the start, then each n-th."""
+    groups: dict[LayerKind, list[int]] = {}
+    for layer in range(layers):
+        past, has_mlp = layer - (moe[0] if moe else 0), mlps[layer % len(mlps)]
+        experts = moe is not None and past >= 0 and (past + 1) % moe[1] == 0
+        kind = LayerKind(mixers[layer % len(mixers)], has_mlp and experts, has_mlp)
+        groups.setdefault(kind, []).append(layer)
+    return {kind: tuple(found) for kind, found in groups.items()}

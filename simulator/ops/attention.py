@@ -220,7 +220,7 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
     d = rank.model.head_dim
     rows = np.asarray(segment.queries, dtype=np.float64) / rank.context
     keys = np.asarray(segment.context, dtype=np.float64)
-    batch = segment.sequences * rank.heads
+    batch = np.asarray(segment.sequences, dtype=np.float64) * rank.heads
     row_bytes = math.gcd(int(d * rank.width), 16)
     for suffix, n, k in (("scores", keys, d), ("values", d, keys)):
         yield Product(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.models import MixtureOfExperts
 from simulator.ops import elementwise as passes
@@ -181,7 +182,7 @@ def _different(places: Array, draws: float) -> Array:
     return places * (1.0 - (1.0 - 1.0 / np.maximum(places, 1.0)) ** draws)
 
 
-def _flex(rank: Rank) -> Array:
+def _flex(rank: Rank) -> NDArray[np.bool_]:
     """Whether DeepEP or HybridEP dispatches, shape (cases,)."""
     spans = rank.expert * rank.expert_tensor > rank.how.node
     if rank.how.dispatcher == "flex-between-nodes":

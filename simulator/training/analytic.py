@@ -163,7 +163,7 @@ def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
     for number, (ops, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
         each = layer_passes(setting, unique, ops, kind)
         pieces.append(_piece(each, [each.recompute], stages.layers[:, number], index))
-    embedded, predicted = np.zeros((2, *stages.index.shape))
+    embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
     embedded[FIRST] = 1.0
     predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
     for end, count in (
@@ -230,7 +230,7 @@ def _stage_passes(
     setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Piece]
 ) -> StagePasses:
     """Time one micro batch on each class of stage."""
-    forward, backward, exposed = np.zeros((3, *stages.index.shape))
+    forward, backward, exposed = (np.zeros(stages.index.shape) for _ in range(3))
     for piece in pieces:
         forward += piece.count * piece.forward
         backward += piece.count * piece.backward

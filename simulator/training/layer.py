@@ -247,7 +247,7 @@ def _stack(setting: Setting, plans: Plans, parts: _Parts, forward: Work, backwar
             for each in parts.named(part)
             if isinstance(each.op, Product) and not each.op.gradient and each.op.name != "router"
         )
-        return sum(written, np.zeros(len(plans)))
+        return np.zeros(len(plans)) + sum(written)
 
     repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
     written = outputs("projections") + np.where(repeats_mlp, 0.0, outputs("mlp"))

@@ -128,9 +128,10 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) 
     found = []
     for kind in groups:
         ops = layer(setting.rank(unique), *kind)
-        none = np.zeros(len(unique))
-        whole = sum((op.kept for op in ops), none)
-        core = sum((op.intermediate for op in ops), none)
+        whole, core = np.zeros(len(unique)), np.zeros(len(unique))
+        for op in ops:
+            whole = whole + op.kept
+            core = core + op.intermediate
         found.append(_kept(setting, plans, kind, whole[which], core[which]))
     return found
 
@@ -160,7 +161,7 @@ def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
 def _activations(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     """Activations held at the peak: those in flight, and one layer opened again under full recomputation."""
     flight = _in_flight(setting, plans, stages)
-    held, reopened = np.zeros((2, *stages.index.shape))
+    held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     for number, kept in enumerate(kept_by_layers(setting, plans, stages.groups)):
         layers = stages.layers[:, number]
         held += flight * layers * kept.between_passes
