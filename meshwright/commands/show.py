@@ -14,7 +14,7 @@ def show(
         str,
         typer.Argument(
             help="devices, clusters, models, frameworks, recipes, schedules, engines, schedulers, routers, "
-            "traces or scenarios"
+            "scalers, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="One of them, or a path.")] = "",

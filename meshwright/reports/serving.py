@@ -120,6 +120,8 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
             f"the queue grows without end: {metrics.arrival_rate:.4g} requests/s arrive, "
             f"{metrics.sustainable_rate:.4g} requests/s are sustainable; latencies grow with the run",
         )
+    if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
+        yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"
     if metrics.refused:
         yield "refused", f"{metrics.refused:,} requests exceed the KV blocks of a replica"
     if metrics.counted < 10 * FEW:

@@ -23,6 +23,8 @@ from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
 from simulator.serving.replica import Replica
+from simulator.serving.scalers.fixed import Fixed
+from simulator.serving.scaling import scale
 from simulator.serving.sequence import Request, Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.transfer import Route, Transfers
@@ -43,6 +45,11 @@ class Member:
     meter: Meter
     rank: int = 0
     """Of its first device."""
+    started_s: float = 0.0
+    drained_s: float | None = None
+    """When it stopped taking requests."""
+    last_s: float = 0.0
+    """When its last sequence ended."""
 
     @property
     def load(self) -> int:
@@ -89,16 +96,11 @@ class Fleet:
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
         self._made = 0
-        self.members = [
-            self._member(pool, traced, stretches) for pool in setting.pools for _ in range(pool.pool.replicas)
-        ]
-        for index, member in enumerate(self.members):
-            member.index = index
-        places: dict[int, int] = {}
-        for member in self.members:
-            pool = member.pool
-            member.rank = places.get(id(pool), pool.first_rank)
-            places[id(pool)] = member.rank + pool.pool.devices
+        self._traced, self._stretches = traced, stretches
+        self.members: list[Member] = []
+        for pool in setting.pools:
+            for number in range(pool.pool.replicas):
+                self.add(pool, 0.0, pool.first_rank + number * pool.pool.devices)
         self.entry = [member for member in self.members if member.pool.pool.role != "decode"]
         self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
         self._routes: dict[tuple[int, int], Route] = {}
@@ -113,6 +115,20 @@ class Fleet:
         self._begun = 0
         self._programs: dict[int, Program] = {}
         self._calls: Iterator[Calls] | None = None
+        if not isinstance(setting.scaler, Fixed):
+            self.clock.process(scale(self))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all requests of the workload have ended."""
+        return len(self.records) + self.refused >= self.setting.serving.requests
+
+    def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
+        """Start a replica of a pool; it takes no requests before it is in ``entry``."""
+        member = self._member(pool, self._traced, self._stretches)
+        member.index, member.started_s, member.rank = len(self.members), now, rank
+        self.members.append(member)
+        return member
 
     def run(self, progress: Progress | None = None) -> None:
         """Run until all requests have ended; Ctrl-C ends it early and keeps what was finished.
@@ -142,6 +158,10 @@ class Fleet:
             self.send(request)
             if progress is not None and request.serial % REPORT_EVERY == 0:
                 progress(request.serial / total)
+        while not isinstance(self.setting.scaler, Fixed) and not self.ended and clock.peek() < inf:
+            if all(member.load == 0 for member in self.members):
+                break
+            clock.step()
         for member in self.members:
             member.replica.advance(inf)
 
@@ -270,6 +290,7 @@ class Fleet:
             self._hand_over(sequence, now)
             return
         self.records.add(sequence)
+        self.members[sequence.replica].last_s = now
         if self.source.feeds_back:
             self._ended(self._programs[sequence.request.program], now)
 

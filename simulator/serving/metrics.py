@@ -196,7 +196,7 @@ def serving_metrics(
         / hardware.gpus
         / made
         * 1e6,
-        sustainable_rate=sustainable(arrival, last, open_loop),
+        sustainable_rate=sustainable(arrival, first, last, open_loop),
         seconds_by_kind={
             kind: sum(meter.seconds[kind] for meter in meters) for kind in ("prefill", "mixed", "decode")
         },
@@ -208,22 +208,27 @@ def serving_metrics(
     )
 
 
-def sustainable(arrival: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
-    """Completions a second while requests still arrive, where requests in the system keep growing; else None.
+def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
+    """Completions a second while requests still arrive, where the queue keeps growing; else None.
 
-    They keep growing where the second half of the arrivals adds to the system as much as the first half
-    did, to a fifth, and more than a tenth of all requests are still there at the last arrival.
+    It keeps growing where in the second half of the arrivals less than 0.9 of the requests that came ended,
+    a tenth of all requests are still there at the last arrival, and the mean TTFT of the last quarter is half
+    as long again as that of the second.
     """
-    if not open_loop or len(arrival) < 50 or arrival[-1] <= arrival[0]:
+    count = len(arrival)
+    if not open_loop or count < 50 or arrival[-1] <= arrival[0]:
         return None
     ends = np.sort(last)
-    middle, final = float(arrival[len(arrival) // 2]), float(arrival[-1])
-    at_middle = len(arrival) // 2 + 1 - int(np.searchsorted(ends, middle))
-    at_end = len(arrival) - int(np.searchsorted(ends, final))
-    if at_end < 0.1 * len(arrival) or at_end - at_middle < 0.8 * at_middle or final <= middle:
+    middle, final = float(arrival[count // 2]), float(arrival[-1])
+    if final <= middle:
         return None
-    done = int(np.searchsorted(ends, final)) - int(np.searchsorted(ends, middle))
-    return done / (final - middle)
+    done = np.searchsorted(ends, final) - np.searchsorted(ends, middle)
+    ttft = first - arrival
+    before, after = ttft[count // 4 : count // 2].mean(), ttft[-(count // 4) :].mean()
+    here = count - np.searchsorted(ends, final)
+    if done >= 0.9 * (count - count // 2) or here < 0.1 * count or after < 1.5 * before:
+        return None
+    return float(done) / (final - middle)
 
 
 def merged(meters: list[Meter]) -> dict[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 from simulator.serving.fleet import Fleet, Progress
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
 from simulator.serving.records import Records
+from simulator.serving.scaling import seconds_up
 from simulator.serving.setting import ServingSetting
 
 
@@ -56,6 +57,8 @@ class ServingResult:
                 for pool in setting.pools
             ],
             "router": setting.router.name,
+            "scaler": setting.scaler.name,
+            "replicas_started": len(self.fleet.members),
             **self.metrics.to_dict(),
             "interrupted": self.interrupted,
         }
@@ -83,10 +86,11 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
     columns = fleet.records.columns()
     span = float(columns["last_s"].max(initial=0.0))
     replicas = len(fleet.members)
-    per_replica = setting.gpus / replicas
+    up = [seconds_up(member, span) for member in fleet.members]
+    held = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
     price = cluster.device.price_per_hour_usd * setting.gpus
     idle = sum(member.pool.costs.idle_watts for member in fleet.members) / replicas
-    hardware = Hardware(setting.gpus, price, span * replicas, span * replicas * per_replica, idle)
+    hardware = Hardware(setting.gpus, price, sum(up), held, idle)
     serving = setting.serving
     arrivals = serving.arrivals
     return serving_metrics(

@@ -14,6 +14,7 @@ from simulator.serving.costs import engine_of, options_of, replica_costs, specul
 from simulator.serving.deployment import Deployment, Pool
 from simulator.serving.options import Options
 from simulator.serving.routers import Router, make_router
+from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.schedulers import Scheduler, make_scheduler
 from simulator.serving.step_times import ReplicaCosts
 from simulator.serving.workload import Serving
@@ -47,6 +48,7 @@ class ServingSetting:
     deployment: Deployment
     pools: tuple[PoolSetting, ...]
     router: Router
+    scaler: Scaler
     seed: int = 0
     folder: Path = field(default=Path())
     where: str = "scenario"
@@ -124,8 +126,13 @@ def serving_setting(
             f"{where}: deployment.pools",
         )
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
+    scaler = make_scaler(deployment.scaler, deployment.scaler_options, f"{where}: deployment.scaler")
+    if scaler.name != "fixed" and len(pools) > 1:
+        raise InputError(
+            f"the scaler {scaler.name!r} changes one pool, found {len(pools)}", f"{where}: deployment"
+        )
     return ServingSetting(
-        title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
+        title, model, cluster, serving, deployment, tuple(pools), router, scaler, seed, folder, where
     )
 
 

@@ -93,6 +93,29 @@ def test_overload_is_an_answer_with_the_sustainable_rate(run, serving):
     assert "grows without end" in run("simulate", path).out
 
 
+def test_a_reactive_scaler_follows_the_load_and_pays_for_less(run, serving):
+    day = {"kind": "piecewise", "period": 300.0, "rates": [2.0, 40.0, 2.0]}
+    options = {"target": 8.0, "start": 20.0, "least": 1, "most": 8}
+    reports = {}
+    for name, changes in {
+        "fixed": {"deployment__replicas": 8},
+        "reactive": {"deployment__scaler": "reactive", "deployment__scaler_options": options},
+    }.items():
+        path = serving(
+            workload__arrivals=day,
+            workload__requests=9000,
+            workload__warmup=0.0,
+            deployment__router="least-loaded",
+            **changes,
+        )
+        reports[name] = json.loads(run("simulate", path, "--json").out)
+    fixed, reactive = reports["fixed"], reports["reactive"]
+    assert fixed["requests"] == reactive["requests"] == 9000
+    assert reactive["replicas_started"] > 2
+    assert reactive["dollars_per_million"] < 0.8 * fixed["dollars_per_million"]
+    assert reactive["e2e_s"]["mean"] >= fixed["e2e_s"]["mean"]
+
+
 BAD = [
     ({"deployment__engine": "vlm-0.19"}, "did you mean 'vllm-0.19'"),
     ({"deployment__router": "round-robbin"}, "did you mean 'round-robin'"),
@@ -100,6 +123,7 @@ BAD = [
     ({"deployment__options": {"scheduler_options": {"size": 3}}}, "unknown key 'size'"),
     ({"deployment__options": {"tokens": 3}}, "unknown key 'tokens'"),
     ({"deployment__router_options": {"weight": 3}}, "unknown key 'weight'"),
+    ({"deployment__scaler": "reactiv"}, "did you mean 'reactive'"),
     ({"deployment__replicas": 0}, "deployment.replicas"),
     ({"gpus": 1}, "occupy 2 devices, the job has 1"),
     ({"workload__output": None}, "key 'output' is missing"),

@@ -76,7 +76,7 @@ def test_a_page_draws_every_section(run, path, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("kind", ["engines", "schedulers", "routers", "traces"])
+@pytest.mark.parametrize("kind", ["engines", "schedulers", "routers", "scalers", "traces"])
 def test_policies_are_shown_by_name(run, kind):
     for entry in json.loads(run("show", kind, "--json").out)[kind]:
         assert run("show", kind, entry["name"]).code == 0
@@ -95,7 +95,3 @@ def test_shipped_variations_can_be_asked(name):
         return
     for run in Question.read(SERVING[name]).runs():
         make_serving(run.data, run.where, run.folder)
-
-
-def test_plan_says_that_serving_is_asked_elsewhere(refused):
-    assert "`simulate` and `whatif`" in refused("plan", "serve-llama3-70b")

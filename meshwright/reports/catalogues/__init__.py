@@ -31,6 +31,7 @@ KINDS: dict[str, Kind[Any]] = {
     "engines": engines.KIND,
     "schedulers": policies.SCHEDULERS,
     "routers": policies.ROUTERS,
+    "scalers": policies.SCALERS,
     "traces": policies.TRACES,
     "scenarios": scenarios.KIND,
 }

@@ -11,6 +11,7 @@ from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.serving.routers import routers
+from simulator.serving.scalers import scalers
 from simulator.serving.schedulers import schedulers
 from simulator.serving.traces import TraceFormat, formats, get_format
 
@@ -53,6 +54,7 @@ def _format_row(form: TraceFormat) -> list[str]:
 
 SCHEDULERS = policies("scheduler", schedulers)
 ROUTERS = policies("router", routers)
+SCALERS = policies("scaler", scalers)
 TRACES = Kind(
     names=lambda: sorted(formats),
     get=get_format,

@@ -1,0 +1,40 @@
+"""What a scaler is: it says how many replicas a pool should have."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from pydantic import Field
+
+from hwmodels.loading import Strict
+
+
+class Scaler(Strict):
+    """One policy. Its fields are its parameters (`scaler_options`).
+
+    Attributes:
+        name: what deployments call it.
+        rule: what it does, for people.
+        source: where it was published.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    source: ClassVar[str]
+
+    interval: float = Field(10.0, gt=0, description="seconds between two looks at the pool")
+    start: float = Field(
+        60.0, ge=0, description="seconds until a new replica takes requests: allocation, weights, warm-up"
+    )
+
+    @abstractmethod
+    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """Replicas that the pool should have.
+
+        Args:
+            replicas: up, and being started.
+            running: sequences in the slots of replicas that are up.
+            waiting: sequences in their queues.
+            slots: of one replica.
+        """

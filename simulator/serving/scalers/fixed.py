@@ -1,0 +1,19 @@
+"""As many replicas as the deployment says."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from simulator.serving.scalers.base import Scaler
+
+
+class Fixed(Scaler):
+    """Never changes the pool."""
+
+    name: ClassVar[str] = "fixed"
+    rule: ClassVar[str] = "as many replicas as the deployment says"
+    source: ClassVar[str] = "default"
+
+    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.wanted`."""
+        return replicas

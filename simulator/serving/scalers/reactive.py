@@ -1,0 +1,32 @@
+"""More replicas when sequences pile up, fewer when they do not."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import ClassVar
+
+from pydantic import Field
+
+from simulator.serving.scalers.base import Scaler
+
+
+class Reactive(Scaler):
+    """Keeps the sequences of a replica, running and waiting, near a target, as Kubernetes' autoscaler does.
+
+    The pool is left alone while the sequences of a replica are within ``tolerance`` of the target.
+    """
+
+    name: ClassVar[str] = "reactive"
+    rule: ClassVar[str] = "replicas = sequences / target, within bounds"
+    source: ClassVar[str] = "Kubernetes horizontal pod autoscaler"
+    target: float = Field(32.0, gt=0, description="sequences, running and waiting, of a replica")
+    tolerance: float = Field(0.1, ge=0, description="relative distance from the target that changes nothing")
+    least: int = Field(1, ge=1, description="fewest replicas")
+    most: int = Field(64, ge=1, description="most replicas")
+
+    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.wanted`."""
+        ratio = (running + waiting) / (self.target * replicas)
+        if abs(ratio - 1.0) <= self.tolerance:
+            return replicas
+        return min(max(ceil(replicas * ratio), self.least), self.most)
