@@ -36,6 +36,9 @@ from hwmodels.files import plain_cell, read_cell, whole_file
 Row = Mapping[str, Any]
 
 PASSED_OVER = ("split",)
+SHAPE = frozenset(("m", "n", "k", "batch", "seq_q", "n_heads", "n_kv_heads", "head_dim"))
+"""Columns of sizes that no kernel runs without."""
+LARGEST_SIZE = 2**31
 LARGEST_WHOLE = 2.0**53
 """Above it a float does not tell whole numbers apart."""
 
@@ -304,6 +307,8 @@ def _values(column: Column, by_name: dict[str, tuple[str, ...]], count: int, pat
 def _wanted(column: Column) -> str:
     if column.name == "time_us":
         return "a time above 0 (in microseconds)"
+    if column.name in SHAPE:
+        return f"a whole number from 1 to {LARGEST_SIZE}"
     return {
         str: "a name",
         int: "a whole number that is not negative",
@@ -323,6 +328,8 @@ def _numbers(column: Column, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             bad |= values <= 0
         if column.kind is int:
             bad |= (values != np.floor(values)) | (values > LARGEST_WHOLE)
+        if column.name in SHAPE:
+            bad |= (values < 1) | (values > LARGEST_SIZE)
     if column.kind is int:
         return np.where(bad, 0, values).astype(np.int64), bad
     return values, bad

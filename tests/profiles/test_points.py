@@ -146,3 +146,11 @@ def test_a_cell_is_no_formula_and_reads_back(tmp_path, name):
 def test_a_cell_of_many_characters_is_refused(tmp_path):
     with pytest.raises(InputError, match="line 2: a cell has more than 1,000 characters"):
         points.read(gemm_file(tmp_path, HEADER + LINE.replace("h100-sxm", "x" * 5000)))
+
+
+@pytest.mark.parametrize("size", ["0", "-8", "1e15"])
+def test_a_size_that_no_kernel_has_is_named(tmp_path, size):
+    cells = dict(zip(HEADER.strip().split(","), LINE.strip().split(","), strict=True)) | {"m": size}
+    path = gemm_file(tmp_path, HEADER + ",".join(cells.values()) + "\n")
+    with pytest.raises(InputError, match="line 2, column m: a whole number from 1 to 2147483648 is needed"):
+        points.read(path)
