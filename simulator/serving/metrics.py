@@ -242,7 +242,7 @@ def merged(meters: list[Meter]) -> dict[int, int]:
 
 def _sums(meter: Meter) -> list[float]:
     bins = meter.series.bins
-    sums = [sum(column) for column in zip(*bins, strict=True)] if bins else [0.0] * 5
+    sums = [float(sum(column)) for column in zip(*bins, strict=True)] if bins else [0.0] * 5
     sums[3] /= max(meter.kv_total, 1)
     return sums
 

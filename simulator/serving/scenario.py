@@ -28,7 +28,9 @@ class ServingDefinition(Strict):
     cluster: Reference = Field(description="catalogue name, path or mapping")
     gpus: int | None = Field(None, gt=0, description="devices of the job; default: what the pools occupy")
     workload: Serving = Field(description="what users ask")
-    deployment: Deployment = Field(default_factory=Deployment, description="how the model is served")
+    deployment: Deployment = Field(
+        default_factory=lambda: Deployment.model_validate({}), description="how the model is served"
+    )
     seed: int = Field(0, ge=0, description="of all random draws")
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"

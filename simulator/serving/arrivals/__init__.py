@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Union
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
@@ -17,6 +17,9 @@ from simulator.serving.arrivals.uniform import Uniform
 KINDS: tuple[type[Arrivals], ...] = (Poisson, Gamma, Uniform, Piecewise, Burst, Closed)
 arrivals = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
-AnyArrivals = Annotated[Union[KINDS], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+if TYPE_CHECKING:
+    AnyArrivals = Arrivals
+else:
+    AnyArrivals = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
 
 __all__ = ["AnyArrivals", "Arrivals", "Closed", "arrivals"]

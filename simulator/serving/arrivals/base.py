@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Arrivals(Strict):
         closed: a client begins its next program when its last one ended, so completions feed arrivals.
     """
 
-    kind: str
+    kind: Any
     closed: ClassVar[bool] = False
 
     @abstractmethod

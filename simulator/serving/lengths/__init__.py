@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BeforeValidator, Field
 
@@ -20,11 +20,14 @@ def _number_is_fixed(value: Any) -> Any:
     return {"kind": "fixed", "tokens": value} if isinstance(value, int) else value
 
 
-AnyLengths = Annotated[
-    Union[KINDS],  # type: ignore[valid-type]  # noqa: UP007
-    Field(discriminator="kind"),
-    BeforeValidator(_number_is_fixed),
-]
-"""A number of tokens, or a distribution by kind."""
+if TYPE_CHECKING:
+    AnyLengths = Lengths
+else:
+    AnyLengths = Annotated[
+        Union[KINDS],  # noqa: UP007
+        Field(discriminator="kind"),
+        BeforeValidator(_number_is_fixed),
+    ]
+    """A number of tokens, or a distribution by kind."""
 
 __all__ = ["AnyLengths", "Lengths", "lengths"]

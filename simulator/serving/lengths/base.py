@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hwmodels.loading import Strict
 class Lengths(Strict):
     """Tokens of a prompt or of an output."""
 
-    kind: str
+    kind: Any
 
     @abstractmethod
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Union
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from simulator.serving.programs.single import Single
 KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent)
 programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
-AnyProgram = Annotated[Union[KINDS], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+if TYPE_CHECKING:
+    AnyProgram = Program
+else:
+    AnyProgram = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
 
 __all__ = ["SPAN", "AnyProgram", "Call", "Program", "programs"]

@@ -69,7 +69,7 @@ class Serving(Strict):
     trace: TraceFile | None = Field(None, description="log that gives lengths, and times without `arrivals`")
     program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
     prefix: Prefix | None = Field(None, description="system prompts")
-    slo: Slo = Field(default_factory=Slo, description="latency targets")
+    slo: Slo = Field(default_factory=lambda: Slo.model_validate({}), description="latency targets")
     warmup: float | None = Field(
         None,
         ge=0,
