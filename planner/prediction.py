@@ -84,6 +84,8 @@ def segments(program: StepProgram) -> int:
     return program.micro_batches * sum(map(len, passes))
 
 
+MOST_MICRO_BATCHES = 2**15
+"""Of a step on the engine; ten times as many as the longest published pipeline runs."""
 LONGEST_S = 20.0
 """Seconds of an engine run that is allowed; at 0.4 kB a task, less than 1 GB."""
 TASK_S, SEGMENT_S = 15e-6, 1.2e-6
@@ -158,10 +160,10 @@ def _check_length(program: StepProgram, notice: Callable[[str], None] | None) ->
     """Say how long the engine takes, and refuse a step that is too long for time and memory."""
     tasks = engine_tasks(program)
     seconds = tasks * TASK_S + segments(program) * SEGMENT_S
-    if seconds > LONGEST_S:
+    if seconds > LONGEST_S or program.micro_batches > MOST_MICRO_BATCHES:
         raise InputError(
             f"the event engine would run about {tasks:,} tasks for {program.micro_batches:,} micro batches, "
-            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s are allowed: "
+            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s and {MOST_MICRO_BATCHES:,} micro batches are allowed: "
             "a smaller global_batch, or more data or micro_batch, is shorter"
         )
     if notice is not None and seconds >= NOTICED_S:

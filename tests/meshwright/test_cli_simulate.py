@@ -164,7 +164,7 @@ def test_a_step_too_long_for_the_engine_is_refused_before_it_starts(refused, sce
     path = str(scenario(("global_batch: 64", "global_batch: 4194304")))
     message = refused("simulate", path, "--engine")
     assert "tasks for 1,048,576 micro batches" in message
-    assert "at most 20 s" in message
+    assert "at most 20 s and 32,768 micro batches" in message
     assert "global_batch" in message
 
 
