@@ -163,7 +163,8 @@ def _check_length(program: StepProgram, notice: Callable[[str], None] | None) ->
     if seconds > LONGEST_S or program.micro_batches > MOST_MICRO_BATCHES:
         raise InputError(
             f"the event engine would run about {tasks:,} tasks for {program.micro_batches:,} micro batches, "
-            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s and {MOST_MICRO_BATCHES:,} micro batches are allowed: "
+            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s and {MOST_MICRO_BATCHES:,} micro batches "
+            "are allowed: "
             "a smaller global_batch, or more data or micro_batch, is shorter"
         )
     if notice is not None and seconds >= NOTICED_S:
