@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from hwmodels.collectives import seconds
-from hwmodels.collectives.call import Call, Lanes, Switch
+from hwmodels.collectives.call import Call, LinkCosts, Switch
 
 Floats = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def predict(theta: Floats, link: Link, operation: str, rows: dict[str, Floats]) 
     column, size = np.exp(theta)[:, np.newaxis], rows["size"]
     bandwidth = link.bandwidth * ((size - 1) / (link.mesh - 1) if link.mesh else 1.0)
     alone, none = np.ones(size.shape), np.zeros(size.shape)
-    lanes = Lanes(column[0:3] * 1e-6, column[3:6] * 1e-6, 1 / (column[6:9] * bandwidth), column[9], none)
+    lanes = LinkCosts(column[0:3] * 1e-6, column[3:6] * 1e-6, 1 / (column[6:9] * bandwidth), column[9], none)
     switch = None
     if len(theta) > 10:
         usable = (rows["switched"] > 0) & (size >= (link.switch_from or 2))

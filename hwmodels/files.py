@@ -45,7 +45,7 @@ def written_together() -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield the name to write a file under; it takes its own name, beside it, when the block ends well.
 
     Folders are made for it. Of a link, the file that it leads to is replaced; a device or a pipe is written
@@ -105,7 +105,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InputError: it cannot be written; the part that was written is removed.
     """
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

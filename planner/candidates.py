@@ -88,7 +88,7 @@ def end_layers(layers: int, pipeline: np.ndarray, chunks: np.ndarray) -> tuple[n
 
 
 @dataclass(frozen=True)
-class Rule:
+class CandidateRule:
     """A reason to reject candidates.
 
     Attributes:
@@ -112,15 +112,15 @@ class Enumeration:
     exhausted, ``removed`` and what it yielded add up to ``space.candidates``.
     """
 
-    def __init__(self, space: Space, rules: Sequence[Rule]) -> None:
+    def __init__(self, space: Space, rules: Sequence[CandidateRule]) -> None:
         self.space = space
         self.removed: Counter[str] = Counter({rule.name: 0 for rule in rules})
         self._fields = [name for name, values in space.values.items() if len(values) > 1]
         self._rules = self._place(rules)
 
-    def _place(self, rules: Sequence[Rule]) -> list[list[Rule]]:
+    def _place(self, rules: Sequence[CandidateRule]) -> list[list[CandidateRule]]:
         """The rules that can decide after each number of branched fields."""
-        places: list[list[Rule]] = [[] for _ in range(len(self._fields) + 1)]
+        places: list[list[CandidateRule]] = [[] for _ in range(len(self._fields) + 1)]
         for rule in rules:
             needed = [self._fields.index(name) + 1 for name in rule.reads if name in self._fields]
             places[max(needed, default=0)].append(rule)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.candidates import Candidates, Rule
+from planner.candidates import CandidateRule, Candidates
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.rules import RULES as POSSIBLE
@@ -90,93 +90,97 @@ def _memory(c: Candidates) -> np.ndarray:
     return plan_memory(c).peak <= c.space.usable_bytes
 
 
-STRUCTURE: tuple[Rule, ...] = (
-    Rule(
+STRUCTURE: tuple[CandidateRule, ...] = (
+    CandidateRule(
         "devices",
         "tensor x pipeline x context must divide the devices of the job",
         DEGREES,
         _possible("devices"),
     ),
-    Rule(
+    CandidateRule(
         "constraint", "the data-parallel degree that follows must be the one asked for", DEGREES, _constraint
     ),
-    Rule(
+    CandidateRule(
         "nvlink_domain",
         "tensor stays inside an NVLink domain: it communicates several times a layer, and NICs are ten times "
         "slower than NVLinks; fix tensor to try it all the same",
         ("tensor",),
         _nvlink,
     ),
-    Rule("heads", "tensor must divide the attention heads", ("tensor",), _possible("heads")),
-    Rule(
+    CandidateRule("heads", "tensor must divide the attention heads", ("tensor",), _possible("heads")),
+    CandidateRule(
         "heads",
         "with Ulysses, tensor x context must divide the attention heads",
         ("tensor", "context", "context_algorithm"),
         _possible("heads"),
     ),
-    Rule(
+    CandidateRule(
         "kv_heads",
         "tensor must divide the key-value heads, or they it and each is copied",
         ("tensor",),
         _possible("kv_heads"),
     ),
-    Rule(
+    CandidateRule(
         "feed_forward",
         "tensor must divide the inner width of the MLP",
         ("tensor",),
         _possible("feed_forward"),
     ),
-    Rule("sequence_parallel", "sequence parallelism needs tensor > 1", ("tensor",), _sequence_parallel),
-    Rule(
+    CandidateRule(
+        "sequence_parallel", "sequence parallelism needs tensor > 1", ("tensor",), _sequence_parallel
+    ),
+    CandidateRule(
         "sequence",
         "context, and with sequence parallelism context x tensor, must divide the sequence",
         ("tensor", "context"),
         _possible("sequence"),
     ),
-    Rule(
+    CandidateRule(
         "duplicate",
         "without context parallelism no algorithm is used",
         ("context", "context_algorithm"),
         _one_slice,
     ),
-    Rule(
+    CandidateRule(
         "experts",
         "expert must divide the experts and expert_tensor their width",
         ("expert", "expert_tensor"),
         _possible("experts"),
     ),
-    Rule(
+    CandidateRule(
         "expert_grid",
         "expert x expert_tensor must divide tensor x context x data, and expert_tensor tensor",
         GRID,
         _expert_grid,
     ),
-    Rule(
+    CandidateRule(
         "batch",
         "data x micro_batch must divide the global batch",
         (*DEGREES, "micro_batch"),
         _possible("batch"),
     ),
-    Rule(
+    CandidateRule(
         "layers",
         "layers must divide over stages and chunks; the first and last chunk may be smaller",
         ("pipeline", "virtual_pipeline"),
         _possible("layers"),
     ),
-    Rule(
+    CandidateRule(
         "schedule",
         "the schedule must accept the numbers of stages, micro batches and chunks",
         (*DEGREES, "micro_batch", "virtual_pipeline", "schedule"),
         _possible("schedule"),
     ),
-    Rule("duplicate", "with one stage all schedules do the same", ("pipeline", "schedule"), _one_stage),
-    Rule(
+    CandidateRule(
+        "duplicate", "with one stage all schedules do the same", ("pipeline", "schedule"), _one_stage
+    ),
+    CandidateRule(
         "shard_group",
         "a shard group is all data-parallel ranks or those of one NVLink domain, and must divide them",
         (*DEGREES, "shard_group"),
         _shard_group,
     ),
-    Rule(
+    CandidateRule(
         "duplicate",
         "sharding over one rank, or over a group as large as all ranks, is a simpler plan again",
         (*GRID, *STATE),
@@ -185,9 +189,9 @@ STRUCTURE: tuple[Rule, ...] = (
 )
 """Rules about shapes. Of those that can decide at the same point, the earlier one gets the count."""
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[CandidateRule, ...] = (
     *STRUCTURE,
-    Rule(
+    CandidateRule(
         "memory",
         "the fullest device must hold parameters, gradients, optimizer state, activations and buffers, and "
         "leave the headroom free",

@@ -31,7 +31,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hwmodels.errors import InputError, suggestion
-from hwmodels.files import plain_cell, read_cell, whole_file
+from hwmodels.files import atomic_write, plain_cell, read_cell
 
 Row = Mapping[str, Any]
 
@@ -224,7 +224,7 @@ def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
         writer.writerow(_cells(table, row))
         count += 1
     data = text.getvalue().encode()
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return count
 

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LinkCosts:
     """How data moves over one set of links, by protocol: arrays that broadcast to (protocols, calls)."""
 
     start_s: Floats
@@ -48,8 +48,8 @@ class Call:
     """Domains that the group spans."""
     leaves: Floats
     """Leaves of the network, or groups of a dragonfly, that the group spans."""
-    inside: Lanes
-    network: Lanes | None = None
+    inside: LinkCosts
+    network: LinkCosts | None = None
     """None if the groups stay in one domain."""
     switch: Switch | None = None
     """None if nothing can be reduced in the switch."""

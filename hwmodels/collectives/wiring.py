@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES
-from hwmodels.collectives.call import Call, Floats, Lanes, Switch
+from hwmodels.collectives.call import Call, Floats, LinkCosts, Switch
 from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, place
 from hwmodels.collectives.traffic import traffic
@@ -110,7 +110,7 @@ class Wiring:
         latency = np.maximum(extra, -step.min(axis=0))  # no hop takes less than no time
         return start, step, 1 / (efficiency * bandwidth), own_copy, latency
 
-    def _inside(self, operation: str, group: Group) -> Lanes:
+    def _inside(self, operation: str, group: Group) -> LinkCosts:
         constants = self._tables[FAMILIES[operation]]
         if len(self.levels) > 1:
             constants = tuple(np.take(constant, group.level, axis=-1) for constant in constants)
@@ -119,9 +119,9 @@ class Wiring:
             peers = np.array([level.devices - 1 if level.mesh else 0 for level in self.levels])[group.level]
             used = np.maximum(group.size / group.domains - 1, 1)
             per_byte = per_byte * np.maximum(peers / used, 1)
-        return Lanes(start, step, per_byte, own_copy, latency)
+        return LinkCosts(start, step, per_byte, own_copy, latency)
 
-    def _across(self, operation: str, group: Group, concurrent: bool) -> Lanes:
+    def _across(self, operation: str, group: Group, concurrent: bool) -> LinkCosts:
         fabric, network = self.fabric, self.network
         per_device = network.bandwidth / self.devices_per_node
         usable = self.levels[-1].devices * per_device / (group.sharing if concurrent else 1)
@@ -143,7 +143,7 @@ class Wiring:
         least = (start + step if pairs else step).min()  # the hop of a pair is part of its start
         latency = max(network.extra_latency_s, -least) + self.topology.forwarding_s(operation, group)
         crossing = self.topology.crossing_s
-        return Lanes(start, step, 1 / (efficiency * usable), np.zeros(()), latency, crossing)
+        return LinkCosts(start, step, 1 / (efficiency * usable), np.zeros(()), latency, crossing)
 
     def _switch(self, group: Group) -> Switch | None:
         calibrated = self.links[-1].in_switch

@@ -110,7 +110,9 @@ def tile_wave_seconds(
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
         part = slice(start, start + BLOCK)
-        moved = shape.output_bytes if np.ndim(shape.output_bytes) == 0 else shape.output_bytes[part]
+        moved = shape.output_bytes
+        if isinstance(moved, np.ndarray) and moved.ndim:
+            moved = moved[part]
         block = Shape(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved)
         total[part] = _tile_wave_block(form, chip, block, tiles, splits)
     return total

@@ -103,7 +103,7 @@ class Products(Kernels):
             seconds = gemm.tile_wave_seconds(rich, figures, shape)
         else:
             seconds = gemm.roofline_seconds(fitted.simple, figures, shape)
-        return seconds.reshape(outer) * slower
+        return np.asarray(seconds.reshape(outer) * np.asarray(slower, dtype=np.float64))
 
     def _layouts(
         self, layout: Layout | Sequence[Layout], output_bytes: float, axes: int

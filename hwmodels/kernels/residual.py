@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
-from hwmodels.files import whole_file
+from hwmodels.files import atomic_write
 
 Array = NDArray[np.floating]
 
@@ -70,7 +70,7 @@ def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
         step = max(float(np.abs(grid.logs).max(initial=0.0)) / 127.0, FINEST)
         arrays[f"{name}/steps"] = np.rint(grid.logs / step).astype(np.int8)
         arrays[f"{name}/step"] = np.float32(step)
-    with whole_file(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 

@@ -10,7 +10,7 @@ import typer
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
-    from meshwright.variations.answer import Inquiry, Outcome, Work
+    from meshwright.variations.answer import Inquiry, Outcome, Remaining
 
 INTERRUPTED = 130
 
@@ -68,7 +68,7 @@ def whatif(
         raise typer.Exit(INTERRUPTED)
 
 
-def _ask(work: Work, yes: bool) -> None:
+def _ask(work: Remaining, yes: bool) -> None:
     """Say what is to be done if it takes a while, and refuse what takes long.
 
     Raises:
@@ -85,7 +85,7 @@ def _ask(work: Work, yes: bool) -> None:
     note(expected)
 
 
-def _run(inquiry: Inquiry, work: Work) -> tuple[list[Outcome], bool]:
+def _run(inquiry: Inquiry, work: Remaining) -> tuple[list[Outcome], bool]:
     """The outcomes of all variations in the order of the file, or those finished when Ctrl-C came."""
     from meshwright.commands.output import progress
 

@@ -37,7 +37,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Work:
+class Remaining:
     """What is still to do when the base is known, and how long that may take."""
 
     same_plan: int
@@ -66,7 +66,7 @@ class Inquiry:
         )
         self.engine = engine or bool(self.open_form)
 
-    def base(self) -> tuple[list[Outcome], Work]:
+    def base(self) -> tuple[list[Outcome], Remaining]:
         """Time the base, and plan it anew where variations are.
 
         Raises:
@@ -86,9 +86,9 @@ class Inquiry:
             outcomes.append(answer(replanned, self.engine))
             again = time.perf_counter() - started
         same, new = self.question.count(replan=False), self.question.count(replan=True)
-        return outcomes, Work(same, new, same * first + new * again)
+        return outcomes, Remaining(same, new, same * first + new * again)
 
-    def variations(self, work: Work) -> Iterator[tuple[int, Outcome]]:
+    def variations(self, work: Remaining) -> Iterator[tuple[int, Outcome]]:
         """Time every variation.
 
         Yields:

@@ -48,7 +48,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ShapeRule:
     """A reason to reject a shape.
 
     Attributes:
@@ -79,36 +79,36 @@ def _format(question: Question, fields: Mapping[str, Any]) -> bool:
     return not needed or any(name in peaks for name in needed) or "weights" in question.fix
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[ShapeRule, ...] = (
+    ShapeRule(
         "devices",
         "a replica must not need more devices than there are",
         lambda question, fields: _ranks(fields) * fields["pipeline"] <= question.devices,
     ),
-    Rule(
+    ShapeRule(
         "nvlink_domain",
         "tensor- and expert-parallel ranks stay inside an NVLink domain",
         lambda question, fields: _ranks(fields) <= question.cluster.domain or "tensor" in question.fix,
     ),
-    Rule(
+    ShapeRule(
         "heads",
         "tensor must divide the attention heads",
         lambda question, fields: question.model.heads % fields["tensor"] == 0,
     ),
-    Rule(
+    ShapeRule(
         "layers",
         "pipeline must not exceed the layers",
         lambda question, fields: fields["pipeline"] <= question.model.layers,
     ),
-    Rule("experts", "expert is 1 or all ranks, and divides the experts; data needs experts", _experts),
-    Rule(
+    ShapeRule("experts", "expert is 1 or all ranks, and divides the experts; data needs experts", _experts),
+    ShapeRule(
         "pipeline",
         "pipeline stages with data-parallel attention are not modelled",
         lambda question, fields: fields["pipeline"] == 1 or fields["data"] == 1,
     ),
-    Rule("format", "the device must compute in the format of the weights", _format),
+    ShapeRule("format", "the device must compute in the format of the weights", _format),
 )
-MEMORY = Rule("memory", "weights and the KV of one request must fit", lambda question, fields: True)
+MEMORY = ShapeRule("memory", "weights and the KV of one request must fit", lambda question, fields: True)
 
 
 def _powers(most: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.files import whole_file
+from hwmodels.files import atomic_write
 from simulator.engine.graph import Lane, Stream
 from simulator.engine.timeline import Timeline
 
@@ -53,7 +53,7 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
     data = json.dumps(document, separators=(",", ": ")).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 

@@ -112,7 +112,7 @@ def kernel(
     rank: Rank,
     name: str,
     kind: str,
-    count: passes.Passes,
+    count: passes.MemoryPasses,
     elements: Size,
     *,
     part: str,

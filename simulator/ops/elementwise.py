@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Passes(NamedTuple):
+class MemoryPasses(NamedTuple):
     """Passes and kernel launches of one operation, forward and backward."""
 
     forward: float
@@ -23,61 +23,61 @@ class Passes(NamedTuple):
 VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "swiglu": "silu_mul"}
 """What calibrations call a model's norm or activation where they know it apart from others."""
 
-NORM = Passes(2.0, 5.0, 1, 2)
+NORM = MemoryPasses(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
 
-COMPOSITE_NORM = Passes(18.0, 39.0, 7, 14)
+COMPOSITE_NORM = MemoryPasses(18.0, 39.0, 7, 14)
 """RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast,
 square, average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
 
 RESIDUAL = {
-    ("fused", True): Passes(3.5, 6.5, 1, 2),
-    ("fused", False): Passes(3.0, 3.0, 1, 1),
-    ("eager", True): Passes(5.5, 5.5, 2, 2),
-    ("eager", False): Passes(3.0, 3.0, 1, 1),
+    ("fused", True): MemoryPasses(3.5, 6.5, 1, 2),
+    ("fused", False): MemoryPasses(3.0, 3.0, 1, 1),
+    ("eager", True): MemoryPasses(5.5, 5.5, 2, 2),
+    ("eager", False): MemoryPasses(3.0, 3.0, 1, 1),
 }
 """Bias, dropout and residual add; by fusion and dropout. The backward pass adds the two gradient branches
 (read both, write the sum) and, with dropout, applies the mask."""
 
-ROTARY = {"fused": Passes(2.0, 2.0, 1, 1), "eager": Passes(10.0, 10.0, 5, 5)}
+ROTARY = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(10.0, 10.0, 5, 5)}
 """Rotate q and k."""
 
-GATED = {"fused": Passes(3.0, 5.0, 1, 1), "eager": Passes(5.0, 9.0, 2, 3)}
+GATED = {"fused": MemoryPasses(3.0, 5.0, 1, 1), "eager": MemoryPasses(5.0, 9.0, 2, 3)}
 """act(a) * b, per element of the product: reads a and b, writes one; backward reads three, writes two."""
 
-PLAIN = {"fused": Passes(2.0, 3.0, 1, 1), "eager": Passes(2.0, 3.0, 1, 1)}
+PLAIN = {"fused": MemoryPasses(2.0, 3.0, 1, 1), "eager": MemoryPasses(2.0, 3.0, 1, 1)}
 """act(a), per element."""
 
 SOFTMAX = {
-    ("fused", True): Passes(4.5, 5.5, 2, 2),
-    ("fused", False): Passes(2.0, 3.0, 1, 1),
-    ("eager", True): Passes(8.5, 7.5, 4, 3),
-    ("eager", False): Passes(6.0, 5.0, 3, 2),
+    ("fused", True): MemoryPasses(4.5, 5.5, 2, 2),
+    ("fused", False): MemoryPasses(2.0, 3.0, 1, 1),
+    ("eager", True): MemoryPasses(8.5, 7.5, 4, 3),
+    ("eager", False): MemoryPasses(6.0, 5.0, 3, 2),
 }
 """Scale, mask, softmax and dropout over the full s x s matrix of unfused attention."""
 
-SPLIT_HEADS = {"fused": Passes(2.0, 2.0, 1, 1), "eager": Passes(4.0, 4.0, 3, 3)}
+SPLIT_HEADS = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(4.0, 4.0, 3, 3)}
 """Copies that bring heads next to each other and back, per element of the query, key and value."""
 
-JOIN_HEADS = {"fused": Passes(0.0, 0.0, 0, 0), "eager": Passes(0.0, 4.0, 0, 2)}
+JOIN_HEADS = {"fused": MemoryPasses(0.0, 0.0, 0, 0), "eager": MemoryPasses(0.0, 4.0, 0, 2)}
 """Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
-CONVOLUTION = Passes(2.0, 5.0, 1, 2)
+CONVOLUTION = MemoryPasses(2.0, 5.0, 1, 2)
 """Causal convolution and activation over a few tokens, per channel: read and write; backward reads the
 gradient and the input and writes one, and reads both again for the gradient of its weights."""
 
-GATED_NORM = Passes(3.0, 7.0, 1, 2)
+GATED_NORM = MemoryPasses(3.0, 7.0, 1, 2)
 """Norm of y times act(z): read both, write one; backward reads three and writes two, and two
 for the scale."""
 
-OUTPUT_GATE = Passes(3.0, 5.0, 1, 1)
+OUTPUT_GATE = MemoryPasses(3.0, 5.0, 1, 1)
 """Attention's output times the sigmoid of a gate: read both, write one; backward reads three, writes two."""
 
-APPEND = Passes(2.0, 0.0, 1, 0)
+APPEND = MemoryPasses(2.0, 0.0, 1, 0)
 """Write new keys and values into the cache: read and write."""
 
-RESIDUAL_NORM = Passes(4.0, 7.0, 1, 2)
+RESIDUAL_NORM = MemoryPasses(4.0, 7.0, 1, 2)
 """Residual sum and norm in one kernel, as serving engines run them: read both branches, write
 sum and norm."""
 
@@ -87,18 +87,18 @@ DROPOUT = 2.5
 COPY = 2.0
 """Passes of a copy: read and write."""
 
-BIAS_GRADIENT = Passes(0.0, 1.0, 0, 1)
+BIAS_GRADIENT = MemoryPasses(0.0, 1.0, 0, 1)
 """Sum of the output's gradient over the tokens, per element of it."""
 
-EXPERT_BIAS = Passes(6.0, 7.0, 2, 6)
+EXPERT_BIAS = MemoryPasses(6.0, 7.0, 2, 6)
 """Bias of the experts' down projection, times each copy's probability, per element of their output: product,
 sum and join of the experts' rows; backward two products, two sums over tokens and the rows' parts. Launches
 of one expert (Megatron Core, experts.py: TEGroupedMLP._apply_bias)."""
 
 CROSS_ENTROPY = {
-    "fused": Passes(2.0, 2.0, 3, 2),
-    "eager": Passes(19.0, 7.0, 8, 4),
-    "torch": Passes(4.0, 8.0, 2, 2),
+    "fused": MemoryPasses(2.0, 2.0, 3, 2),
+    "eager": MemoryPasses(19.0, 7.0, 8, 4),
+    "torch": MemoryPasses(4.0, 8.0, 2, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
 maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
@@ -106,5 +106,5 @@ bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_en
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
 and combines it with the log-softmax."""
 
-CAST_LOGITS = Passes(3.0, 3.0, 1, 1)
+CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""

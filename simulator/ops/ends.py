@@ -52,7 +52,7 @@ def embedding(rank: Rank) -> list[Op]:
         parameters=table + (model.max_sequence * model.hidden if model.position == "learned" else 0.0),
         only_backward=(cleared,),
     )
-    dropout = passes.Passes(passes.DROPOUT, passes.DROPOUT)
+    dropout = passes.MemoryPasses(passes.DROPOUT, passes.DROPOUT)
     dropped = kernel(rank, "dropout", "elementwise", dropout, rank.tokens * model.hidden, part="end")
     return [
         lookup,

@@ -251,7 +251,8 @@ class StepPrice:
         total: Array = np.zeros(())
         for op, seconds in zip(listed, price(listed, self.prices), strict=True):
             reduces = getattr(op, "operation", "") == "all_reduce"
-            total = total + (self._reduce(op) if reduces else self._narrowed(op, np.asarray(seconds)))
+            alone = np.asarray(seconds, dtype=np.float64)
+            total = total + (self._reduce(op) if reduces else self._narrowed(op, alone))
         return total
 
     def _reduce(self, op: Op) -> Array:

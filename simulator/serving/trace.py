@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hwmodels.files import whole_file
+from hwmodels.files import atomic_write
 from simulator.serving.fleet import Fleet, Member
 
 Event = dict[str, Any]
@@ -24,7 +24,7 @@ def write_serving_trace(path: Path, fleet: Fleet) -> None:
     data = json.dumps(document | {"displayTimeUnit": "ms"}, separators=(",", ":")).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    with whole_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 

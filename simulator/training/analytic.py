@@ -19,7 +19,7 @@ from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
-from simulator.training.layer import LAYER_FIELDS, Layer, Pass, layer_ops, layer_passes
+from simulator.training.layer import LAYER_FIELDS, Layer, PassCosts, layer_ops, layer_passes
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass
-class Piece:
+class Component:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 
     ``count`` is how many of it each class of stage has, shape (classes, plans). ``parts`` and ``sent``
@@ -150,7 +150,7 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, chosen[np.newaxis], axis=0)[0]
 
 
-def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
+def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Component]:
     """What stages are made of: layers of each kind, and both ends of the model."""
     unique, index = plans.unique(*LAYER_FIELDS)
     priced = price_passes(
@@ -174,7 +174,7 @@ def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Piece]:
     return pieces
 
 
-def _piece(each: Layer | End, recompute: list[Pass], count: np.ndarray, index: np.ndarray) -> Piece:
+def _piece(each: Layer | End, recompute: list[PassCosts], count: np.ndarray, index: np.ndarray) -> Component:
     """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
     forward, backward = [each.forward], [each.backward_input, each.backward_weight]
     none = np.zeros_like(each.forward.seconds)
@@ -198,10 +198,10 @@ def _piece(each: Layer | End, recompute: list[Pass], count: np.ndarray, index: n
             put(parts, name, transfer.exposed)
             sent[name] = sent.get(name, NOTHING) + transfer.cost
 
-    def elapsed(passes: list[Pass]) -> np.ndarray:
+    def elapsed(passes: list[PassCosts]) -> np.ndarray:
         return sum((one.seconds for one in passes), none)[index]
 
-    return Piece(
+    return Component(
         count,
         elapsed(forward),
         elapsed(backward + recompute),
@@ -212,7 +212,7 @@ def _piece(each: Layer | End, recompute: list[Pass], count: np.ndarray, index: n
 
 
 def _breakdown(
-    pieces: list[Piece], chosen: np.ndarray, times: np.ndarray
+    pieces: list[Component], chosen: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
     """Micro batches on one class of stage: seconds by part, and communication."""
     parts: dict[str, np.ndarray] = {}
@@ -227,7 +227,7 @@ def _breakdown(
 
 
 def _stage_passes(
-    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Piece]
+    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Component]
 ) -> StagePasses:
     """Time one micro batch on each class of stage."""
     forward, backward, exposed = (np.zeros(stages.index.shape) for _ in range(3))

@@ -11,18 +11,18 @@ from simulator.ops import Op
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.layer import Pass
+from simulator.training.layer import PassCosts
 from simulator.training.overlap import Transfer
-from simulator.training.work import Priced, Work, price_passes, sum_costs
+from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs
 
 
 @dataclass
 class End:
     """Forward and backward pass of one end for one micro batch on one device."""
 
-    forward: Pass
-    backward_input: Pass
-    backward_weight: Pass
+    forward: PassCosts
+    backward_input: PassCosts
+    backward_weight: PassCosts
 
 
 def embedding(setting: Setting, plans: Plans) -> End:
@@ -56,16 +56,16 @@ def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection
     once, times = _works(priced), 1.0 + setting.mtp_layers
     if not setting.mtp_layers:
         return _end(setting, plans, priced, once)
-    works = Work(), Work(), Work()
+    works = KernelTimes(), KernelTimes(), KernelTimes()
     for work, each, project in zip(works, once, _works(projection), strict=True):
         work.extend(each, times)
         work.extend(project, 1.0 * setting.mtp_layers)
     return _end(setting, plans, priced, works, times)
 
 
-def _works(priced: list[Priced]) -> tuple[Work, Work, Work]:
+def _works(priced: list[Priced]) -> tuple[KernelTimes, KernelTimes, KernelTimes]:
     forward, inputs, weights = (
-        Work.of(each for each in priced if each.op.gradient == gradient)
+        KernelTimes.of(each for each in priced if each.op.gradient == gradient)
         for gradient in ("", "input", "weight")
     )
     return forward, inputs, weights
@@ -75,7 +75,7 @@ def _end(
     setting: Setting,
     plans: Plans,
     priced: list[Priced],
-    works: tuple[Work, Work, Work],
+    works: tuple[KernelTimes, KernelTimes, KernelTimes],
     times: float = 1.0,
 ) -> End:
     shape = (len(plans),)
@@ -85,7 +85,7 @@ def _end(
     second = sum_costs(setting, (each for each in sends if each.op.gradient), shape)
     forward, backward_input, backward_weight = works
     return End(
-        Pass(forward, Transfer(times * first), none, none, setting),
-        Pass(backward_input, Transfer(times * second), none, none, setting),
-        Pass(backward_weight, none, none, none, setting),
+        PassCosts(forward, Transfer(times * first), none, none, setting),
+        PassCosts(backward_input, Transfer(times * second), none, none, setting),
+        PassCosts(backward_weight, none, none, none, setting),
     )

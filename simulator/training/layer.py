@@ -18,7 +18,7 @@ from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.overlap import Transfer, contention
 from simulator.training.tensor import products, slices_products, tensor_traffic
-from simulator.training.work import Priced, Work, price_passes, sum_costs, sum_seconds
+from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
 
 LAYER_FIELDS = (
     "tensor",
@@ -42,10 +42,10 @@ GRAPH_LAUNCHES = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
+class PassCosts:
     """One pass through a layer: kernels, and each kind of communication inside it."""
 
-    work: Work
+    work: KernelTimes
     tensor: Transfer
     context: Transfer
     expert: Transfer
@@ -87,10 +87,10 @@ class Layer:
     plan's recomputation adds before the backward pass.
     """
 
-    forward: Pass
-    backward_input: Pass
-    backward_weight: Pass
-    recompute: Pass
+    forward: PassCosts
+    backward_input: PassCosts
+    backward_weight: PassCosts
+    recompute: PassCosts
 
 
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
@@ -119,9 +119,9 @@ def layer_ops(setting: Setting, plans: Plans, kind: LayerKind) -> list[Op]:
 def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:
     """The passes that priced ops of one layer make."""
     model, parts = setting.model, _Parts(priced)
-    forward = Work.of(parts.forward(*ORDER))
-    backward_input = Work.of(parts.backward("input"))
-    backward_weight = Work.of(parts.backward("weight"))
+    forward = KernelTimes.of(parts.forward(*ORDER))
+    backward_input = KernelTimes.of(parts.backward("input"))
+    backward_weight = KernelTimes.of(parts.backward("weight"))
     if setting.framework.stacks_activations:
         _stack(setting, plans, parts, forward, backward_input)
 
@@ -136,22 +136,22 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     for work, gradients in ((forward, ("",)), (backward_input, ("input", "weight"))):
         sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in gradients)
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
-    core = Work.of(parts.forward("core"))
+    core = KernelTimes.of(parts.forward("core"))
     if setting.graphs in (("router", "layer", "step") if kind.experts else ("layer", "step")):
         routed = kind.experts and setting.graphs != "step"
         for work, gradient in ((forward, ""), (backward_input, "input"), (backward_weight, "weight")):
             work.launches = (_routed_launches(parts, gradient) if routed else 0.0) + GRAPH_LAUNCHES
         # The graph of the backward pass repeats the core too.
-        core = Work(core.seconds)
+        core = KernelTimes(core.seconds)
     _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [Transfer(parts.sent(setting, "expert", gradient, len(plans))) for gradient in ("", "input")]
-    first = Pass(forward, tensor.forward, context[0], expert[0], setting)
-    back = Pass(backward_input, tensor.backward, context[1], expert[1], setting)
+    first = PassCosts(forward, tensor.forward, context[0], expert[0], setting)
+    back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting)
     return Layer(
         forward=_beside_experts(plans, first),
         backward_input=_beside_experts(plans, back),
-        backward_weight=Pass(backward_weight, none, none, none, setting),
+        backward_weight=PassCosts(backward_weight, none, none, none, setting),
         recompute=_recompute(setting, plans, parts, core, first),
     )
 
@@ -193,11 +193,11 @@ def _routed_launches(parts: _Parts, gradient: str) -> float | np.ndarray:
     routed = (
         each for each in parts.named("routed") if each.op.gradient == gradient and each.op.name != "routing"
     )
-    launches = Work.of(routed).launches
+    launches = KernelTimes.of(routed).launches
     return launches + (0.0 if gradient == "weight" else DISPATCH_LAUNCHES)
 
 
-def _beside_experts(plans: Plans, each: Pass) -> Pass:
+def _beside_experts(plans: Plans, each: PassCosts) -> PassCosts:
     """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
 
     Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
@@ -208,7 +208,7 @@ def _beside_experts(plans: Plans, each: Pass) -> Pass:
     return replace(each, expert=Transfer(each.expert.cost, beside, contention(each.setting)))
 
 
-def _alternate(inputs: Work, weights: Work) -> None:
+def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:
     """Spread the launches of both backward products over their device time.
 
     Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
@@ -230,12 +230,14 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     for gradient in ("", "input"):
         some = [each for each in core if each.op.gradient == gradient]
         cost = sum_costs(setting, (each for each in some if each.op.kind == "context"), (len(plans),))
-        window = np.where(ring, (c - 1) / c, 0.0) * Work.of(some).device
+        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(some).device
         found.append(Transfer(cost, np.minimum(cost.seconds, window)))
     return found[0], found[1]
 
 
-def _stack(setting: Setting, plans: Plans, parts: _Parts, forward: Work, backward: Work) -> None:
+def _stack(
+    setting: Setting, plans: Plans, parts: _Parts, forward: KernelTimes, backward: KernelTimes
+) -> None:
     """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
 
     The layer's input is always kept, what its products write unless it is repeated.
@@ -257,23 +259,25 @@ def _stack(setting: Setting, plans: Plans, parts: _Parts, forward: Work, backwar
         work.add("copy", setting.kernels.memory_bound(moved, "copy"))
 
 
-def _recompute(setting: Setting, plans: Plans, parts: _Parts, core: Work, first: Pass) -> Pass:
+def _recompute(
+    setting: Setting, plans: Plans, parts: _Parts, core: KernelTimes, first: PassCosts
+) -> PassCosts:
     """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
     repeats = setting.framework.selective
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
-    work = Work()
+    work = KernelTimes()
     if repeats == "every-other-product":
         _every_other_product(setting, parts, first, selective, work)
     else:
         work.extend(core, selective * 1.0)
     if repeats == "all-but-projections":
-        work.extend(Work.of(parts.forward("mlp", "routed")), selective * 1.0)
+        work.extend(KernelTimes.of(parts.forward("mlp", "routed")), selective * 1.0)
     work.extend(first.work, full * 1.0)
 
     def repeated(transfer: Transfer, too: bool) -> Transfer:
         return transfer.times(full | selective & too)
 
-    return Pass(
+    return PassCosts(
         work,
         repeated(first.tensor, False),
         repeated(first.context, repeats != "every-other-product"),
@@ -283,7 +287,7 @@ def _recompute(setting: Setting, plans: Plans, parts: _Parts, core: Work, first:
 
 
 def _every_other_product(
-    setting: Setting, parts: _Parts, first: Pass, selective: np.ndarray, work: Work
+    setting: Setting, parts: _Parts, first: PassCosts, selective: np.ndarray, work: KernelTimes
 ) -> None:
     """Append what torchtitan's selective recomputation of operations repeats to ``work``.
 

@@ -29,7 +29,7 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
 
 
 @dataclass
-class Work:
+class KernelTimes:
     """Kernels that run one after another.
 
     ``seconds`` maps a kernel class (gemm, attention, norm, activation, ...) to device time, shape (plans,);
@@ -40,7 +40,7 @@ class Work:
     launches: float | np.ndarray = 0.0
 
     @classmethod
-    def of(cls, ops: Iterable[Priced]) -> Work:
+    def of(cls, ops: Iterable[Priced]) -> KernelTimes:
         """The kernels among priced ops; those that move no bytes are not launched."""
         work = cls()
         for op, seconds in ops:
@@ -54,7 +54,7 @@ class Work:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + np.asarray(seconds, dtype=float)
         self.launches = self.launches + launches
 
-    def extend(self, other: Work, times: float | np.ndarray = 1.0) -> None:
+    def extend(self, other: KernelTimes, times: float | np.ndarray = 1.0) -> None:
         """Append another list of kernels, some number of times."""
         for kind, seconds in other.seconds.items():
             self.add(kind, seconds * times, 0)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hwmodels.errors import InputError
-from hwmodels.files import whole_file, write_text, written_together
+from hwmodels.files import atomic_write, write_text, written_together
 
 
 def test_a_file_appears_with_its_folders_and_nothing_beside_it(tmp_path):
@@ -20,7 +20,7 @@ def test_a_file_appears_with_its_folders_and_nothing_beside_it(tmp_path):
 def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path):
     path = tmp_path / "kept.txt"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), whole_file(path) as temporary:
+    with pytest.raises(ZeroDivisionError), atomic_write(path) as temporary:
         temporary.write_text("half")
         raise ZeroDivisionError
     assert path.read_text() == "old"

@@ -14,7 +14,7 @@ from simulator.plan import Plan, Plans
 from simulator.training import predict
 from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
-from simulator.training.work import Work, price_passes
+from simulator.training.work import KernelTimes, price_passes
 
 EXPERTS = LayerKind(experts=True)
 EIGHT = Plans.of(Plan(data=8, expert=8, micro_batch=4))
@@ -30,7 +30,7 @@ def work_of_mlp(setting, plans, gradient="", products=None):
     priced = price_passes(setting, layer_ops(setting, plans, EXPERTS))[0]
     chosen = [each for each in priced if each.op.part in ("mlp", "routed") and each.op.gradient == gradient]
     linear = [bool(each.op.role) or each.op.name.endswith(".cast") for each in chosen]
-    return Work.of(
+    return KernelTimes.of(
         each for each, is_linear in zip(chosen, linear, strict=True) if products in (None, is_linear)
     )
 
@@ -150,7 +150,7 @@ def test_a_slow_host_slows_small_micro_batches_and_graphs_help(make_setting):
 
 
 def test_both_backward_products_share_the_host():
-    inputs, weights = Work(), Work()
+    inputs, weights = KernelTimes(), KernelTimes()
     inputs.add("gemm", np.array([1e-3, 0.0]), 90)
     weights.add("gemm", np.array([3e-3, 0.0]), 10)
     _alternate(inputs, weights)

@@ -26,12 +26,12 @@ from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import communication, one
 from simulator.training.step_graph.output import output_work
-from simulator.training.step_graph.passes import Passes, first_of, last_of
+from simulator.training.step_graph.passes import StagePasses, first_of, last_of
 from simulator.training.step_graph.ports import ports
 from simulator.training.step_graph.step import (
     Attached,
     ChunkWork,
-    Load,
+    LinkDemand,
     OutputWork,
     Pass,
     Replicas,
@@ -144,7 +144,7 @@ class _Build:
         split = self.schedule.splits_backward
         front, back = self.ends
         forward, backward, weight = (
-            Passes(NAMES[kind], self.setting.cluster) for kind in (FORWARD, BACKWARD, WEIGHT)
+            StagePasses(NAMES[kind], self.setting.cluster) for kind in (FORWARD, BACKWARD, WEIGHT)
         )
         reducing = weight if split else backward
         if not layers:  # an end of the model alone gathers and reduces like a layer
@@ -177,13 +177,13 @@ class _Build:
             activation=kept,
             activation_for_weight=kept,
             offload=Segment(
-                "offload", one(self.setting.kernels.host_copy(kept)), load=Load(sent=(("host", kept),))
+                "offload", one(self.setting.kernels.host_copy(kept)), load=LinkDemand(sent=(("host", kept),))
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
 
     def _attach(
-        self, work: ChunkWork, forward: Passes, backward: Passes, reducing: Passes, row: int
+        self, work: ChunkWork, forward: StagePasses, backward: StagePasses, reducing: StagePasses, row: int
     ) -> ChunkWork:
         """Add the data-parallel collectives of this position."""
         if self.plan.data * self.plan.context == 1 or not forward.layers:
@@ -217,7 +217,7 @@ class _Build:
             reductions=reductions,
         )
 
-    def _units(self, forward: Passes, count: float) -> int:
+    def _units(self, forward: StagePasses, count: float) -> int:
         """Collectives that a position's parameters are cut into: layers, or buckets."""
         layers = len(forward.layers)
         if self.in_passes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.schedules import PipelineTimes, Schedule
 from simulator.schedules.base import position_times
-from simulator.training.step_graph.step import ChunkWork, Load, Segment, StepProgram
+from simulator.training.step_graph.step import ChunkWork, LinkDemand, Segment, StepProgram
 from simulator.training.step_graph.streams import PIPELINE
 
 
@@ -38,7 +38,7 @@ def from_times(
             weight=(Segment("weight gradient", b * later),),
             activation=held,
             activation_for_weight=held,
-            offload=Segment("offload", offload_seconds, load=Load(sent=(("host", held),))),
+            offload=Segment("offload", offload_seconds, load=LinkDemand(sent=(("host", held),))),
         )
         for f, b in zip(forward, backward, strict=True)
     )

@@ -9,7 +9,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.collectives.cost import Cost
 from hwmodels.topology import NETWORK
 from simulator.engine.graph import Stream
-from simulator.training.step_graph.step import NO_LOAD, Load, Segment
+from simulator.training.step_graph.step import NO_LOAD, LinkDemand, Segment
 
 
 def level_names(cluster: Cluster) -> list[str]:
@@ -17,7 +17,7 @@ def level_names(cluster: Cluster) -> list[str]:
     return [*(level.name for level in cluster.levels), NETWORK]
 
 
-def load_of(cluster: Cluster, cost: Cost) -> Load:
+def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
     """What the communication of one plan asks of links.
 
     A simulated rank's load assumes that groups of its kind on one node share NICs; that is in its time.
@@ -28,7 +28,7 @@ def load_of(cluster: Cluster, cost: Cost) -> Load:
     sent = np.broadcast_to(cost.bytes.reshape(len(cost.bytes), -1)[:, 0], len(names))
     moved = tuple((name, size) for name, size in zip(names, sent.tolist(), strict=True) if size > 0)
     share = one(cost.share)
-    return Load(names[int(one(cost.level))], share, moved) if share > 0 else NO_LOAD
+    return LinkDemand(names[int(one(cost.level))], share, moved) if share > 0 else NO_LOAD
 
 
 def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:

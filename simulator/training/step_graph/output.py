@@ -12,7 +12,7 @@ from simulator.setting import Setting
 from simulator.training.ends import head
 from simulator.training.overlap import Transfer
 from simulator.training.step_graph.loads import communication, one
-from simulator.training.step_graph.passes import Passes
+from simulator.training.step_graph.passes import StagePasses
 from simulator.training.step_graph.step import OutputWork
 from simulator.training.step_graph.streams import NAMES, OUTPUT, OUTPUT_LAYER
 
@@ -37,7 +37,7 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
         before, after = [share.forward], [share.backward_input, share.backward_weight]
     passes = []
     for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
-        passes_of = Passes(NAMES[kind], setting.cluster)
+        passes_of = StagePasses(NAMES[kind], setting.cluster)
         for each in works:
             alone = replace(each, tensor=Transfer(Cost.none((1,))))
             passes_of.add("output layer", alone, part=OUTPUT_LAYER)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwmodels.cluster import Cluster
-from simulator.training.layer import Pass as LayerPass
+from simulator.training.layer import PassCosts
 from simulator.training.step_graph.loads import load_of, one
-from simulator.training.step_graph.step import Load, Pass, Segment
+from simulator.training.step_graph.step import LinkDemand, Pass, Segment
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
 
-class Passes:
+class StagePasses:
     """One pass through a chunk, layer after layer.
 
     Communication that a pass hides starts with its kernels, on its own stream; the rest follows them.
@@ -23,7 +23,7 @@ class Passes:
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         self._name, self._cluster = name, cluster
-        self._loads: dict[int, Load] = {}
+        self._loads: dict[int, LinkDemand] = {}
         """What transfers ask of links, by their ids: layers repeat them."""
         self._segments: list[Segment] = []
         self._ends: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class Passes:
     def add(
         self,
         name: str,
-        each: LayerPass,
+        each: PassCosts,
         share: float = 1.0,
         part: str = "",
     ) -> None:
@@ -109,7 +109,7 @@ def first_of(layers: list[int], units: int) -> list[int]:
     return [layers[len(layers) * unit // units] for unit in range(units)]
 
 
-def last_of(passes: Passes, units: int) -> list[int]:
+def last_of(passes: StagePasses, units: int) -> list[int]:
     """Where each of so many runs of layers ends."""
     count = len(passes.layers)
     return [passes.last_segment(count * (unit + 1) // units - 1) for unit in range(units)]

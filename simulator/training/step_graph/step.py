@@ -16,7 +16,7 @@ from simulator.schedules import Schedule
 from simulator.training.step_graph.streams import COMPUTE
 
 
-class Load(NamedTuple):
+class LinkDemand(NamedTuple):
     """What a communication asks of links while it runs alone."""
 
     level: str = ""
@@ -27,12 +27,12 @@ class Load(NamedTuple):
     sent: tuple[tuple[str, float], ...] = ()
     """Bytes by level, for the account of traffic."""
 
-    def part(self, share: float) -> Load:
+    def part(self, share: float) -> LinkDemand:
         """The load of a part of the communication."""
         return self._replace(sent=tuple((level, share * size) for level, size in self.sent))
 
 
-NO_LOAD = Load()
+NO_LOAD = LinkDemand()
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Segment:
     """The part of the breakdown that it counts for; empty: that of its stream's name."""
     after: tuple[int, ...] | None = None
     """Which segments of the same pass it waits for, by place; None: the one before it."""
-    load: Load = NO_LOAD
+    load: LinkDemand = NO_LOAD
     """What it asks of links."""
 
 

@@ -14,7 +14,7 @@ from simulator.training.step_graph import Attached, ChunkWork, OutputWork, Repli
 from simulator.training.step_graph.expand import expand
 from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.ports import ports
-from simulator.training.step_graph.step import NO_LOAD, Load, Port
+from simulator.training.step_graph.step import NO_LOAD, LinkDemand, Port
 from simulator.training.step_graph.streams import COMPUTE, DATA, OUTPUT, PIPELINE, TENSOR
 
 CHUNKS = {
@@ -115,7 +115,7 @@ def test_what_is_given_back_at_an_instant_counts_before_what_is_taken():
 
 def with_gathers(count, prefetch, gather=0.4):
     gathers = tuple(
-        Attached(i, Segment("gather", gather, DATA, load=Load(sent=(("network", 8.0),))))
+        Attached(i, Segment("gather", gather, DATA, load=LinkDemand(sent=(("network", 8.0),))))
         for i in range(count)
     )
     program = layers(count, forward_gathers=gathers, backward_gathers=gathers)
@@ -276,7 +276,7 @@ def test_tasks_grow_with_stages_times_micro_batches():
 
 def test_transfers_that_share_a_link_take_longer():
     program = from_times(schedules["gpipe"], times(4, 8))
-    wire = Segment("send", 0.5, PIPELINE, load=Load("network", 1.0))
+    wire = Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
     alone = run(replace(program, transfer=wire))
     fixed = run(replace(program, transfer=replace(wire, load=NO_LOAD)))
     # GPipe sends one way at a time, and each rank has links of its own: nothing meets.
@@ -290,15 +290,15 @@ def test_transfers_that_share_a_link_take_longer():
 def test_a_send_beside_a_reduction_on_one_link_stretches_both_and_loses_no_bytes():
     """Rank 1 reduces its last gradients while it sends the gradient of its input to rank 0."""
     program = from_times(schedules["1f1b"], times(2, 4))
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=Load("network", 1.0)))
-    wire = Segment("send", 0.5, PIPELINE, load=Load("network", 1.0))
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
+    wire = Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
     program = replace(
         program,
         transfer=wire,
         work=tuple(replace(each, reductions=(bucket,)) for each in program.work),
     )
     met = run(program)
-    apart = run(replace(program, transfer=replace(wire, load=Load("nvlink", 1.0))))
+    apart = run(replace(program, transfer=replace(wire, load=LinkDemand("nvlink", 1.0))))
 
     def last(timeline, rank, stream):
         span = timeline.intervals(rank, stream)[-1]
@@ -311,7 +311,7 @@ def test_a_send_beside_a_reduction_on_one_link_stretches_both_and_loses_no_bytes
 
 
 def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=Load("network", 1.0)))
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
     program = from_times(schedules["1f1b"], times(2, 4))
     program = replace(program, work=tuple(replace(each, reductions=(bucket,)) for each in program.work))
     work = (Segment("optimizer", 0.1),)
@@ -323,7 +323,7 @@ def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
 @pytest.mark.parametrize(("share", "seconds"), [(50.0, 1.0), (100.0, 2.0)])
 def test_stages_behind_one_nic_contend_for_it(share, seconds):
     """Two stages reduce at once; each asks for half of the NIC, or for all of it."""
-    reduce = Segment("reduce", 1.0, DATA, load=Load("network", 1.0))
+    reduce = Segment("reduce", 1.0, DATA, load=LinkDemand("network", 1.0))
     program = replace(from_times(schedules["1f1b"], times(2, 4)), finish=((reduce,), (reduce,)))
     program = replace(program, ports={"network": (Port("nic", 100.0, share),) * 2})
     spans = [each.end - each.start for rank in range(2) for each in run(program).intervals(rank, DATA)]
@@ -332,10 +332,10 @@ def test_stages_behind_one_nic_contend_for_it(share, seconds):
 
 def test_a_stage_may_use_what_its_neighbour_leaves_of_their_nic():
     """Rank 1 reduces while it sends; rank 0 behind the same NIC is idle."""
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=Load("network", 1.0)))
+    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
     program = replace(
         from_times(schedules["1f1b"], times(2, 4)),
-        transfer=Segment("send", 0.5, PIPELINE, load=Load("network", 1.0)),
+        transfer=Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0)),
     )
     work = tuple(replace(each, reductions=(bucket,)) for each in program.work)
     shared = {"network": (Port("nic", 100.0, 50.0),) * 2}
