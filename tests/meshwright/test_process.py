@@ -55,7 +55,12 @@ def test_workers_end_with_their_parent(tmp_path, number):
         "    list(in_parallel(work, ((number,) for number in range(4)), 2))\n"
     )
     started = subprocess.Popen(
-        [sys.executable, str(script)], start_new_session=True, stderr=subprocess.DEVNULL, env=environment()
+        [sys.executable, str(script)],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        # A test run under nohup ignores SIGHUP, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     try:
         assert until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
