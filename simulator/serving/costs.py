@@ -89,6 +89,7 @@ def replica_costs(
         weight_bytes=held.weights,
         copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
         idle_watts=idle,
+        first_token_s=price.times.first_token_s,
     )
 
 

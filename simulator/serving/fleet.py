@@ -183,7 +183,7 @@ class Fleet:
         if not replica.holds(tokens) or not all(one.replica.holds(tokens) for one in self.decoding[:1]):
             self.refused += 1
             return
-        now = request.arrival_s + member.pool.options.ingest_s
+        now = request.arrival_s + member.pool.options.ingest_s + member.pool.costs.first_token_s
         sequence = Sequence(request, now)
         if member.pool.pool.role == "prefill":
             sequence.output = 1

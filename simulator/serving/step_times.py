@@ -89,3 +89,5 @@ class ReplicaCosts:
     """Seconds to copy the KV of one token between the replica's devices and their hosts."""
     idle_watts: float
     """Power of the whole replica between steps, its share of hosts included."""
+    first_token_s: float = 0.0
+    """Fixed part of TTFT outside of steps by class of layers and number format, beside the engine's own."""
