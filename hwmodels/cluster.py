@@ -34,7 +34,7 @@ class Cluster(Strict):
     device: Device
     devices_per_node: Count
     nodes: Count
-    """Nodes that can be had."""
+    """Nodes available."""
     devices: Count
     """Devices in use, all by default; `resized` sets it."""
     levels: Annotated[list[Level], Field(min_length=1)]

@@ -56,7 +56,7 @@ class Versioned(Strict):
         if found != FORMAT:
             raise ValueError(
                 f"was written by another version of Meshwright (format {found!r}, this one reads {FORMAT}); "
-                "make it anew with `meshwright calibrate`"
+                "re-create it with `meshwright calibrate`"
             )
         return data
 

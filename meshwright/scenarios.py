@@ -20,7 +20,7 @@ def shipped_scenarios() -> dict[str, Path]:
 
 
 def scenario_path(reference: str) -> Path:
-    """The file that a name or a path means; a file of the user's goes before a shipped one.
+    """The file that a name or a path means; user files take precedence over shipped ones.
 
     Raises:
         InputError: there is no such file.

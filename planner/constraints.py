@@ -61,7 +61,7 @@ class Constraints:
         return ", ".join([*held, *(f"{name} up to {most}" for name, most in self.limits.items())])
 
     def overridden(self, by: Constraints) -> Constraints:
-        """Both constraints; where each holds, or each limits, a field, the other one goes before.
+        """Both constraints; ``by`` overrides ``self`` where both hold or limit a field.
 
         Raises:
             InputError: a value that stays fixed is above a limit.

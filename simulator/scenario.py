@@ -84,7 +84,7 @@ class Variation(Strict):
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="lists of values by key path, each tried; several keys make a grid"
     )
-    replan: bool = Field(False, description="whether to search a plan anew instead of keeping it")
+    replan: bool = Field(False, description="whether to search a new plan instead of keeping it")
 
     @model_validator(mode="before")
     @classmethod

@@ -30,11 +30,11 @@ class FlashAttention(Strict):
     efficiency: dict[int, float]
     """Share of the matrix peak reached, by head dimension."""
     fixed_keys: float = Field(ge=0)
-    """What a block costs to begin and to store, as so many more keys."""
+    """Prologue and epilogue of a block, in equivalent keys."""
     causal_share: float = Field(default=1.0, gt=0)
     """Efficiency under a causal mask over that without one."""
     causal_keys: float = Field(default=0.0, ge=0)
-    """What a causal mask costs a block besides, as so many more keys."""
+    """Cost of a causal mask in a block, in equivalent keys."""
     memory_efficiency: float = Field(gt=0)
     overlap_exponent: float = Field(gt=0)
     longest_block: float = Field(ge=0)
@@ -51,7 +51,7 @@ class FlashAttention(Strict):
     append_efficiency: float | None = Field(default=None, gt=0)
     """Share of the memory bandwidth at which new keys and values go into a cache; none where they do not."""
     append_extra: float = Field(default=0.0, ge=0)
-    """Cost of a token in writing the cache, as so many more elements."""
+    """Cost of writing a token to the cache, in equivalent elements."""
 
     @field_validator("efficiency")
     @classmethod

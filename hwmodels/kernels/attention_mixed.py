@@ -25,7 +25,7 @@ class DecodesInPrefill(Strict):
     row_share: float = Field(default=0.502, gt=0)
     """Time of a block with one query row over that of a full one."""
     fixed_keys: float = Field(default=168.0, ge=0)
-    """What such a block costs to begin and to store, as so many more keys."""
+    """Prologue and epilogue of such a block, in equivalent keys."""
     longest_block: float = Field(default=0.384, ge=0)
     """Time of one block alone, over a full one's at the share of the peak of one multiprocessor."""
     memory_efficiency: float = Field(default=1.06, gt=0)

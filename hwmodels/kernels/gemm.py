@@ -55,7 +55,7 @@ class TileWave(Strict):
     overlap_exponent: float = Field(gt=0)
     """How well memory traffic hides behind the multiprocessors' work: 1 adds, large takes the longer."""
     fixed_depth: float = Field(ge=0)
-    """What a tile costs to begin and to store, as so many more columns of depth."""
+    """Prologue and epilogue of a tile, in equivalent depth (k)."""
     feed_bytes_per_flop: float = Field(gt=0)
     """Bytes that L2 hands to a multiprocessor while that could do one FLOP at peak."""
     feed_exponent: float = Field(default=4.0, gt=0)

@@ -29,7 +29,7 @@ def plan_serving(
 
     Raises:
         InputError: a wrong flag, or one that is missing.
-        InfeasibleError: nothing meets the targets; the message says what can be had.
+        InfeasibleError: nothing meets the targets; the message names the best latency.
     """
     from hwmodels.errors import InfeasibleError
     from meshwright import api

@@ -140,7 +140,7 @@ def estimate_words(same_plan: int, replanned: int, expected_s: float) -> str:
     """What is about to be done, before it starts."""
     kinds = [
         f"{count:,} {words}"
-        for count, words in ((same_plan, "with the same plan"), (replanned, "planned anew"))
+        for count, words in ((same_plan, "with the same plan"), (replanned, "re-planned"))
         if count
     ]
     runs = same_plan + replanned

@@ -108,7 +108,7 @@ def _framework(row: Row) -> Framework:
         chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
     found: dict[str, Any] = {}
     defaults = dict(chosen.defaults)
-    # Code that still had unfused attention met FlashAttention as version 2 at the newest.
+    # Code with unfused attention came with at most FlashAttention-2.
     if row.text("flash_attention") == "1" and chosen.attention == "unfused":
         found["attention"] = "flash-2"
     for fact in conventions()["facts"]:

@@ -67,7 +67,7 @@ class Inquiry:
         self.engine = engine or bool(self.open_form)
 
     def base(self) -> tuple[list[Outcome], Remaining]:
-        """Time the base, and plan it anew where variations are.
+        """Time the base, and re-plan it where variations are re-planned.
 
         Raises:
             MeshwrightError: the base cannot be run.

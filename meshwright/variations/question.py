@@ -21,7 +21,7 @@ from simulator.schedules import get_schedule
 from simulator.serving.scenario import ServingDefinition, check_serving, is_serving
 
 BASE = "base"
-REPLANNED_BASE = "base, planned anew"
+REPLANNED_BASE = "base, re-planned"
 
 
 @dataclass(frozen=True)

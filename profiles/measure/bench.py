@@ -95,7 +95,7 @@ class Bench:
     """Inputs and timers for one device.
 
     Attributes:
-        without_graph: points for which no CUDA graph could be captured; they were issued anew.
+        without_graph: points for which no CUDA graph could be captured; they were issued kernel by kernel.
     """
 
     machine: Machine

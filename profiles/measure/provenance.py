@@ -39,7 +39,7 @@ class Provenance:
         self._write()
 
     def look_at_clocks(self, measured_points: int) -> None:
-        """Note clocks, power and throttling after so many points of this run."""
+        """Note clocks, power and throttling after a number of points of this run."""
         found = clocks(self.machine)
         if found:
             self.run["clocks"].append({"after_points": measured_points, **found})

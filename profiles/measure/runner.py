@@ -110,7 +110,7 @@ class Session:
         bench: times them.
         store: keeps what was measured.
         provenance: notes the clocks.
-        notice: is told of each point that cannot be measured.
+        notice: called with each point that cannot be measured.
     """
 
     def __init__(

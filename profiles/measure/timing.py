@@ -43,7 +43,7 @@ class Timer(Protocol):
         Args:
             calls: the rotation, at least one.
             min_seconds: how long each repeat runs at least.
-            method: "graph" replays the rotation from a CUDA graph; "stream" issues it anew, timed on
+            method: "graph" replays the rotation from a CUDA graph; "stream" issues it again, timed on
                 the device; "host" measures on the host from the first call to the end of the work.
         """
         ...

@@ -121,7 +121,7 @@ def kernel(
     kept: Size = 0.0,
     parameters: Size = 0.0,
 ) -> MemoryBound:
-    """A memory-bound kernel that passes over so many elements."""
+    """A memory-bound kernel that passes over ``elements`` elements."""
     size = np.multiply(elements, rank.width)
     return MemoryBound(
         name=name,

@@ -254,7 +254,7 @@ class Schedule(ABC):
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
         """Micro batches for whose passes a chunk's sharded parameters are gathered once (broadcast).
 
-        So are its gradients reduced. One for most schedules: they gather for each pass anew.
+        So are its gradients reduced. One for most schedules: they gather for every pass.
         """
         p, m = whole(stages, micro_batches)
         return 1 + 0 * (p + m)

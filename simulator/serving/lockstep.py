@@ -66,7 +66,7 @@ class LockstepReplica:
         return self.queue + self.running
 
     def holds(self, tokens: int) -> bool:
-        """Whether a request of so many tokens fits a rank when it is alone."""
+        """Whether a request of that length fits an empty rank."""
         kv = self.ranks[0].kv
         return kv.blocks(tokens) <= kv.total
 

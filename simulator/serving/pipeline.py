@@ -249,7 +249,7 @@ class PipelinedReplica(QueueView):
         return low
 
     def _commit(self, now: float) -> None:
-        """Let every lane have run the rounds whose steps began before a time; the order starts anew."""
+        """Let every lane have run the rounds whose steps began before a time; the order starts over."""
         order, first = self._order, self._rounds_until(now)
         rounds = [first] * len(order)
         if first:

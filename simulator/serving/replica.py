@@ -81,7 +81,7 @@ class QueueView:
         return len(self.waiting)
 
     def holds(self, tokens: int) -> bool:
-        """Whether a request of so many tokens fits the replica when it is alone."""
+        """Whether a request of that length fits an empty replica."""
         return self.kv.blocks(tokens) <= self.kv.total
 
     def cached(self, request: Request) -> int:

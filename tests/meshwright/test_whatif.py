@@ -157,7 +157,7 @@ def test_sweeps_and_grids_try_every_value_in_order(answer):
 
 def test_a_new_plan_is_the_one_that_plan_finds(run, ask, answer):
     report, found = answer("  batch: {set: {workload.global_batch: 128}, replan: true}\n")
-    assert report["variations"][0]["label"] == "base, planned anew"
+    assert report["variations"][0]["label"] == "base, re-planned"
     flags = "--model llama2-7b --cluster dgx-a100-80gb --gpus 16 --seq-len 2048 --global-batch 128"
     best = json.loads(run("plan", *flags.split(), "--precision", "bf16", "--json").out)["plans"][0]
     assert found["batch"]["plan"] == best["plan"]

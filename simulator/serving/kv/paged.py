@@ -22,7 +22,7 @@ class PagedBlocks:
         """Blocks ever taken."""
 
     def blocks(self, tokens: int) -> int:
-        """Blocks that hold so many tokens."""
+        """Blocks that hold the given tokens."""
         return -(-tokens // self.block_tokens)
 
     def match(self, sequence: Sequence) -> int:
