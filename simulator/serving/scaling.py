@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulator.serving.fleet import Fleet, Member
 
 
-def scale(fleet: Fleet) -> Iterator[Any]:
+def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
     """Look at the pool now and then until all requests have ended.
 
     A new replica takes requests after its start; a drained one takes none, and ends what it has.
@@ -18,7 +18,7 @@ def scale(fleet: Fleet) -> Iterator[Any]:
     pool = fleet.setting.pools[0]
     starting = 0
 
-    def begin() -> Iterator[Any]:
+    def begin() -> Generator[Any, Any, Any]:
         nonlocal starting
         starting += 1
         member = fleet.add(pool, clock.now)
