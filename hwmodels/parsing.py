@@ -72,6 +72,10 @@ _Loader.add_implicit_resolver(
 )
 
 
+IMPLICIT_RESOLVERS: dict[str, list[tuple[str, re.Pattern[str]]]] = _Loader.yaml_implicit_resolvers
+"""Tags of plain scalars with their patterns, by first character."""
+
+
 def _line(node: Any) -> int:
     return node.start_mark.line + 1
 

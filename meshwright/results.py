@@ -22,6 +22,7 @@ from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from simulator.plan import Plan
 from simulator.scenario import MixedScenario, Scenario
+from simulator.scenario_file import scenario_of as training_scenario
 from simulator.training.traffic import step_traffic
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ class PlanSearch:
         if not len(self.result.plans):
             shortfall = self.result.shortfall
             raise InfeasibleError(shortfall.message() if shortfall else "no plan fits")
+
+    def scenario(self, index: int = 0) -> dict[str, Any]:
+        """A plan as a scenario that ``simulate`` reads, with the same prediction."""
+        return training_scenario(self.result.setting, self.result.plans.plan(index))
 
     def columns(self) -> Columns:
         """One list a field, one entry a plan: what a data frame takes."""

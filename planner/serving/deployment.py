@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
-
-from hwmodels.cluster import clusters
-from hwmodels.loading import Catalogue
 from planner.serving.plan import Group, ServingPlan
 from planner.serving.question import Question
 from simulator.models import models
+from simulator.scenario_file import cluster_reference, reference
 
 ROUTER = "least-loaded"
 
@@ -31,30 +28,13 @@ def scenario_of(question: Question, plan: ServingPlan, rate: float | None = None
     deployment |= pools[0] if len(pools) == 1 else {"pools": pools}
     return {
         "title": f"{question.model.name} on {plan.devices} {question.cluster.device.name}: {plan.describe()}",
-        "model": _reference(models, question.model),
-        "cluster": _cluster(question),
+        "model": reference(models, question.model),
+        "cluster": cluster_reference(question.cluster),
         "gpus": plan.devices,
         "workload": workload,
         "deployment": deployment,
         "seed": question.seed,
     }
-
-
-def _reference(catalogue: Catalogue[Any], found: BaseModel) -> str | dict[str, Any]:
-    """The name of a catalogue entry, or the definition of anything else."""
-    name = getattr(found, "name", "")
-    if name in catalogue.names() and catalogue.get(name) == found:
-        return name
-    return found.model_dump(mode="json")
-
-
-def _cluster(question: Question) -> str | dict[str, Any]:
-    """The cluster's name, or its definition; ``gpus`` says how much of it is used."""
-    cluster = question.cluster
-    whole = clusters.get(cluster.name) if cluster.name in clusters.names() else None
-    if whole is not None and whole.resized(cluster.devices) == cluster:
-        return cluster.name
-    return cluster.model_dump(mode="json")
 
 
 def _pool(group: Group) -> dict[str, Any]:

@@ -1,0 +1,32 @@
+"""YAML text of plain data that ``hwmodels.parsing`` reads back unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from hwmodels.parsing import IMPLICIT_RESOLVERS
+
+WIDTH = 110
+
+
+class _Dumper(yaml.SafeDumper):
+    """Safe YAML that quotes every string which YAML 1.1 or our loader takes for a number or a boolean."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own protocol
+        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *IMPLICIT_RESOLVERS.get(first, [])]
+        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *IMPLICIT_RESOLVERS}
+    }
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write shared values out in each place."""
+        return True
+
+
+def yaml_text(data: Mapping[str, Any]) -> str:
+    """A mapping of JSON types as YAML; numbers keep every digit, the order of keys is kept."""
+    return yaml.dump(
+        dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None
+    )

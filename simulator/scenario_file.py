@@ -1,0 +1,70 @@
+"""A setting and its plan as a scenario file: the inverse of ``simulator.scenario``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.device import Device, devices
+from hwmodels.loading import Catalogue, looks_like_path
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.plan import Plan
+from simulator.setting import Setting
+
+
+def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]:
+    """A plan as the mapping of a scenario that ``make_scenario`` reads, with the same prediction.
+
+    Entries of a catalogue are named, everything else is written out. The plan states all of its fields.
+
+    Args:
+        setting: what the plan is for.
+        plan: how the workload is laid on the cluster.
+        title: of the scenario; model, devices and degrees where it is empty.
+    """
+    cluster = setting.cluster
+    named = f"{setting.model.name} on {cluster.devices} {cluster.device.name}: {plan.describe()}"
+    written = {
+        "title": title or named,
+        "model": reference(models, setting.model),
+        "cluster": cluster_reference(cluster),
+        "gpus": cluster.devices,
+        "workload": setting.training.model_dump(mode="json", exclude_none=True),
+        "framework": reference(frameworks, setting.framework),
+        "plan": plan.model_dump(mode="json"),
+    }
+    if setting.stragglers:
+        written["stragglers"] = [each.model_dump(mode="json") for each in setting.stragglers]
+    return written
+
+
+def reference(catalogue: Catalogue[Any], found: BaseModel) -> str | dict[str, Any]:
+    """The name of a catalogue entry, or the definition of anything else."""
+    name = getattr(found, "name", "")
+    if name in catalogue.names() and catalogue.get(name) == found:
+        return name
+    return found.model_dump(mode="json", exclude_none=True)
+
+
+def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:
+    """The cluster's name, or its definition; the devices in use are left to ``gpus``."""
+    whole = clusters.get(cluster.name) if cluster.name in clusters.names() else None
+    if whole is not None and whole.resized(cluster.devices) == cluster:
+        return cluster.name
+    written = cluster.model_dump(mode="json", exclude_none=True)
+    return {**written, "device": _device(cluster.device)}
+
+
+def _device(device: Device) -> str | dict[str, Any]:
+    """A device by name, or with its calibration as a path that holds from any folder."""
+    written = reference(devices, device)
+    if isinstance(written, str):
+        return written
+    calibration = written["calibration"]
+    if isinstance(calibration, str) and looks_like_path(calibration):
+        written["calibration"] = str(Path(calibration).resolve())
+    return written
