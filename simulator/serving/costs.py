@@ -11,7 +11,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.deployment import Pool
-from simulator.serving.drafts import SpeculativeSteps
+from simulator.serving.drafts import Speculation, SpeculativeSteps
 from simulator.serving.engines import Engine, engines
 from simulator.serving.memory import check_fits, memory
 from simulator.serving.options import Options
@@ -94,13 +94,18 @@ def replica_costs(
 
 
 def speculating(
-    costs: ReplicaCosts, draft: Model, cluster: Cluster, pool: Pool, options: Options, engine: Engine
+    costs: ReplicaCosts,
+    speculation: Speculation,
+    draft: Model,
+    cluster: Cluster,
+    pool: Pool,
+    options: Options,
+    engine: Engine,
 ) -> ReplicaCosts:
     """Costs of a replica whose decodes verify what a draft model on the same devices proposes.
 
     The draft model's weights and KV take blocks from the target's.
     """
-    assert pool.speculation is not None
     alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
     price = StepPrice(draft, cluster, alone, engine)
     held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
@@ -111,7 +116,7 @@ def speculating(
     room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights
     return replace(
         costs,
-        steps=SpeculativeSteps(costs.steps, steps, pool.speculation),
+        steps=SpeculativeSteps(costs.steps, steps, speculation),
         kv_blocks=options.kv_blocks or max(int(room / block), 1),
         weight_bytes=costs.weight_bytes + held.weights,
     )

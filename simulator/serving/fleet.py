@@ -114,7 +114,7 @@ class Fleet:
         """Requests that programs have begun or scheduled."""
         self._begun = 0
         self._programs: dict[int, Program] = {}
-        self._calls: Iterator[Calls] | None = None
+        self._calls: Iterator[Calls] = iter(())
         if not isinstance(setting.scaler, Fixed):
             self.clock.process(scale(self))
 
@@ -237,7 +237,6 @@ class Fleet:
 
     def _begin(self, now: float) -> None:
         """Start a program."""
-        assert self._calls is not None
         if self._asked >= self.setting.serving.requests:
             return
         self._begun += 1

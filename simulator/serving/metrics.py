@@ -132,80 +132,94 @@ def serving_metrics(
     """
     columns = records.columns()
     arrival, first, last = columns["arrival_s"], columns["first_s"], columns["last_s"]
-    total = len(arrival)
-    from_ = int(skipped * total)
-    kept = slice(from_, None)
-    ttft, e2e = (first - arrival)[kept], (last - arrival)[kept]
-    more = columns["output"][kept] > 1
-    decoding = columns["output"][kept] - 1
-    tpot = (e2e - ttft)[more] / decoding[more]
-    gaps = merged(meters)
-    itl = None
-    if gaps:
-        points = gap_percentiles(gaps, SHARES)
-        itl = Latency(float((e2e - ttft)[more].sum() / max(decoding[more].sum(), 1)), *points)
-    latencies = {
-        "ttft": Latency.of(ttft),
-        "tpot": Latency.of(tpot),
-        "itl": itl,
-        "e2e": Latency.of(e2e),
-        "queue": Latency.of((columns["scheduled_s"] - arrival)[kept]),
-    }
-    begin = float(arrival[from_]) if total else 0.0
-    stop = float(last.max(initial=0.0))
-    arrived = float(arrival.max(initial=0.0))
-    end = arrived if open_loop and (arrived - begin) >= 0.5 * (stop - begin) else stop
-    inside = (last > begin) & (last <= end)
+    kept = slice(int(skipped * len(arrival)), None)
+    begin, end, inside = _window(arrival, last, kept, open_loop)
     window = max(end - begin, 1e-12)
+    arrived = float(arrival.max(initial=0.0)) - begin
+    counted = len(arrival[kept])
     outputs, inputs = float(columns["output"][inside].sum()), float(columns["prompt"][inside].sum())
-    met = _met(slo, ttft, e2e, decoding)
-    steps = sum(sum(meter.steps.values()) for meter in meters)
-    busy = sum(meter.busy_s for meter in meters)
-    weights = [sum(column) for column in zip(*(_sums(meter) for meter in meters), strict=True)]
-    idle_s = max(hardware.replica_seconds - busy, 0.0)
-    joules = sum(meter.joules for meter in meters) + idle_s * hardware.idle_watts
+    ended = float(inside.sum()) / window
+    met = _met_share(slo, columns, kept)
     made = max(int(columns["output"].sum()), 1)
+    energy = _joules(meters, hardware)
+    gpu_hours = hardware.gpu_seconds / hardware.gpus / 3600
     return ServingMetrics(
-        requests=total,
-        counted=len(ttft),
+        requests=len(arrival),
+        counted=counted,
         refused=refused,
-        makespan_s=stop,
+        makespan_s=float(last.max(initial=0.0)),
         window_s=window,
-        latencies=latencies,
-        arrival_rate=len(ttft) / max(arrived - begin, 1e-12) if arrived > begin else 0.0,
-        request_rate=float(inside.sum()) / window,
+        latencies=_latencies(columns, kept, meters),
+        arrival_rate=counted / max(arrived, 1e-12) if arrived > 0 else 0.0,
+        request_rate=ended,
         input_rate=inputs / window,
         output_rate=outputs / window,
         output_rate_per_gpu=outputs / window / hardware.gpus,
         total_rate_per_gpu=(inputs + outputs) / window / hardware.gpus,
-        slo_share=None if met is None else float(met.mean()) if len(met) else 0.0,
-        goodput=None
-        if met is None
-        else float(met.mean() if len(met) else 0.0) * float(inside.sum()) / window,
-        running=weights[1] / busy if busy else 0.0,
-        waiting=weights[2] / busy if busy else 0.0,
-        kv_use=weights[3] / busy if busy else 0.0,
+        slo_share=met,
+        goodput=None if met is None else met * ended,
         hit_rate=float(columns["cached"][kept].sum()) / max(float(columns["prompt"][kept].sum()), 1.0),
         preemptions=int(columns["preemptions"].sum()),
-        busy=busy / hardware.replica_seconds if hardware.replica_seconds else 0.0,
-        joules=joules,
-        joules_per_million=joules / made * 1e6,
-        dollars_per_million=hardware.dollars_per_hour
-        / 3600
-        * hardware.gpu_seconds
-        / hardware.gpus
-        / made
-        * 1e6,
+        joules=energy,
+        joules_per_million=energy / made * 1e6,
+        dollars_per_million=hardware.dollars_per_hour * gpu_hours / made * 1e6,
         sustainable_rate=sustainable(arrival, first, last, open_loop),
-        seconds_by_kind={
-            kind: sum(meter.seconds[kind] for meter in meters) for kind in ("prefill", "mixed", "decode")
-        },
-        steps_by_kind={
-            kind: sum(meter.steps[kind] for meter in meters) for kind in ("prefill", "mixed", "decode")
-        }
-        if steps
-        else {},
+        **_step_means(meters, hardware),
     )
+
+
+def _window(
+    arrival: np.ndarray, last: np.ndarray, kept: slice, open_loop: bool
+) -> tuple[float, float, np.ndarray]:
+    """Begin and end of the window of rates, s, and which requests ended inside it."""
+    begin = float(arrival[kept][0]) if len(arrival[kept]) else 0.0
+    stop, arrived = float(last.max(initial=0.0)), float(arrival.max(initial=0.0))
+    end = arrived if open_loop and (arrived - begin) >= 0.5 * (stop - begin) else stop
+    return begin, end, (last > begin) & (last <= end)
+
+
+def _latencies(
+    columns: Mapping[str, np.ndarray], kept: slice, meters: list[Meter]
+) -> dict[str, Latency | None]:
+    """Statistics of the counted requests, by name."""
+    arrival = columns["arrival_s"][kept]
+    ttft, e2e = columns["first_s"][kept] - arrival, columns["last_s"][kept] - arrival
+    decoding = columns["output"][kept] - 1
+    several = decoding > 0
+    decode = (e2e - ttft)[several]
+    gaps, itl = merged(meters), None
+    if gaps:
+        mean = float(decode.sum() / max(decoding[several].sum(), 1))
+        itl = Latency(mean, *gap_percentiles(gaps, SHARES))
+    return {
+        "ttft": Latency.of(ttft),
+        "tpot": Latency.of(decode / decoding[several]),
+        "itl": itl,
+        "e2e": Latency.of(e2e),
+        "queue": Latency.of(columns["scheduled_s"][kept] - arrival),
+    }
+
+
+def _joules(meters: list[Meter], hardware: Hardware) -> float:
+    """Energy of all steps and of the replicas' idle time, J."""
+    idle_s = max(hardware.replica_seconds - sum(meter.busy_s for meter in meters), 0.0)
+    return sum(meter.joules for meter in meters) + idle_s * hardware.idle_watts
+
+
+def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
+    """Fields of ``ServingMetrics`` read off steps: means over busy time, seconds and steps by kind."""
+    busy = sum(meter.busy_s for meter in meters)
+    weights = [sum(column) for column in zip(*(_sums(meter) for meter in meters), strict=True)]
+    kinds = ("prefill", "mixed", "decode")
+    counts = {kind: sum(meter.steps[kind] for meter in meters) for kind in kinds}
+    return {
+        "running": weights[1] / busy if busy else 0.0,
+        "waiting": weights[2] / busy if busy else 0.0,
+        "kv_use": weights[3] / busy if busy else 0.0,
+        "busy": busy / hardware.replica_seconds if hardware.replica_seconds else 0.0,
+        "seconds_by_kind": {kind: sum(meter.seconds[kind] for meter in meters) for kind in kinds},
+        "steps_by_kind": counts if any(counts.values()) else {},
+    }
 
 
 def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
@@ -247,14 +261,17 @@ def _sums(meter: Meter) -> list[float]:
     return sums
 
 
-def _met(slo: Slo, ttft: np.ndarray, e2e: np.ndarray, decoding: np.ndarray) -> np.ndarray | None:
+def _met_share(slo: Slo, columns: Mapping[str, np.ndarray], kept: slice) -> float | None:
+    """Share of the counted requests that met all targets; None without targets."""
     if not slo.given:
         return None
+    arrival = columns["arrival_s"][kept]
+    ttft, e2e = columns["first_s"][kept] - arrival, columns["last_s"][kept] - arrival
     met = np.ones(len(ttft), dtype=bool)
     if slo.ttft is not None:
         met &= ttft <= slo.ttft
     if slo.tpot is not None:
-        met &= (e2e - ttft) <= slo.tpot * np.maximum(decoding, 1) + 1e-12
+        met &= (e2e - ttft) <= slo.tpot * np.maximum(columns["output"][kept] - 1, 1) + 1e-12
     if slo.e2e is not None:
         met &= e2e <= slo.e2e
-    return met
+    return float(met.mean()) if len(met) else 0.0

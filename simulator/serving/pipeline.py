@@ -258,10 +258,9 @@ class PipelinedReplica(QueueView):
         times = [(self._enter(place, count), self._exit(place, count)) for place, count in enumerate(rounds)]
         later = sum(count == first for count in rounds)
         for lane, count, (enter, leave) in zip(order, rounds, times, strict=True):
-            if not count:
-                continue
             step = lane.running
-            assert step is not None
+            if not count or step is None:
+                continue
             lane.batcher.extend(step, count)
             lane.seconds, lane.enter_s, lane.exit_s = lane.later(count), enter, leave
             lane.valid = 0 if step.leaving else lane.valid - count

@@ -100,7 +100,7 @@ def serving_setting(
         costs = replica_costs(model, used, pool, options, engine)
         if pool.speculation is not None:
             draft = find(models, pool.speculation.draft, folder, f"{place}.speculation.draft")
-            costs = speculating(costs, draft, used, pool, options, engine)
+            costs = speculating(costs, pool.speculation, draft, used, pool, options, engine)
         pools.append(
             PoolSetting(
                 pool,

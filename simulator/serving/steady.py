@@ -88,6 +88,55 @@ class Steady:
     """From first to last token."""
 
 
+class _Cases:
+    """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
+
+    def __init__(self, table: IterationTable, load: Load, limits: Limits) -> None:
+        given = (
+            *(load.prompt, load.output, load.concurrency, load.rate, load.cached),
+            *(limits.budget, limits.sequences, limits.kv_tokens),
+        )
+        prompt, output, concurrency, rate, cached, budget, slots, room = np.broadcast_arrays(
+            *(np.asarray(value, dtype=np.float64) for value in given)
+        )
+        engine, ranks = table.price.engine, table.price.pool.data
+        self.table, self.output = table, output
+        self.closed = concurrency > 0
+        self.clients = np.maximum(concurrency / ranks, 1e-9)
+        self.arrivals = rate / ranks
+        self.new = np.maximum(prompt - cached, 1.0)
+        """Prompt tokens to compute."""
+        self.keys = prompt + 0.5 * output
+        """Mean context of a decoding sequence."""
+        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)), 1.0)
+        """Most sequences that decode together."""
+        self.gaps = np.maximum(output - 1.0, 1e-9)
+        self.chunks = np.ceil(self.new / np.minimum(self.new, budget))
+        self.chunk = self.new / self.chunks
+        self.before = cached + 0.5 * (self.new - self.chunk)
+        """Mean context before a chunk."""
+        self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
+        """Whether prefill chunks share steps with decodes."""
+        fixed = engine.first_token_s.value + table.price.times.first_token_s
+        self.fixed = fixed + engine.first_token_per_token_s.value * self.new
+        """Part of TTFT that no step explains, s."""
+
+    def prefill(self, batch: Array) -> tuple[Array, Array]:
+        """Elapsed time of one prompt's steps, and the part that delays decodes."""
+        decoding = batch if self.interleaved else np.zeros_like(batch)
+        steps = self.chunks * self.table.mixed_seconds(self.chunk, self.before, decoding, self.keys)
+        return steps, steps - self.chunks * self.decode(batch) if self.interleaved else steps
+
+    def prefill_alone(self) -> Array:
+        """Seconds of one prompt's steps on an idle replica."""
+        none = np.zeros_like(self.new)
+        return self.chunks * self.table.mixed_seconds(self.chunk, self.before, none, self.keys)
+
+    def decode(self, batch: Array) -> Array:
+        """Seconds of a pure decode step."""
+        return self.table.decode_seconds(batch, self.keys)
+
+
 def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
     """Return the steady state of each case.
 
@@ -96,88 +145,56 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
         load: requests on the whole replica, shared evenly by its attention ranks.
         limits: of one rank.
     """
-    ranks = table.price.pool.data
-    engine = table.price.engine
-    prompt, output, concurrency, rate, cached, budget, slots, room = np.broadcast_arrays(
-        *(
-            np.asarray(value, dtype=np.float64)
-            for value in (
-                load.prompt,
-                load.output,
-                load.concurrency,
-                load.rate,
-                load.cached,
-                limits.budget,
-                limits.sequences,
-                limits.kv_tokens,
-            )
-        )
-    )
-    closed = concurrency > 0
-    clients, arrivals = np.maximum(concurrency / ranks, 1e-9), rate / ranks
-    new = np.maximum(prompt - cached, 1.0)
-    keys = prompt + 0.5 * output
-    most = np.maximum(np.minimum(slots, room / (prompt + output)), 1.0)
-    gaps = np.maximum(output - 1.0, 1e-9)
-    alone = engine.scheduler.value in ("prefill-first", "static")
-    chunk = np.minimum(new, budget)
-    count = np.ceil(new / chunk)
-    chunk = new / count
-    mean_before = cached + 0.5 * (new - chunk)
-
-    def prefill(batch: Array, beside: bool) -> tuple[Array, Array]:
-        """Elapsed time of one prompt's steps, and the part that delays decodes."""
-        decoding = batch if beside else np.zeros_like(batch)
-        steps = count * table.mixed_seconds(chunk, mean_before, decoding, keys)
-        return steps, steps - count * table.decode_seconds(batch, keys) if beside else steps
-
-    batch = np.where(closed, np.minimum(clients, most), 1.0)
-    first = np.maximum(np.minimum(clients, most), 1.0)
+    cases = _Cases(table, load, limits)
+    closed, clients, slots = cases.closed, cases.clients, cases.slots
+    first = np.maximum(np.minimum(clients, slots), 1.0)
     batch = np.where(closed, first, 1.0)
-    step = table.decode_seconds(batch, keys)
-    own, delay = prefill(batch, not alone)
-    tpot = step
+    step = tpot = cases.decode(batch)
+    own, delay = cases.prefill(batch)
     wait = np.zeros_like(batch)
     stable = np.ones(batch.shape, dtype=bool)
-    fixed = engine.first_token_s.value + table.price.times.first_token_s
-    fixed = fixed + engine.first_token_per_token_s.value * new
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
-            own, delay = prefill(batch, not alone)
-        step = table.decode_seconds(batch, keys)
-        decode = tpot * gaps
-        service = fixed + own + step + wait
-        # Others' prefills a decode token: each running request brings one prompt a lifetime.
+            own, delay = cases.prefill(batch)
+        step = cases.decode(batch)
+        decode = tpot * cases.gaps
+        service = cases.fixed + own + step + wait
         lifetime = np.maximum(service + decode, 1e-9)
-        through = np.where(
-            closed, np.minimum(clients, _capacity(most, decode, service, wait)) / lifetime, arrivals
-        )
+        served = np.minimum(clients, _capacity(slots, decode, service, wait))
+        through = np.where(closed, served / lifetime, cases.arrivals)
+        # Prefills of other requests per decode token: a running request brings one prompt a lifetime.
         others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
         interference = np.minimum(others * delay, 0.95)
-        fresh = step / (1.0 - interference)
-        tpot = DAMPING * tpot + (1 - DAMPING) * fresh
-        wanted = through * tpot * gaps
-        stable = closed | (wanted <= most) & (others * delay < 0.95)
-        batch = DAMPING * batch + (1 - DAMPING) * np.clip(wanted, np.minimum(1.0, first), most)
-        wait = DAMPING * wait + (1 - DAMPING) * _wait(
-            closed, clients, most, through, own, tpot * gaps, service - wait
-        )
-    decode = tpot * gaps
-    ttft = fixed + own + step + wait
-    ends = np.where(closed, clients / (ttft + decode), arrivals)
-    tokens = ends * (output + new)
-    kv = batch * keys
-    per_step = tokens * tpot
+        tpot = DAMPING * tpot + (1 - DAMPING) * step / (1.0 - interference)
+        decode = tpot * cases.gaps
+        wanted = through * decode
+        stable = closed | (wanted <= slots) & (others * delay < 0.95)
+        batch = DAMPING * batch + (1 - DAMPING) * np.clip(wanted, np.minimum(1.0, first), slots)
+        waits = _wait(closed, clients, slots, through, own, decode, service - wait)
+        wait = DAMPING * wait + (1 - DAMPING) * waits
+    return _means(cases, batch, tpot, step, own, wait, stable)
+
+
+def _means(
+    cases: _Cases, batch: Array, tpot: Array, step: Array, own: Array, wait: Array, stable: NDArray[np.bool_]
+) -> Steady:
+    """The figures of a converged state."""
+    table, ranks = cases.table, cases.table.price.pool.data
+    decode = tpot * cases.gaps
+    ttft = cases.fixed + own + step + wait
+    ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
+    tokens = ends * (cases.output + cases.new) * tpot * ranks
+    kv = batch * cases.keys * ranks
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
         queue_s=np.where(stable, wait, np.inf),
         tpot_s=tpot,
         batch=batch,
-        prefill_s=prefill(np.zeros_like(batch), False)[0],
+        prefill_s=cases.prefill_alone(),
         step_s=step,
         requests_s=ends * ranks,
-        output_tokens_s=ends * output * ranks,
-        watts=table.power.watts(per_step * ranks, batch * ranks, kv * ranks, tpot, hosts=False),
+        output_tokens_s=ends * cases.output * ranks,
+        watts=table.power.watts(tokens, batch * ranks, kv, tpot, hosts=False),
         stable=stable,
         decode_s=decode,
     )

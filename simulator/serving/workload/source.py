@@ -143,8 +143,7 @@ class Source:
     def _drawn(self) -> Iterator[tuple[int, int]]:
         first = self.serving.prefix.tokens if self.serving.prefix else 0
         inputs, outputs = self.serving.input, self.serving.output
-        assert inputs is not None and outputs is not None
-        while True:
+        while inputs is not None and outputs is not None:
             prompts = inputs.draw(self._lengths, BLOCK) + first
             yield from zip(prompts.tolist(), outputs.draw(self._lengths, BLOCK).tolist(), strict=True)
 
@@ -160,9 +159,10 @@ class Source:
                 yield ids[group]
 
     def _trace(self) -> Iterator[Row]:
-        """Rows of the trace from its start on, rescaled in rate; checked to be in order."""
+        """Rows of the trace, if any, from its start on, rescaled in rate; checked to be in order."""
         trace = self.serving.trace
-        assert trace is not None and self._path is not None
+        if trace is None or self._path is None:
+            return
         last, read = 0.0, get_format(trace.format).read
         for number, row in enumerate(read(self._path), start=1):
             time = row.arrival_s
