@@ -33,6 +33,7 @@ from planner.executors.local import cores
 from planner.headroom import headroom_share
 from planner.prediction import simulate_plan
 from planner.refine import Refined, refine
+from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
 from planner.serving.refine import refine_serving
 from planner.serving.search import search_serving
@@ -112,6 +113,7 @@ def plan(
     headroom: float | str | None = None,
     raw: bool = False,
     refine: int = 0,
+    every: bool = False,
     progress: Callable[[float], None] | None = None,
     refining: Callable[[float], None] | None = None,
 ) -> PlanSearch:
@@ -132,6 +134,7 @@ def plan(
             default as much as gives a plan the required chance to fit.
         raw: return the plans in the order of the objective, near duplicates included.
         refine: time that many of the best plans with the event engine too, on all cores.
+        every: keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
 
     Raises:
@@ -154,7 +157,7 @@ def plan(
     constraints = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
     devices_used = asked.setting.cluster.devices
-    wanted = max(asked.search.top, refine)
+    wanted, scored = max(asked.search.top, refine), ScoredPlans() if every else None
     result = search(
         asked.setting,
         devices_used,
@@ -164,8 +167,9 @@ def plan(
         progress,
         headroom_share(asked.search.headroom, asked.setting.cluster.device.memory_bytes),
         alternatives=not raw,
+        keep=scored.add if scored is not None else None,
     )
-    return PlanSearch(result, _refined(result, refine, refining) if refine else ())
+    return PlanSearch(result, _refined(result, refine, refining) if refine else (), scored)
 
 
 def size(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hwmodels.errors import InfeasibleError
+from hwmodels.errors import InfeasibleError, InputError
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
 from meshwright.reports.refined import describe_refined
 from meshwright.reports.timeline import describe_run
@@ -15,6 +15,7 @@ from meshwright.reports.whatif import describe_answer
 from meshwright.variations.answer import Outcome
 from planner.prediction import Prediction, Simulation
 from planner.refine import Refined
+from planner.scored import ScoredPlans
 from planner.search import SearchResult
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
@@ -41,6 +42,7 @@ class PlanReport:
         step_time_uncertainty: half-width of the band as a share of the step; None where the engine timed it.
         tokens_per_s_per_gpu: throughput of a device.
         mfu, hfu: model and hardware FLOP/s over the dense peak.
+        mfu_causal: model FLOP/s with only the keys that a token may see.
         usd_per_million_tokens, kwh_per_million_tokens: money at list price, energy with hosts.
         peak_memory_bytes, capacity_bytes: of the fullest device; ``fits`` compares them.
         time_breakdown_s: seconds of the step by part; the parts add up to ``step_time_s``.
@@ -52,6 +54,7 @@ class PlanReport:
     step_time_uncertainty: float | None
     tokens_per_s_per_gpu: float
     mfu: float
+    mfu_causal: float
     hfu: float
     usd_per_million_tokens: float
     kwh_per_million_tokens: float
@@ -70,6 +73,7 @@ class PlanReport:
             "step_time_uncertainty",
             "tokens_per_s_per_gpu",
             "mfu",
+            "mfu_causal",
             "hfu",
             "usd_per_million_tokens",
             "kwh_per_million_tokens",
@@ -95,6 +99,8 @@ class PlanSearch:
 
     result: SearchResult
     refined: Sequence[Refined] = ()
+    scored: ScoredPlans | None = None
+    """Every scored plan, where the search was asked to keep them."""
 
     @cached_property
     def found(self) -> Prediction:
@@ -127,7 +133,12 @@ class PlanSearch:
             raise InfeasibleError(shortfall.message() if shortfall else "no plan fits")
 
     def scenario(self, index: int = 0) -> dict[str, Any]:
-        """A plan as a scenario that ``simulate`` reads, with the same prediction."""
+        """A plan as a scenario that ``simulate`` reads, with the same prediction.
+
+        Raises:
+            InputError: the search did not return that many plans.
+        """
+        _check_rank(index, len(self.result.plans))
         return training_scenario(self.result.setting, self.result.plans.plan(index))
 
     def columns(self) -> Columns:
@@ -222,8 +233,18 @@ class DeploymentSearch:
         return self.search.plans[0]
 
     def scenario(self, index: int = 0) -> dict[str, Any]:
-        """A deployment as a scenario that ``simulate`` reads."""
+        """A deployment as a scenario that ``simulate`` reads.
+
+        Raises:
+            InputError: the search did not return that many deployments.
+        """
+        _check_rank(index, len(self.search.plans))
         return scenario_of(self.search.question, self.search.plans[index])
+
+
+def _check_rank(index: int, plans: int) -> None:
+    if not 0 <= index < plans:
+        raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> Columns:

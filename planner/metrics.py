@@ -36,8 +36,10 @@ class Metrics:
     tokens_per_s_per_device: np.ndarray
     model_flops_utilisation: np.ndarray
     """Model FLOP/s over the devices' dense peak in the workload's number format (MFU)."""
+    causal_flops_utilisation: np.ndarray
+    """The same with only those keys that a token may see: what causal attention computes."""
     hardware_flops_utilisation: np.ndarray
-    """The same with recomputed FLOPs (HFU)."""
+    """Model FLOPs and recomputed ones over the peak (HFU)."""
     tokens_per_day: np.ndarray
     usd_per_million_tokens: np.ndarray
     """At the devices' list price per hour."""
@@ -53,12 +55,14 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = flops_per_token(setting, plans)
+        causal = 3 * float(setting.model.flops_per_token(training.seq_len, training.causal))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
             step_time_s=step.time,
             tokens_per_s_per_device=rate / cluster.devices,
             model_flops_utilisation=rate * model / peak,
+            causal_flops_utilisation=rate * causal / peak,
             hardware_flops_utilisation=rate * (model + again) / peak,
             tokens_per_day=rate * 86400,
             usd_per_million_tokens=cluster.price_per_hour_usd / 3600 / rate * 1e6,

@@ -35,9 +35,9 @@ class Prediction:
     metrics: Metrics
 
     @classmethod
-    def of(cls, setting: Setting, plan: Plan) -> Prediction:
-        """Predict one plan analytically."""
-        plans = Plans.of(plan)
+    def of(cls, setting: Setting, plan: Plan | Plans) -> Prediction:
+        """Predict one plan, or several, analytically."""
+        plans = plan if isinstance(plan, Plans) else Plans.of(plan)
         step = predict(setting, plans)
         held = memory(setting, plans, step.stages, step.parameters)
         return cls(setting, plans, step, held, Metrics.of(setting, plans, step))

@@ -69,6 +69,7 @@ def search(
     progress: Callable[[float], None] | None = None,
     headroom: float = 0.0,
     alternatives: bool = False,
+    keep: Callable[[Plans, np.ndarray], None] | None = None,
 ) -> SearchResult:
     """Score every plan that the rules keep and return the best.
 
@@ -84,6 +85,7 @@ def search(
         progress: called now and then with the share of candidates decided so far.
         headroom: share of a device's memory that plans leave free.
         alternatives: fold near duplicates and add the best plan of each family.
+        keep: called with every block of scored plans and the figure that ranks them.
 
     Raises:
         InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
@@ -104,6 +106,8 @@ def search(
     for plans in _chunks(enumeration):
         values = _measure(space.setting, plans, objective)
         best.offer(plans, values)
+        if keep:
+            keep(plans, values)
         for family in FAMILIES if alternatives else ():
             families[family.name].offer_best(plans, values, family.holds(plans))
         scored += len(plans)

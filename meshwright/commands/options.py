@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +41,13 @@ Raw = Annotated[bool, typer.Option("--all", help="Show the raw order, near dupli
 Refine = Annotated[
     int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too, on all cores.")
 ]
+Save = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario that simulate reads."),
+]
+Rank = Annotated[int, typer.Option(min=1, help="The plan to save.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with tables and charts.")]
+Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans.")]
 Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")]
 Days = Annotated[float | None, typer.Option(help="Deadline for all tokens.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Choose how to serve the model instead.")]

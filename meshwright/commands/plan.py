@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.commands import options as given
 from meshwright.commands.output import Json
+
+if TYPE_CHECKING:
+    from meshwright.commands.plan_files import PlanFiles
 
 
 def plan(
@@ -35,6 +38,10 @@ def plan(
     tpot: given.Tpot = None,
     engine: given.Engine = None,
     together: given.Together = False,
+    save: given.Save = None,
+    rank: given.Rank = 1,
+    html: given.Html = None,
+    csv: given.Csv = None,
     json: Json = False,
 ) -> None:
     """Search all plans for training a model on a cluster, or for serving it, and rank those that fit.
@@ -44,38 +51,43 @@ def plan(
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
     """  # noqa: E501 - one line to copy
+    from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import asks_serving, plan_serving
     from meshwright.commands.sizing import compare_sizes, count
     from meshwright.questions import flag, whole_number
     from planner.constraints import pairs
 
+    files = PlanFiles(save, rank, html, csv)
     held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
     if serve or asks_serving(scenario):
         load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
         load["split"] = not together
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
-        plan_serving(scenario, {**asked, **load}, held, top, refine, json)
+        plan_serving(scenario, {**asked, **load}, held, top, refine, files, json)
         return
     asked = {"model": model, "precision": precision}
     sizes = {"seq_len": seq_len, "global_batch": global_batch, "batch_tokens": batch_tokens}
     asked |= {name: whole_number(text, flag(name)) for name, text in sizes.items() if text is not None}
     asked |= {"framework": framework, "objective": objective, "headroom": headroom, **held}
     if tokens is not None or days is not None or ".." in (gpus or "") or "," in (cluster or ""):
+        files.refuse("comparisons of sizes", "save", "html", "csv")
         compare_sizes(scenario, cluster, gpus, tokens, days, asked, json)
         return
     devices = count(gpus) if gpus else None
     plan_training(
         scenario,
         {**asked, "cluster": cluster, "gpus": devices, "top": top, "raw": raw, "refine": refine},
+        files,
         json,
     )
 
 
-def plan_training(scenario: str, arguments: dict[str, Any], json: bool) -> None:
-    """Search and print training plans.
+def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, json: bool) -> None:
+    """Search training plans, print them, and write the files that were asked for.
 
     Raises:
         InfeasibleError: no plan fits.
+        InputError: a wrong flag, or a file cannot be written.
     """
     from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables, wide
@@ -84,7 +96,9 @@ def plan_training(scenario: str, arguments: dict[str, Any], json: bool) -> None:
     from meshwright.reports.verdict import verdict
 
     with progress("searching") as advance:
-        found = api.plan(scenario or None, progress=advance, refining=advance, **arguments)
+        found = api.plan(
+            scenario or None, progress=advance, refining=advance, every=files.csv is not None, **arguments
+        )
     setting = found.result.setting
     if setting.training.seq_len > setting.model.max_sequence:
         built = f"the {setting.model.max_sequence:,} that {setting.model.name} was built for"
@@ -95,3 +109,4 @@ def plan_training(scenario: str, arguments: dict[str, Any], json: bool) -> None:
         again = refined_table(found.found, list(found.refined)) if found.refined else []
         show_tables(ranked(found.found, wide()), *again, *verdict(found.result))
     found.check()
+    files.write(found)

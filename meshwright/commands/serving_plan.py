@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.commands.plan_files import PlanFiles
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -23,9 +26,10 @@ def plan_serving(
     held: Mapping[str, Mapping[str, str]],
     top: int | None,
     refine: int,
+    files: PlanFiles,
     json: bool,
 ) -> None:
-    """Search and print deployments.
+    """Search and print deployments, and save one if asked to.
 
     Raises:
         InputError: a wrong flag, or one that is missing.
@@ -36,6 +40,7 @@ def plan_serving(
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
+    files.refuse("serving plans", "html", "csv")
     with progress("searching") as advance:
         found = api.deploy(
             scenario or None,
@@ -52,6 +57,7 @@ def plan_serving(
         show_tables(*deployment_tables(found))
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
+    files.save_scenario(found)
 
 
 def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from hwmodels.errors import MeshwrightError
+from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
 from meshwright.validation.cases import Case, read_case
@@ -31,6 +32,11 @@ class PublishedRun:
 
 def basis(result: SearchResult) -> Table:
     """The assumptions of the first plan."""
+    return facts(basis_words(result), "What this rests on")
+
+
+def basis_words(result: SearchResult) -> dict[str, str]:
+    """The assumptions of the first plan, in words."""
     setting, plan = result.setting, result.plans.plan(0)
     device = setting.cluster.device
     network = setting.cluster.network_error
@@ -48,7 +54,9 @@ def basis(result: SearchResult) -> Table:
         "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
         "nearest published run": _published(setting),
     }
-    return facts(words, "What this rests on")
+    if counts_differ(result.metrics):
+        words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
+    return words
 
 
 def _overlaps(setting: Setting, plan: Plan, step_s: float) -> str:

@@ -27,6 +27,9 @@ ONCE = {
 }
 """Parts of a step that are neither kernels of the model nor communication."""
 
+COUNTS_DIFFER = 0.1
+"""Share by which causal MFU falls below MFU from which tables show both."""
+
 WORDS = {
     "gradients": "data (gradients)",
     "parameters": "data (parameters)",
@@ -52,12 +55,11 @@ def describe_setting(setting: Setting) -> dict[str, Any]:
 
 def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
     """One plan and everything predicted of it, with documented keys."""
-    figures = _figures(prediction.metrics, index)
     step = prediction.step
     times = {name: float(part[index]) for name, part in step.seconds.items()}
     return {
         "plan": prediction.plans.plan(index).model_dump(mode="json"),
-        **figures,
+        **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
         "differs_from_first": distinguishable(float(step.time[0]), float(step.time[index])),
         "time_breakdown_s": times,
@@ -94,11 +96,13 @@ def describe_search(
     }
 
 
-def _figures(metrics: Metrics, index: int) -> dict[str, float]:
-    values = {
+def figures(metrics: Metrics) -> dict[str, np.ndarray]:
+    """Figures of merit under their documented keys, shape (plans,)."""
+    return {
         "step_time_s": metrics.step_time_s,
         "tokens_per_s_per_gpu": metrics.tokens_per_s_per_device,
         "mfu": metrics.model_flops_utilisation,
+        "mfu_causal": metrics.causal_flops_utilisation,
         "hfu": metrics.hardware_flops_utilisation,
         "bubble_share": metrics.bubble_share,
         "exposed_communication_share": metrics.exposed_communication_share,
@@ -106,7 +110,10 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
         "usd_per_million_tokens": metrics.usd_per_million_tokens,
         "kwh_per_million_tokens": metrics.kwh_per_million_tokens,
     }
-    return {name: float(column[index]) for name, column in values.items()}
+
+
+def _figures(metrics: Metrics, index: int) -> dict[str, float]:
+    return {name: float(column[index]) for name, column in figures(metrics).items()}
 
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
@@ -146,7 +153,7 @@ def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
 
 def ranked(prediction: Prediction, wide: bool) -> Table:
     """Plans side by side, the best first: one a line, or one a column where the terminal is narrow."""
-    columns = _columns(prediction)
+    columns = rank_columns(prediction)
     if wide:
         rows = list(zip(*columns.values(), strict=True))
         return table(list(columns), rows, left=2)
@@ -154,7 +161,8 @@ def ranked(prediction: Prediction, wide: bool) -> Table:
     return table(headings, [[name, *values] for name, values in columns.items()])
 
 
-def _columns(prediction: Prediction) -> dict[str, list[str]]:
+def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
+    """Cells of a ranking by heading, one a plan."""
     metrics, plans = prediction.metrics, list(prediction.plans)
     capacity = prediction.setting.cluster.device.memory_bytes
     many = range(len(plans))
@@ -170,6 +178,7 @@ def _columns(prediction: Prediction) -> dict[str, list[str]]:
         "±": [percent(value, 0) for value in band(prediction.setting, prediction.step)],
         "tok/s/GPU": [f"{value:,.0f}" for value in metrics.tokens_per_s_per_device],
         "MFU": [percent(value) for value in metrics.model_flops_utilisation],
+        **_causal(metrics),
         f"of {gibibytes(capacity)}": [gibibytes(value) for value in prediction.memory.peak],
         "fits with": [chance(value) for value in chance_to_fit(prediction.memory.peak, capacity)],
         "bubble": [percent(value) for value in metrics.bubble_share],
@@ -177,6 +186,18 @@ def _columns(prediction: Prediction) -> dict[str, list[str]]:
         "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
         "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
     }
+
+
+def counts_differ(metrics: Metrics) -> bool:
+    """Whether the two ways to count attention give figures that differ enough to show both."""
+    whole, causal = metrics.model_flops_utilisation, metrics.causal_flops_utilisation
+    return bool(np.any(causal < (1 - COUNTS_DIFFER) * whole))
+
+
+def _causal(metrics: Metrics) -> dict[str, list[str]]:
+    if not counts_differ(metrics):
+        return {}
+    return {"causal MFU": [percent(value) for value in metrics.causal_flops_utilisation]}
 
 
 def _slower(step_s: float, all_s: np.ndarray) -> str:
@@ -204,21 +225,22 @@ def whole_plan(prediction: Prediction, title: str = "", index: int = 0) -> list[
 
 def _headline(prediction: Prediction, title: str, index: int) -> Table:
     plan, setting = prediction.plans.plan(index), prediction.setting
-    figures, memory = _figures(prediction.metrics, index), _memory(prediction, index)
+    merit, memory = _figures(prediction.metrics, index), _memory(prediction, index)
     needed, there = gibibytes(memory["peak_bytes"]), gibibytes(memory["capacity_bytes"])
     layout = f"{plan.describe()}, micro batch {plan.micro_batch}, {plan.schedule}"
     share, tokens = _uncertainty(prediction, index), setting.training.tokens
     doubt = "" if share is None else f" ± {percent(share, 0)}"
-    rate = f"{figures['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU"
+    rate = f"{merit['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU"
     words = {
         "plan": f"{layout}, recompute {plan.recompute}, sharding {sharding(plan)}",
-        "step": f"{seconds(figures['step_time_s'])}{doubt} for {counted(tokens)} tokens",
-        "throughput": f"{rate}, {counted(figures['tokens_per_day'])} tokens a day",
-        "utilisation": f"MFU {percent(figures['mfu'])}, HFU {percent(figures['hfu'])}",
+        "step": f"{seconds(merit['step_time_s'])}{doubt} for {counted(tokens)} tokens",
+        "throughput": f"{rate}, {counted(merit['tokens_per_day'])} tokens a day",
+        "utilisation": f"MFU {percent(merit['mfu'])}, HFU {percent(merit['hfu'])}"
+        + (f", causal MFU {percent(merit['mfu_causal'])}" if counts_differ(prediction.metrics) else ""),
         "memory": f"{needed} of {there}, fits with {chance(memory['chance_to_fit'])}"
         + ("" if memory["fits"] else ": does not fit"),
-        "per million tokens": f"{figures['usd_per_million_tokens']:.3g} $, "
-        f"{figures['kwh_per_million_tokens']:.3g} kWh",
+        "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
+        f"{merit['kwh_per_million_tokens']:.3g} kWh",
     }
     return facts(words, title)
 

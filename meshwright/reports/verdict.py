@@ -15,24 +15,28 @@ from simulator.uncertainty import distinguishable, model_errors
 
 def verdict(result: SearchResult) -> list[Table | str]:
     """Reasons, distinguishability, basis, and the count of candidates that each rule removed."""
+    reasons = reason_rows(result)
+    shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
+    removed = table(("removed by rule", "candidates"), removed_rows(result))
+    return [*shown, *order_words(result), basis(result), removed]
+
+
+def removed_rows(result: SearchResult) -> list[Sequence[str]]:
+    """Candidates that each rule removed, with those that were scored."""
     rows: list[Sequence[str]] = [[name, f"{count:,}"] for name, count in result.removed.items() if count]
-    rows += [["scored", f"{result.scored:,}"], ["all", f"{result.candidates:,}"]]
-    removed = table(("removed by rule", "candidates"), rows)
-    return [*_reasons(result), *_order(result), basis(result), removed]
+    return [*rows, ["scored", f"{result.scored:,}"], ["all", f"{result.candidates:,}"]]
 
 
-def _reasons(result: SearchResult) -> list[Table]:
-    if not result.rows:
-        return []
-    rows = [
+def reason_rows(result: SearchResult) -> list[Sequence[str]]:
+    """Why each plan is shown, and its near duplicates."""
+    return [
         [str(number), ", ".join(row.families), ", ".join(row.also)]
         for number, row in enumerate(result.rows, start=1)
     ]
-    made = table(("rank", "shown as", "near duplicates"), rows, left=3)
-    return [made]
 
 
-def _order(result: SearchResult) -> list[str]:
+def order_words(result: SearchResult) -> list[str]:
+    """How far the order of the plans can be trusted."""
     times = [float(value) for value in result.step.time]
     errors = model_errors().difference
     words = []

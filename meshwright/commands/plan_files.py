@@ -1,0 +1,86 @@
+"""The files that ``meshwright plan`` writes: a plan as a scenario, a page, all scored plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from meshwright.results import DeploymentSearch, PlanSearch
+
+COMMENT = """\
+# Written by `meshwright plan --save`: `meshwright simulate` predicts this plan.
+"""
+
+
+@dataclass(frozen=True)
+class PlanFiles:
+    """Paths to write to, where given.
+
+    Attributes:
+        save: scenario of the plan at ``rank``, counted from 1.
+        html: page of the ranking.
+        csv: all scored plans.
+    """
+
+    save: Path | None = None
+    rank: int = 1
+    html: Path | None = None
+    csv: Path | None = None
+
+    def refuse(self, subject: str, *names: str) -> None:
+        """Refuse files that a question does not have.
+
+        Raises:
+            InputError: one of them is asked for.
+        """
+        from hwmodels.errors import InputError
+
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InputError(f"{subject} have no such file", f"--{name}")
+
+    def write(self, found: PlanSearch) -> None:
+        """Write what was asked for, all or nothing.
+
+        Raises:
+            InputError: a file cannot be written, or there is no such rank.
+        """
+        from hwmodels.files import written_together
+        from meshwright.commands.output import note, progress
+
+        with written_together():
+            self._save(found)
+            if self.html is not None:
+                from meshwright.pages.plans import write_plans
+
+                write_plans(self.html, found)
+            if self.csv is not None and found.scored is not None:
+                from meshwright.reports.scored import write_scored
+
+                with progress("writing all plans") as advance:
+                    write_scored(self.csv, found.result.setting, found.scored, advance)
+        for kind, path in (("scenario", self.save), ("page", self.html), ("plans", self.csv)):
+            if path is not None:
+                note(f"{kind} written: {path}")
+
+    def save_scenario(self, found: DeploymentSearch) -> None:
+        """Write a deployment as a scenario, where asked for.
+
+        Raises:
+            InputError: the file cannot be written, or there is no such rank.
+        """
+        from meshwright.commands.output import note
+
+        self._save(found)
+        if self.save is not None:
+            note(f"scenario written: {self.save}")
+
+    def _save(self, found: PlanSearch | DeploymentSearch) -> None:
+        if self.save is None:
+            return
+        from hwmodels.files import write_text
+        from hwmodels.yaml_text import yaml_text
+
+        write_text(self.save, COMMENT + yaml_text(found.scenario(self.rank - 1)))

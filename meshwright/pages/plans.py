@@ -1,0 +1,150 @@
+"""The result of a search as an HTML page: the ranking, where the steps' time goes, what fills the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.parts import GROUPS, colour, grouped
+from meshwright.reports.basis import basis_words
+from meshwright.reports.plans import rank_columns, sharding
+from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.verdict import order_words, reason_rows, removed_rows
+from meshwright.results import PlanReport, PlanSearch
+
+MEMORY_COLOURS = ("#2c6fbb", "#62a5e3", "#6a51a3", "#e9a23b", "#c8374a", "#7b8794", "#9fb3c8", "#d98c5f")
+LIMIT = "#c8374a"
+MOST_COLUMNS = 6
+"""Plans that fit beside each other."""
+
+
+def write_plans(path: Path, found: PlanSearch) -> None:
+    """Write the page of a search that found plans.
+
+    Args:
+        path: the HTML file; it appears only when it is complete.
+        found: the search.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    setting, plans = found.result.setting, found.plans
+    sections = [
+        _ranking(found),
+        Section(
+            "Where the steps' time goes",
+            "Kernels by kind, communication that no kernel hides, and waiting.",
+            _time(plans),
+        ),
+        Section(
+            "What fills the memory",
+            "The fullest device of each plan. The dashed line is the device's memory, the dotted one what "
+            "plans may fill.",
+            _memory(plans, setting.cluster.device.memory_bytes, found.result.space.usable_bytes),
+        ),
+        *_tables(found),
+    ]
+    training, cluster = setting.training, setting.cluster
+    facts = {
+        "model": setting.model.name,
+        "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
+        "step": f"{training.global_batch:,} sequences of {training.seq_len:,} tokens, {training.precision}",
+        "best plan": f"{plans[0].plan.describe()}, micro batch {plans[0].plan.micro_batch}",
+        "its layout": f"{plans[0].plan.schedule}, recompute {plans[0].plan.recompute}, "
+        f"sharding {sharding(plans[0].plan)}",
+        "its step": f"{seconds(plans[0].step_time_s)} for {counted(training.tokens)} tokens",
+        "its MFU": percent(plans[0].mfu),
+    }
+    write_page(path, f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
+
+
+def _ranking(found: PlanSearch) -> Section:
+    """The table of plans: one a column where there is room for all, else one a line."""
+    columns, words = rank_columns(found.found), " ".join(order_words(found.result))
+    if len(found.plans) > MOST_COLUMNS:
+        rows = list(zip(*columns.values(), strict=True))
+        return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))
+    headings = ["rank", *columns.pop("rank")]
+    return Section("Plans", words, columns=headings, rows=[[name, *cells] for name, cells in columns.items()])
+
+
+def _tables(found: PlanSearch) -> list[Section]:
+    basis = [[name, words] for name, words in basis_words(found.result).items()]
+    sections = []
+    if reasons := reason_rows(found.result):
+        columns = ("rank", "shown as", "near duplicates")
+        sections.append(Section("Why these plans", "", columns=columns, rows=reasons, words_in=(1, 2)))
+    sections.append(
+        Section("What this rests on", "", columns=("basis", "value"), rows=basis, words_in=(0, 1))
+    )
+    columns, words = ("rule", "candidates"), "Candidates that each rule removed."
+    sections.append(Section("The search", words, columns=columns, rows=removed_rows(found.result)))
+    return sections
+
+
+def _names(plans: Sequence[PlanReport]) -> list[str]:
+    return [label(f"{rank}: {report.plan.describe()}") for rank, report in enumerate(plans, start=1)]
+
+
+def _time(plans: Sequence[PlanReport]) -> Figure:
+    parts = [grouped(report.time_breakdown_s) for report in plans]
+    data = [
+        _bar(plans, group, [part.get(group, 0.0) for part in parts], colour(group), "%{x:.4g} s")
+        for group in GROUPS
+        if any(part.get(group, 0.0) > 0 for part in parts)
+    ]
+    return {"data": data, "layout": _bars(plans, "seconds")}
+
+
+def _memory(plans: Sequence[PlanReport], capacity: float, usable: float) -> Figure:
+    fullest = [
+        max(report.details["memory"]["stages"], key=lambda stage: stage["total_bytes"]) for report in plans
+    ]
+    names = [name for name in fullest[0]["parts_bytes"] if any(each["parts_bytes"][name] for each in fullest)]
+    data = [
+        _bar(plans, name, [each["parts_bytes"][name] / 2**30 for each in fullest], shade, "%{x:.1f} GiB")
+        for name, shade in zip(names, _shades(len(names)), strict=True)
+    ]
+    most = max(capacity, *(each["total_bytes"] for each in fullest)) / 2**30
+    made = _bars(plans, "GiB", range=[0, 1.03 * most])
+    lines = [_line(capacity, "dash"), *([_line(usable, "dot")] if usable < capacity else [])]
+    return {"data": data, "layout": {**made, "shapes": lines}}
+
+
+def _shades(count: int) -> list[str]:
+    return [MEMORY_COLOURS[index % len(MEMORY_COLOURS)] for index in range(count)]
+
+
+def _bar(
+    plans: Sequence[PlanReport], name: str, values: list[float], shade: str, shown: str
+) -> dict[str, Any]:
+    """One part of every plan's bar."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": list(range(len(plans))),
+        "x": values,
+        "marker": {"color": shade},
+        "customdata": _names(plans),
+        "hovertemplate": f"%{{customdata}}<br>{name}: {shown}<extra></extra>",
+    }
+
+
+def _bars(plans: Sequence[PlanReport], unit: str, **x: Any) -> dict[str, Any]:
+    ticks = {"tickvals": list(range(len(plans))), "ticktext": _names(plans)}
+    return layout(
+        barmode="stack",
+        bargap=0.25,
+        height=150 + 30 * len(plans),
+        xaxis=axis(unit, **x),
+        yaxis=axis(autorange="reversed", showgrid=False, **ticks),
+    )
+
+
+def _line(bytes_: float, dash: str) -> dict[str, Any]:
+    place = bytes_ / 2**30
+    shape = {"type": "line", "yref": "paper", "x0": place, "x1": place, "y0": 0, "y1": 1}
+    return {**shape, "line": {"dash": dash, "color": LIMIT, "width": 1.5}}

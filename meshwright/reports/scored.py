@@ -1,0 +1,68 @@
+"""All scored plans of a search as a CSV file, one row a plan, the best first."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.files import atomic_write, plain_cell
+from meshwright.reports.plans import figures
+from planner.prediction import Prediction
+from planner.scored import ScoredPlans
+from simulator.plan import Choice, Plan
+from simulator.setting import Setting
+from simulator.uncertainty import chance_to_fit
+
+DIGITS = 7
+"""Significant digits of a figure; a search ranks by as many."""
+
+
+def write_scored(
+    path: Path, setting: Setting, scored: ScoredPlans, progress: Callable[[float], None] | None = None
+) -> None:
+    """Write every scored plan: its fields, its figures under their JSON names, its peak memory.
+
+    Args:
+        path: the CSV file; it appears only when it is complete.
+        setting: what the plans share, the cluster cut to the devices in use.
+        scored: the plans.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    written = 0
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        for prediction in scored.predictions(setting):
+            columns = _columns(prediction, written)
+            if not written:
+                writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+            written += len(prediction.plans)
+            if progress:
+                progress(written / len(scored))
+
+
+def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
+    """Cells by heading; ``before`` plans are already written."""
+    plans, peak = prediction.plans, prediction.memory.peak
+    columns: dict[str, Iterable[str]] = {"rank": map(str, range(before + 1, before + len(plans) + 1))}
+    for name, info in Plan.model_fields.items():
+        words = plans.schedule_names if name == "schedule" else Choice.get(name)
+        words = words or (("false", "true") if info.annotation is bool else ())
+        values = getattr(plans, name).tolist()
+        columns[name] = [plain_cell(words[int(v)]) if words else str(v) for v in values]
+    numbers = {
+        **figures(prediction.metrics),
+        "peak_memory_bytes": peak,
+        "chance_to_fit": chance_to_fit(peak, prediction.setting.cluster.device.memory_bytes),
+    }
+    return columns | {name: _cells(values) for name, values in numbers.items()}
+
+
+def _cells(values: np.ndarray) -> list[str]:
+    return [f"{value:.{DIGITS}g}" for value in values.tolist()]
