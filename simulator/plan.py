@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -219,18 +220,49 @@ class Plans:
             names: plan fields.
             values: further arrays of shape (plans,).
         """
-        key, combinations = np.zeros(len(self), dtype=np.int64), 1
-        fields_read = [getattr(self, name).astype(np.int64) for name in names]
-        for column in fields_read + [np.unique(value, return_inverse=True)[1] for value in values]:
-            low = int(column.min(initial=0))
-            span = int(column.max(initial=0)) - low + 1
-            if combinations * span > np.iinfo(np.int64).max:
-                key = np.unique(key, return_inverse=True)[1]
-                combinations = len(self)
-            key = key * span + (column - low)
-            combinations *= span
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        count = len(self)
+        if count < 2:
+            return self, np.zeros(count, dtype=np.int64)
+        keys, most = np.zeros(count, dtype=np.int64), 1
+        columns = [getattr(self, name) for name in names]
+        for column in columns + [np.unique(value, return_inverse=True)[1] for value in values]:
+            low = int(column.min())
+            span = int(column.max()) - low + 1
+            if span == 1:
+                continue
+            if most * span > TABLE:
+                most, keys = _numbered(keys, most)
+            keys, most = keys * span + (column - low), most * span
+        distinct, inverse = _numbered(keys, most)
+        first = np.empty(distinct, dtype=np.int64)
+        first[inverse[::-1]] = np.arange(count - 1, -1, -1)
         return self.take(first), inverse
+
+    @cached_property
+    def by_schedule(self) -> list[tuple[str, np.ndarray | slice]]:
+        """The name of each schedule in use, and which plans have it."""
+        numbers = range(len(self.schedule_names))
+        if len(self) and (self.schedule == self.schedule[0]).all():
+            return [(self.schedule_names[int(self.schedule[0])], slice(None))]
+        found = ((self.schedule_names[number], np.flatnonzero(self.schedule == number)) for number in numbers)
+        return [(name, chosen) for name, chosen in found if len(chosen)]
+
+
+TABLE = 1 << 20
+"""Most values of a key for which a table numbers the distinct ones; beyond, they are sorted."""
+
+
+def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
+    """Count the distinct keys, which are 0 or more and below ``most``, and number each key in their order."""
+    if most > TABLE:
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        return len(distinct), inverse
+    seen = np.zeros(most, dtype=bool)
+    seen[keys] = True
+    distinct = np.flatnonzero(seen)
+    number = np.empty(most, dtype=np.int64)
+    number[distinct] = np.arange(len(distinct))
+    return len(distinct), number[keys]
 
 
 def concatenate(parts: list[Plans]) -> Plans:

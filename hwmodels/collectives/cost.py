@@ -84,6 +84,10 @@ class Cost:
     __array_ufunc__ = None  # numpy leaves ``array * cost`` to ``__rmul__``
 
     def __getitem__(self, index: ArrayLike) -> Cost:
-        """Return the costs that an index array or a mask selects, along the first axis of (...)."""
+        """Return the costs that an index array or a mask selects, along the last axis of (...)."""
         chosen = np.asarray(index)
-        return Cost(self.seconds[chosen], lambda: Links(*(part[:, chosen] for part in self.links())))
+        return Cost(self.seconds[..., chosen], lambda: Links(*(part[..., chosen] for part in self.links())))
+
+    def sum(self) -> Cost:
+        """Return the sum along the first axis of (...)."""
+        return Cost(self.seconds.sum(axis=0), lambda: Links(*(part.sum(axis=1) for part in self.links())))

@@ -264,7 +264,6 @@ def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
 def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:
     """Micro batches that share one gather of sharded parameters, shape (plans,)."""
     together = np.ones(len(plans))
-    for index, name in enumerate(plans.schedule_names):
-        chosen = plans.schedule == index
+    for name, chosen in plans.by_schedule:
         together[chosen] = get_schedule(name).gathered_together(plans.pipeline[chosen], micro_batches[chosen])
     return together

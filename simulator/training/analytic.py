@@ -66,17 +66,26 @@ class Component:
 
 
 @dataclass
-class StagePasses:
+class StageTimes:
     """One micro batch on each class of stage; seconds, shape (classes, plans).
 
-    ``sharding`` is the communication of sharded parameters in it, one cost of shape (plans,) a class,
-    ``sharding_exposed`` the visible part.
+    ``sharding_exposed`` is the visible part of the communication of sharded parameters in it, ``exchanges``
+    that communication for the plans that have any (``sharded``).
     """
 
     forward: np.ndarray
     backward: np.ndarray
     sharding_exposed: np.ndarray
-    sharding: list[Cost]
+    sharded: np.ndarray
+    exchanges: InEachPass | None = None
+
+    def sharding(self, chosen: np.ndarray) -> Cost:
+        """Communication of sharded parameters in one micro batch of a class of stage, shape (plans,)."""
+        if self.exchanges is None:
+            return Cost.none(chosen.shape)
+        classes = np.arange(len(self.forward))[:, np.newaxis]
+        cost = (self.exchanges.cost * (classes == chosen[self.sharded])).sum()
+        return cost[np.maximum(np.cumsum(self.sharded) - 1, 0)] * self.sharded
 
 
 def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
@@ -102,7 +111,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     data, gradients_exposed, parameters_exposed = _data_parallel(setting, plans, passes, counts, slowest)
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
-    sharding = sum((cost * (slowest == row) for row, cost in enumerate(passes.sharding)), NOTHING)
+    sharding = passes.sharding(slowest)
     seconds = {
         **parts,
         "pipeline": transfer_exposed,
@@ -139,7 +148,7 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     return makespan + gradients + gathers + tied + data.gradient_kernels + data.optimizer
 
 
-def _slowest(stages: Stages, passes: StagePasses, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Seconds in which the slowest class of stage works, and which it is, shape (plans,)."""
     busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
     return busy.max(axis=0), np.argmax(busy, axis=0)
@@ -228,7 +237,7 @@ def _breakdown(
 
 def _stage_passes(
     setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Component]
-) -> StagePasses:
+) -> StageTimes:
     """Time one micro batch on each class of stage."""
     forward, backward, exposed = (np.zeros(stages.index.shape) for _ in range(3))
     for piece in pieces:
@@ -236,28 +245,25 @@ def _stage_passes(
         backward += piece.count * piece.backward
     forward += setting.framework.fetch_seconds
     sharded = Sharding(setting, plans).parameters
-    rows = range(len(stages.index))
-    if not np.any(sharded):
-        return StagePasses(forward, backward, exposed, [Cost.none((len(plans),)) for _ in rows])
-    some, costs = plans.take(sharded), []
-    place = np.maximum(np.cumsum(sharded) - 1, 0)
-    for row in rows:
-        exchanges = InEachPass.of(
-            Sharding(setting, some),
-            np.maximum(np.ceil(stages.total[row, sharded]), 1),
-            counts.dense[row, sharded],
-            counts.experts[row, sharded],
-            micro_batches(setting, some),
-        )
-        shown = exchanges.exposed(forward[row, sharded], backward[row, sharded], contention(setting))
-        forward[row, sharded] += shown[0]
-        backward[row, sharded] += shown[1]
-        exposed[row, sharded] = shown[0] + shown[1]
-        costs.append(exchanges.cost[place] * sharded)
-    return StagePasses(forward, backward, exposed, costs)
+    index = np.flatnonzero(sharded)
+    if not len(index):
+        return StageTimes(forward, backward, exposed, sharded)
+    some = plans.take(index)
+    exchanges = InEachPass.of(
+        Sharding(setting, some),
+        np.maximum(np.ceil(stages.total[:, index]), 1),
+        counts.dense[:, index],
+        counts.experts[:, index],
+        micro_batches(setting, some),
+    )
+    shown = exchanges.exposed(forward[:, index], backward[:, index], contention(setting))
+    forward[:, index] += shown[0]
+    backward[:, index] += shown[1]
+    exposed[:, index] = shown[0] + shown[1]
+    return StageTimes(forward, backward, exposed, sharded, exchanges)
 
 
-def _slowest_between(stages: Stages, passes: StagePasses) -> np.ndarray:
+def _slowest_between(stages: Stages, passes: StageTimes) -> np.ndarray:
     """The slowest class of stage between the ends, shape (plans,); the first of them where there is none."""
     inner = slice(1, LAST)
     busy = np.where(stages.present[inner], passes.forward[inner] + passes.backward[inner], -1.0)
@@ -272,14 +278,16 @@ def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
     # With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
     # it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
     cluster, stride = setting.cluster, alike.pipeline_stride
-    transfer = cluster.collective_cost("send_receive", size / alike.tensor, 2, stride)
-    gather = cluster.collective_cost("all_gather", size, alike.tensor, 1)
-    cost = (transfer + gather * (alike.sequence_parallel == 0))[which]
+    cost = cluster.collective_cost("send_receive", size / alike.tensor, 2, stride)
+    whole = (alike.sequence_parallel == 0) & (alike.tensor > 1)
+    if whole.any():
+        cost = cost + cluster.collective_cost("all_gather", size, alike.tensor, 1) * whole
+    cost = cost[which]
     return replace(cost, seconds=cost.seconds + setting.framework.exchange_seconds)
 
 
 def _pipeline(
-    setting: Setting, plans: Plans, stages: Stages, passes: StagePasses, m: np.ndarray
+    setting: Setting, plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Cost]:
     """Makespan of the pipeline, the share of it that transfers cause, and the cost of all transfers."""
     cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
@@ -290,10 +298,10 @@ def _pipeline(
 
 
 def _makespans(
-    plans: Plans, stages: Stages, passes: StagePasses, m: np.ndarray, *transfers: np.ndarray
+    plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray, *transfers: np.ndarray
 ) -> list[np.ndarray]:
     """Makespans of the pipeline under different seconds of a transfer, all in one evaluation."""
-    makespans = np.zeros((len(transfers), len(plans)))
+    makespans, sent = np.zeros((len(transfers), len(plans))), np.stack(transfers)
     middle = _slowest_between(stages, passes)
     times = {
         f"{direction}_{name}": seconds
@@ -306,18 +314,15 @@ def _makespans(
     }
     times |= {"stages": plans.pipeline, "micro_batches": m, "chunks": plans.virtual_pipeline}
     times |= {"overlap_transfer": plans.overlap_pipeline.astype(bool)}
-    for index, name in enumerate(plans.schedule_names):
-        chosen = plans.schedule == index
-        if np.any(chosen):
-            shape = {key: np.concatenate([values[chosen]] * len(transfers)) for key, values in times.items()}
-            sent = np.concatenate([transfer[chosen] for transfer in transfers])
-            found = get_schedule(name).makespan(PipelineTimes(**shape, transfer=sent))
-            makespans[:, chosen] = found.reshape(len(transfers), -1)
+    for name, chosen in plans.by_schedule:
+        shape = {key: values[chosen] for key, values in times.items()}
+        pipeline = PipelineTimes(**shape, transfer=sent[:, chosen])
+        makespans[:, chosen] = get_schedule(name).makespan(pipeline)
     return list(makespans)
 
 
 def _data_parallel(
-    setting: Setting, plans: Plans, passes: StagePasses, counts: Parameters, slowest: np.ndarray
+    setting: Setting, plans: Plans, passes: StageTimes, counts: Parameters, slowest: np.ndarray
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the stage that holds the most parameters, and the seconds of its reductions and of
     its gathering that stay visible."""
@@ -335,8 +340,7 @@ def _data_parallel(
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
     """Micro-batch passes of one rank beside which a schedule lets it reduce or gather."""
     passes = np.ones(len(plans))
-    for index, name in enumerate(plans.schedule_names):
-        chosen = plans.schedule == index
+    for name, chosen in plans.by_schedule:
         shape = plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen]
         passes[chosen] = get_schedule(name).window(*shape)
     return passes

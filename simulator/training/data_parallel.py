@@ -9,22 +9,7 @@ import numpy as np
 from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import gathered_together
 from simulator.training.overlap import Exchange, contention, hide
-from simulator.training.sharding import Groups, Sharding
-
-STATE_FIELDS = (
-    "tensor",
-    "pipeline",
-    "context",
-    "data",
-    "expert",
-    "expert_tensor",
-    "zero",
-    "shard_group",
-    "first_stage_layers",
-    "last_stage_layers",
-    "rank_order",
-)
-"""The plan fields that decide what state a device holds and who shares it, for most models and schedules."""
+from simulator.training.sharding import STATE_FIELDS, Groups, Sharding
 
 
 def move_state(
@@ -41,18 +26,22 @@ def move_state(
 
     Args:
         sharding: of the plans.
-        dense: dense parameters of one device, shape (plans,).
-        experts: expert parameters of one device, shape (plans,).
+        dense: dense parameters of one device, shape (..., plans).
+        experts: expert parameters of one device, shape (..., plans).
         gathers: calls that the gathering is cut into.
         reductions: calls that the reduction is cut into.
+
+    Returns:
+        Both costs, shape (..., plans).
     """
     plans = sharding.plans
-    given = [np.broadcast_to(values, len(plans)) for values in (dense, experts, gathers, reductions)]
-    states, which = plans.unique(*STATE_FIELDS)
+    given = np.broadcast_arrays(dense, experts, gathers, reductions)
+    states, which = sharding.states
     shared = [_of_states(values, which, len(states)) for values in given]
-    if not all(np.array_equal(once[which], values) for once, values in zip(shared, given, strict=True)):
+    if not all(np.array_equal(once[..., which], values) for once, values in zip(shared, given, strict=True)):
         # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
-        states, which = plans.unique(*STATE_FIELDS, values=given)
+        rows = (row for values in given for row in values.reshape(-1, len(plans)))
+        states, which = plans.unique(*STATE_FIELDS, values=rows)
         shared = [_of_states(values, which, len(states)) for values in given]
     dense, experts, gathers, reductions = shared
     sharding = Sharding(sharding.setting, states)
@@ -74,10 +63,17 @@ NOTHING = Cost.none()
 def _reduce(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
     """Reduce ``count`` gradients once over the ranks that share them."""
     cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
-    whole = cluster.collective_cost("all_reduce", size, groups.shard, groups.shard_stride)
-    scatter = cluster.collective_cost("reduce_scatter", size, groups.shard, groups.shard_stride)
-    outer = cluster.collective_cost("all_reduce", size / groups.shard, groups.replicas, groups.replica_stride)
-    return scatter * sharding.scatters + whole * ~sharding.scatters + outer * (groups.replicas > 1)
+    found = NOTHING
+    for operation, chosen in (("reduce_scatter", sharding.scatters), ("all_reduce", ~sharding.scatters)):
+        if chosen.any():
+            cost = cluster.collective_cost(operation, size, groups.shard, groups.shard_stride)
+            found = found + cost * chosen
+    replicated = groups.replicas > 1
+    if replicated.any():
+        part = size / groups.shard
+        outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
+        found = found + outer * replicated
+    return found
 
 
 def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
@@ -90,9 +86,9 @@ def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
 
 
 def _of_states(values: np.ndarray, which: np.ndarray, states: int) -> np.ndarray:
-    """One value a state; the last where plans of a state differ."""
-    once = np.empty(states)
-    once[which] = values
+    """One value a state, shape (..., states); the last where plans of a state differ."""
+    once = np.empty((*values.shape[:-1], states))
+    once[..., which] = values
     return once
 
 
@@ -197,13 +193,13 @@ class InEachPass:
         experts: np.ndarray,
         micro_batches: np.ndarray,
     ) -> InEachPass:
-        """The exchanges of one micro batch.
+        """The exchanges of one micro batch; costs of shape (..., plans).
 
         Args:
             sharding: of the plans.
-            layers: layers on one device, each wrapped by itself, shape (plans,).
-            dense: dense parameters of one device, shape (plans,).
-            experts: expert parameters of one device, shape (plans,).
+            layers: layers on one device, each wrapped by itself, shape (..., plans).
+            dense: dense parameters of one device, shape (..., plans).
+            experts: expert parameters of one device, shape (..., plans).
             micro_batches: micro batches of a replica, shape (plans,).
         """
         part = 1 / gathered_together(sharding.plans, micro_batches)
@@ -224,7 +220,9 @@ class InEachPass:
     def exposed(
         self, forward: np.ndarray, backward: np.ndarray, slowdown: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds that stay visible beside the kernels of a forward and of a backward pass, shape (plans,).
+        """Seconds that stay visible beside the kernels of a forward and of a backward pass.
+
+        Passes and seconds have shape (..., plans).
 
         Gathers and reductions share one network: reductions hide behind the kernels that gathers leave.
         """

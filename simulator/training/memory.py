@@ -193,12 +193,10 @@ def _in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     m = micro_batches(setting, plans)
     stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
     held = np.zeros(stage.shape)
-    for index, name in enumerate(plans.schedule_names):
-        chosen = plans.schedule == index
-        if np.any(chosen):
-            held[:, chosen] = get_schedule(name).in_flight(
-                plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen], stage[:, chosen]
-            )
+    for name, chosen in plans.by_schedule:
+        held[:, chosen] = get_schedule(name).in_flight(
+            plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen], stage[:, chosen]
+        )
     return held
 
 

@@ -14,6 +14,21 @@ from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting
 
+STATE_FIELDS = (
+    "tensor",
+    "pipeline",
+    "context",
+    "data",
+    "expert",
+    "expert_tensor",
+    "zero",
+    "shard_group",
+    "first_stage_layers",
+    "last_stage_layers",
+    "rank_order",
+)
+"""The plan fields that decide what state a device holds and who shares it, for most models and schedules."""
+
 BUCKET_PARAMETERS = 40e6
 """Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
 order."""
@@ -87,6 +102,11 @@ class Sharding:
     def scatters(self) -> np.ndarray:
         """Whether a reduction leaves each rank its shard: a reduce-scatter; else an all-reduce."""
         return self.plans.zero >= self.setting.framework.scatter_from_zero
+
+    @cached_property
+    def states(self) -> tuple[Plans, np.ndarray]:
+        """The plans that differ in ``STATE_FIELDS``, and for each plan which of them it is."""
+        return self.plans.unique(*STATE_FIELDS)
 
     @cached_property
     def dense(self) -> Groups:
