@@ -35,6 +35,8 @@ from planner.prediction import simulate_plan
 from planner.refine import Refined, refine
 from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
+from planner.serving.mix.offers import Offer
+from planner.serving.mix.search import Mix, search_mix
 from planner.serving.refine import refine_serving
 from planner.serving.search import search_serving
 from planner.sizing import Sizing, counts, size_up
@@ -410,3 +412,48 @@ def deploy(
     found = search_serving(question, max(top, refine), progress)
     runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
     return DeploymentSearch(found, runs)
+
+
+def mix(
+    types: Sequence[str],
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    rate: float | None = None,
+    ttft: float | None = None,
+    tpot: float | None = None,
+    share: float | None = None,
+    engine: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    watts: float | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Mix:
+    """Rent the cheapest mix of GPU types that carries a load within its targets.
+
+    Args:
+        types: devices or clusters, each ``NAME``, ``NAME=COUNT`` (devices available) or ``NAME=COUNT@PRICE``
+            ($ an hour and device).
+        scenario: a serving scenario (file, shipped name or mapping), whose distributions of lengths or trace
+            fill the buckets; the other arguments replace its keys.
+        model: catalogue name, path, mapping or object.
+        isl, osl: prompt and output tokens of a request.
+        rate: requests a second.
+        ttft, tpot: targets, s; ``share`` of the requests must meet both.
+        engine: preset by name.
+        fix, limit: fields of a replica, as for ``deploy``.
+        watts: most that all devices may draw.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
+        InfeasibleError: no mix carries the load.
+    """
+    offers = [Offer.parse(text) for text in types]
+    cluster = offers[0].cluster
+    given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
+    given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
+    question = serving_question(scenario, given, fix or {}, limit or {})
+    return search_mix(question, offers, watts=watts, progress=progress)

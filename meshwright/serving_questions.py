@@ -60,6 +60,7 @@ def serving_question(
         fix={**formats, **held},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
+        folder=folder,
     )
 
 

@@ -62,3 +62,11 @@ Together = Annotated[
     bool, typer.Option("--together", help="Serving: no separate pools for prefill and decode.")
 ]
 Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (show engines).")]
+Mix = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPES",
+        help="Serving: rent the cheapest mix, as l4,a100-sxm-80gb=8,h100-sxm@2.5 (=count, @price).",
+    ),
+]
+Watts = Annotated[float | None, typer.Option(help="Serving: most that the devices of a mix may draw.")]

@@ -38,6 +38,8 @@ def plan(
     tpot: given.Tpot = None,
     engine: given.Engine = None,
     together: given.Together = False,
+    mix: given.Mix = None,
+    watts: given.Watts = None,
     save: given.Save = None,
     rank: given.Rank = 1,
     html: given.Html = None,
@@ -52,15 +54,22 @@ def plan(
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
     """  # noqa: E501 - one line to copy
     from meshwright.commands.plan_files import PlanFiles
-    from meshwright.commands.serving_plan import asks_serving, plan_serving
+    from meshwright.commands.serving_plan import asks_serving, plan_mix, plan_serving, refuse_given
     from meshwright.commands.sizing import compare_sizes, count
     from meshwright.questions import flag, whole_number
     from planner.constraints import pairs
 
     files = PlanFiles(save, rank, html, csv)
     held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
+    load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
+    if mix is not None:
+        files.refuse("mixes", "save", "html", "csv")
+        unused = {"--cluster": cluster, "--gpus": gpus, "--objective": objective}
+        refuse_given(unused, "a mix rents the cheapest devices of --mix")
+        plan_mix(scenario, {"model": model, **load, **held, "watts": watts}, mix, json)
+        return
+    refuse_given({"--watts": watts}, "only a mix (--mix) has a power budget")
     if serve or asks_serving(scenario):
-        load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
         load["split"] = not together
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
         plan_serving(scenario, {**asked, **load}, held, top, refine, files, json)

@@ -1,4 +1,4 @@
-"""``meshwright plan --serve``: the deployments that carry most within the latency targets."""
+"""``meshwright plan --serve`` and ``--mix``: deployments on one GPU type, and the cheapest mix of several."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
+NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -60,30 +61,85 @@ def plan_serving(
     files.save_scenario(found)
 
 
+def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool) -> None:
+    """Search and print the cheapest mix of GPU types.
+
+    Raises:
+        InputError: a wrong flag, or one that is missing.
+        InfeasibleError: no mix carries the load within the targets.
+    """
+    from meshwright import api
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports.mixes import describe_mix, mix_tables
+
+    _check_given(scenario, arguments, NEEDED_OF_A_MIX)
+    rest = {
+        name: arguments[name] for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts")
+    }
+    with progress("searching") as advance:
+        found = api.mix(types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance)
+    if json:
+        print_json(describe_mix(found))
+    else:
+        show_tables(*mix_tables(found))
+
+
+def refuse_given(flags: Mapping[str, Any], why: str) -> None:
+    """Refuse flags that this question would not read.
+
+    Raises:
+        InputError: one of them is given.
+    """
+    from hwmodels.errors import InputError
+
+    for flag, value in flags.items():
+        if value is not None:
+            raise InputError(f"{why}; leave it out", flag)
+
+
 def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Flags as arguments of ``api.deploy``.
 
     Raises:
         InputError: a flag is missing or cannot be read.
     """
-    from hwmodels.errors import InputError
     from meshwright.commands.sizing import count
 
-    missing = [f"--{name}" for name in NEEDED if arguments[name] is None]
-    if missing and not scenario:
-        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of --{' --'.join(NEEDED)}")
-    ttft, share = _target(arguments["ttft"], "--ttft")
-    tpot, other = _target(arguments["tpot"], "--tpot")
-    if share is not None and other is not None and share != other:
-        raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
+    _check_given(scenario, arguments, NEEDED)
     return {
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
-        "ttft": ttft,
-        "tpot": tpot,
-        "share": share or other,
+        **_targets(arguments),
     }
+
+
+def _check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:
+    """Refuse a question without a scenario whose flags are not all there.
+
+    Raises:
+        InputError: a flag is missing.
+    """
+    from hwmodels.errors import InputError
+
+    missing = [f"--{name}" for name in needed if arguments[name] is None]
+    if missing and not scenario:
+        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of --{' --'.join(needed)}")
+
+
+def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The latency targets, and the share of requests that must meet them.
+
+    Raises:
+        InputError: not readable, or two shares.
+    """
+    from hwmodels.errors import InputError
+
+    ttft, share = _target(arguments["ttft"], "--ttft")
+    tpot, other = _target(arguments["tpot"], "--tpot")
+    if share is not None and other is not None and share != other:
+        raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
+    return {"ttft": ttft, "tpot": tpot, "share": share or other}
 
 
 def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import log
+from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, UnknownNameError
+from planner.serving.sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.deployment import Pool
 from simulator.serving.workload import Serving
@@ -40,6 +43,8 @@ class Question:
         fix: fields held at a value.
         limit: highest values of fields.
         split: whether prefill and decode pools are tried too.
+        seed: of drawn lengths and arrivals.
+        folder: what the workload's trace is relative to.
     """
 
     model: Model
@@ -51,6 +56,7 @@ class Question:
     limit: Mapping[str, Any] = field(default_factory=dict)
     split: bool = True
     seed: int = 0
+    folder: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -59,8 +65,6 @@ class Question:
             for name in option:
                 if name not in FIELDS:
                     raise UnknownNameError("field of a serving plan", name, FIELDS)
-        if self.workload.trace is not None:
-            raise InputError("a search needs lengths and a rate; a trace can be simulated", "workload.trace")
         if self.rate is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.given and self.objective == "goodput":
@@ -71,21 +75,36 @@ class Question:
         """Devices in use."""
         return self.cluster.devices
 
+    @cached_property
+    def sample(self) -> Sample:
+        """Requests of the workload.
+
+        Raises:
+            InputError: they cannot be read, or are programs.
+        """
+        return sample(self.workload, self.seed, self.folder, self.model.max_sequence)
+
     @property
     def prompt(self) -> float:
         """Mean prompt tokens, the shared prefix counted."""
+        if self.workload.input is None:
+            return float(self.sample.prompts.mean())
         prefix = self.workload.prefix.tokens if self.workload.prefix else 0
-        return prefix + (self.workload.input.mean() if self.workload.input else 0.0)
+        return prefix + self.workload.input.mean()
 
     @property
     def output(self) -> float:
         """Mean output tokens."""
-        return self.workload.output.mean() if self.workload.output else 0.0
+        return (
+            float(self.sample.outputs.mean()) if self.workload.output is None else self.workload.output.mean()
+        )
 
     @property
     def rate(self) -> float | None:
-        """Requests a second; None for a closed loop."""
-        return self.workload.arrivals.mean_rate() if self.workload.arrivals else None
+        """Requests a second, of the trace where nothing else is said; None for a closed loop."""
+        if self.workload.arrivals is None:
+            return self.sample.rate
+        return self.workload.arrivals.mean_rate()
 
     @property
     def tail(self) -> float:

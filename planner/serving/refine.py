@@ -54,26 +54,30 @@ def refine_serving(
     Yields:
         The number of a plan and its figures, in the order in which they are done.
     """
-    calls = ((scenario_of(question, plan), plan.goodput) for plan in plans)
+    calls = ((scenario_of(question, plan), question.folder, plan.goodput, question.rate) for plan in plans)
     yield from in_parallel(_largest, calls, workers)
 
 
-def _largest(scenario: dict[str, Any], expected: float) -> RefinedServing:
+def _largest(
+    scenario: dict[str, Any], folder: Path, expected: float, natural: float | None
+) -> RefinedServing:
     try:
-        setting = make_serving(scenario, "plan", Path())
-        found = [_bisect(replace(setting, seed=setting.seed + seed), expected) for seed in range(SEEDS)]
+        setting = make_serving(scenario, "plan", folder)
+        found = [
+            _bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
+        ]
     except MeshwrightError as error:
         return RefinedServing(0.0, 0.0, str(error))
     spread = float(np.std(found, ddof=1)) / SEEDS**0.5
     return RefinedServing(float(np.mean(found)), STUDENT * spread)
 
 
-def _bisect(setting: ServingSetting, expected: float) -> float:
+def _bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
     """Largest rate of one seed, to a few percent."""
     low, high = 0.0, max(expected, 1e-3) * WIDEST
     rate = max(expected, 1e-3)
     for _ in range(HALVINGS):
-        if _meets(setting, rate):
+        if _meets(setting, rate, natural):
             low = rate
         else:
             high = rate
@@ -81,8 +85,15 @@ def _bisect(setting: ServingSetting, expected: float) -> float:
     return low
 
 
-def _meets(setting: ServingSetting, rate: float) -> bool:
-    serving = setting.serving.model_copy(update={"arrivals": Poisson(rate=rate)})
+def _meets(setting: ServingSetting, rate: float, natural: float | None) -> bool:
+    """Whether the targets hold at a rate; a trace's own times are rescaled from its ``natural`` rate."""
+    serving = setting.serving
+    trace = serving.trace
+    if trace is not None and serving.arrivals is None and natural:
+        scaled = trace.model_copy(update={"rate_scale": trace.rate_scale * rate / natural})
+        serving = serving.model_copy(update={"trace": scaled})
+    else:
+        serving = serving.model_copy(update={"arrivals": Poisson(rate=rate)})
     metrics = serve(replace(setting, serving=serving)).metrics
     share = metrics.slo_share
     return share is not None and share >= serving.slo.share and metrics.sustainable_rate is None

@@ -27,10 +27,17 @@ SEQUENCES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Limited:
-    """Limits of an engine to try on a shape; arrays of one shape."""
+    """Limits of an engine to try on a shape, and the mean lengths to try them on; arrays of shape (limits,).
+
+    Attributes:
+        budget, sequences: the limits.
+        prompt, output: tokens of a request; None for the question's means.
+    """
 
     budget: Array
     sequences: Array
+    prompt: Array | None = None
+    output: Array | None = None
 
     @classmethod
     def of(cls, question: Question, shape: Shape) -> Limited:
@@ -89,8 +96,7 @@ def largest_rate(question: Question, shape: Shape, limits: Limited, phase: str =
     for level in range(LEVELS):
         share = np.linspace(0.0, 1.0, GRID)[:, None]
         rates = low * (high / low) ** share if level == 0 else low + (high - low) * share
-        wide = Limited(*np.broadcast_arrays(limits.budget, limits.sequences, rates)[:2])
-        held = meets_phase(question, shape, wide, rates, phase)
+        held = meets_phase(question, shape, limits, rates, phase)
         first = np.where(held.all(axis=0), GRID, np.argmin(held, axis=0))
         last = np.maximum(first - 1, 0)
         columns = np.arange(len(limits))
@@ -115,10 +121,10 @@ def meets_phase(
 
 def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, phase: str) -> Steady:
     """The steady state of a replica that runs one phase: prefill only, decode only, or both."""
+    prompt = question.prompt if limits.prompt is None else limits.prompt
+    output = question.output if limits.output is None else limits.output
     if phase == "prefill":
-        return steady(shape, Load(question.prompt, 1.0, rate=rate), limits)
+        return steady(shape, Load(prompt, 1.0, rate=rate), limits)
     if phase == "decode":
-        return steady(
-            shape, Load(question.prompt, question.output, rate=rate, cached=question.prompt - 1), limits
-        )
-    return steady(shape, Load(question.prompt, question.output, rate=rate), limits)
+        return steady(shape, Load(prompt, output, rate=rate, cached=prompt - 1), limits)
+    return steady(shape, Load(prompt, output, rate=rate), limits)

@@ -1,0 +1,171 @@
+"""The cheapest mix of GPU types: tables for people, JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import percent, seconds
+from planner.serving.mix.allocation import Allocation
+from planner.serving.mix.search import Mix
+from planner.serving.plan import SECONDS_AN_HOUR
+
+
+def describe_mix(found: Mix) -> dict[str, Any]:
+    """A mix with documented keys."""
+    question, best = found.question, found.best
+    slo = question.workload.slo
+    rented = [
+        {
+            "device": option.offer.name,
+            "cluster": option.offer.cluster.name,
+            "tensor": option.shape.pool.tensor,
+            "data": option.shape.pool.data,
+            "pipeline": option.shape.pool.pipeline,
+            "expert": option.shape.pool.expert,
+            "weights": option.shape.pool.weights,
+            "replicas": int(count),
+            "gpus": int(count) * option.shape.devices,
+            "token_budget": option.budget,
+            "max_sequences": option.sequences,
+            "usd_per_hour": float(count * option.usd_per_hour),
+            "share_of_requests": float(share @ _weights(found)),
+        }
+        for option, count, share in zip(found.options, best.replicas, best.share, strict=True)
+        if count
+    ]
+    return {
+        "question": {
+            "model": question.model.name,
+            "engine": question.engine,
+            "rate": found.rate,
+            "ttft": slo.ttft,
+            "tpot": slo.tpot,
+            "e2e": slo.e2e,
+            "slo_share": slo.share,
+            "types": [
+                {"device": one.name, "available": one.available, "usd_per_hour": one.usd_per_hour}
+                for one in found.offers
+            ],
+        },
+        "usd_per_hour": best.usd_per_hour,
+        "bound_usd_per_hour": best.bound,
+        "gap": best.gap,
+        "usd_per_million_tokens": best.usd_per_hour / SECONDS_AN_HOUR / found.output_tokens_s * 1e6,
+        "watts": found.watts,
+        "rented": rented,
+        "buckets": [
+            {
+                "prompt_tokens": bucket.prompt,
+                "output_tokens": bucket.output,
+                "rate": bucket.rate,
+                "devices": _sent(found, index),
+            }
+            for index, bucket in enumerate(found.buckets)
+        ],
+        "one_type": {
+            name: {"usd_per_hour": one.usd_per_hour} if isinstance(one, Allocation) else {"problem": one}
+            for name, one in found.alone.items()
+        },
+        "saving": found.saving,
+    }
+
+
+def _weights(found: Mix) -> np.ndarray:
+    return np.array([bucket.rate for bucket in found.buckets]) / found.rate
+
+
+def _sent(found: Mix, bucket: int) -> dict[str, float]:
+    """Share of a bucket that each device gets."""
+    shares: dict[str, float] = defaultdict(float)
+    for option, share in zip(found.options, found.best.share[:, bucket], strict=True):
+        if share:
+            shares[option.offer.name] += float(share)
+    return dict(shares)
+
+
+def mix_tables(found: Mix) -> list[Table | str]:
+    """A mix for people: replicas, requests by length, one type alone, and what it rests on."""
+    return [_rented(found), _verdict(found), _routing(found), _alone(found), _basis(found)]
+
+
+def _rented(found: Mix) -> Table:
+    rows = [
+        [
+            f"{count} x {option.describe()}",
+            f"{option.budget:,} tok, {option.sequences:,} seq",
+            str(count * option.shape.devices),
+            f"{count * option.usd_per_hour:.2f}",
+            percent(float(share @ _weights(found)), 0),
+        ]
+        for option, count, share in zip(found.options, found.best.replicas, found.best.share, strict=True)
+        if count
+    ]
+    slo = found.question.workload.slo
+    targets = ", ".join(
+        f"{name} {seconds(limit)}"
+        for name, limit in (("TTFT", slo.ttft), ("TPOT", slo.tpot), ("e2e", slo.e2e))
+        if limit is not None
+    )
+    title = (
+        f"{found.question.model.name}, {found.rate:g} requests/s, {percent(slo.share, 0)} within {targets}"
+    )
+    return table(("replicas", "limits", "GPUs", "$/h", "requests"), rows, title, left=2)
+
+
+def _verdict(found: Mix) -> str:
+    best = found.best
+    proof = "no mix costs less" if best.proved else f"no mix costs less than {best.bound:.2f} $ an hour"
+    cost = f"{best.usd_per_hour:.2f} $ an hour, {found.watts:,.0f} W; {proof}"
+    if found.saving is None:
+        return f"{cost}. No type carries this load alone."
+    return f"{cost}. The cheapest type alone costs {percent(found.saving / (1 - found.saving))} more."
+
+
+def _routing(found: Mix) -> Table:
+    names = [
+        offer.name for offer in found.offers if any(offer.name in _sent(found, i) for i in _indices(found))
+    ]
+    rows = []
+    for index in sorted(_indices(found), key=lambda index: -found.buckets[index].rate)[:12]:
+        bucket, sent = found.buckets[index], _sent(found, index)
+        lengths = f"{bucket.prompt:,.0f} in, {bucket.output:,.0f} out"
+        shares = [percent(sent[name], 0) if name in sent else "" for name in names]
+        rows.append([lengths, percent(bucket.rate / found.rate), *shares])
+    return table(("mean tokens", "requests", *names), rows, "Where requests go, most frequent first", left=1)
+
+
+def _indices(found: Mix) -> range:
+    return range(len(found.buckets))
+
+
+def _alone(found: Mix) -> Table:
+    rows = []
+    for name, one in found.alone.items():
+        if isinstance(one, Allocation):
+            counts = [
+                f"{count} x {option.shape.describe()}"
+                for option, count in zip(found.options, one.replicas, strict=True)
+                if count
+            ]
+            rows.append([name, " + ".join(counts), f"{one.usd_per_hour:.2f}"])
+        else:
+            rows.append([name, one, ""])
+    return table(("one type alone", "replicas", "$/h"), rows, left=2)
+
+
+def _basis(found: Mix) -> Table:
+    prices = ", ".join(f"{offer.name} {offer.usd_per_hour:g}" for offer in found.offers)
+    return facts(
+        {
+            "engine": found.question.engine,
+            "model": "steady state of each bucket alone; loads of a replica's buckets add up (Mélange)",
+            "price": f"$ an hour and device: {prices}",
+            "power": "of busy devices, hosts not counted",
+        },
+        "What this rests on",
+    )

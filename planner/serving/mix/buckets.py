@@ -1,0 +1,56 @@
+"""Requests of a workload in buckets of prompt and output lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.serving.sample import Sample
+from simulator.serving.arrivals.poisson import Poisson
+from simulator.serving.lengths.fixed import Fixed
+from simulator.serving.workload import Serving
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Requests whose prompts, and whose outputs, lie between the same powers of two.
+
+    Attributes:
+        prompt, output: mean tokens of its requests.
+        rate: requests a second.
+    """
+
+    prompt: float
+    output: float
+    rate: float
+
+    def workload(self, whole: Serving) -> Serving:
+        """A workload of this bucket alone, with the targets of the whole."""
+        return whole.model_copy(
+            update={
+                "arrivals": Poisson(rate=self.rate),
+                "input": Fixed(tokens=max(round(self.prompt), 1)),
+                "output": Fixed(tokens=max(round(self.output), 1)),
+                "trace": None,
+                "prefix": None,
+            }
+        )
+
+
+def buckets(drawn: Sample, rate: float) -> list[Bucket]:
+    """Sort requests into buckets, shortest prompts first.
+
+    Args:
+        drawn: the requests.
+        rate: of all of them, requests a second.
+    """
+    pairs = np.stack([drawn.prompts, drawn.outputs])
+    ranges = np.floor(np.log2(np.maximum(pairs, 1.0)))
+    found, member = np.unique(ranges, axis=1, return_inverse=True)
+    counts = np.bincount(member.ravel())
+    means = [np.bincount(member.ravel(), weights=tokens) / counts for tokens in pairs]
+    return [
+        Bucket(float(means[0][index]), float(means[1][index]), rate * float(counts[index]) / pairs.shape[1])
+        for index in range(found.shape[1])
+    ]

@@ -1,0 +1,169 @@
+"""GPU types on offer, and replicas of each with the load that a bucket puts on them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.errors import InfeasibleError, InputError
+from hwmodels.usual_clusters import usual_cluster
+from planner.serving.mix.allocation import Costs
+from planner.serving.mix.buckets import Bucket
+from planner.serving.question import Question
+from planner.serving.score import Limited, largest_rate, phase_state
+from planner.serving.scores import LEAST_RATE
+from planner.serving.shapes import Shape, shapes
+
+Array = NDArray[np.float64]
+
+FORM = re.compile(r"(?P<name>[^=@]+)(=(?P<count>\d{1,7}))?(@(?P<price>\d{1,5}(\.\d{1,4})?))?")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One GPU type.
+
+    Attributes:
+        cluster: a node of it, or an NVLink domain of several.
+        available: devices that can be rented; None for no limit.
+        usd_per_hour: of one device.
+    """
+
+    cluster: Cluster
+    available: int | None
+    usd_per_hour: float
+
+    @property
+    def name(self) -> str:
+        """Name of the device."""
+        return self.cluster.device.name
+
+    @classmethod
+    def parse(cls, text: str) -> Offer:
+        """Read ``NAME[=COUNT][@PRICE]``: a device or a cluster, devices available, $ an hour and device.
+
+        Raises:
+            InputError: another form, or no price.
+            UnknownNameError: no such device or cluster.
+        """
+        found = FORM.fullmatch(text.strip())
+        if found is None:
+            raise InputError(f"must be NAME, NAME=COUNT or NAME=COUNT@PRICE, found {text!r}", "--mix")
+        name = found["name"].strip()
+        cluster = clusters.get(name) if name in clusters.names() else usual_cluster(name)
+        price = float(found["price"]) if found["price"] else cluster.device.price_per_hour_usd
+        if not price:
+            raise InputError(f"{name} has no price; write {name}@PRICE, $ an hour and device", "--mix")
+        count = int(found["count"]) if found["count"] else None
+        if count == 0:
+            raise InputError(f"{name} must have at least one device, found 0", "--mix")
+        return cls(cluster, count, price)
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """Replicas of one shape on one type, with the engine's limits that carry the most frequent bucket best.
+
+    Attributes:
+        offer: its type.
+        shape, budget, sequences: of a replica.
+        rates: largest rate of each bucket alone within the targets, requests a second, shape (buckets,).
+        watts: of a busy replica.
+    """
+
+    offer: Offer
+    shape: Shape
+    budget: int
+    sequences: int
+    rates: Array
+    watts: float
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of a replica."""
+        return self.offer.usd_per_hour * self.shape.devices
+
+    def describe(self) -> str:
+        """Device and shape."""
+        return f"{self.offer.name} {self.shape.describe()}"
+
+
+def offer_question(question: Question, offer: Offer, longest: Bucket) -> Question:
+    """The question of one type: replicas within a node, for the longest bucket."""
+    most = offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
+    held = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
+    return replace(
+        question,
+        cluster=offer.cluster.resized(most),
+        workload=longest.workload(question.workload),
+        fix=held,
+        split=False,
+    )
+
+
+def options(
+    question: Question, offers: Sequence[Offer], found: Sequence[Bucket]
+) -> tuple[list[Option], Mapping[str, str]]:
+    """Every replica that can be rented, and why a type has none.
+
+    Returns:
+        The options, and by the name of a device why nothing of it is among them.
+    """
+    longest = max(found, key=lambda bucket: bucket.prompt + bucket.output)
+    made: list[Option] = []
+    without: dict[str, str] = {}
+    for offer in offers:
+        try:
+            alone = offer_question(question, offer, longest)
+            fitting = [_option(alone, offer, shape, found) for shape in shapes(alone, Counter())]
+        except InfeasibleError as error:
+            without[offer.name] = str(error)
+            continue
+        useful = [option for option in fitting if np.any(option.rates > 0)]
+        if not useful:
+            why = "meets the targets" if fitting else f"holds {question.model.name}"
+            without[offer.name] = f"no replica of up to {alone.devices} {offer.name} {why}"
+        made += useful
+    return made, without
+
+
+def _option(question: Question, offer: Offer, shape: Shape, found: Sequence[Bucket]) -> Option:
+    """Choose the limits that carry the most frequent bucket best, then rate every bucket under them."""
+    limits = Limited.of(question, shape)
+    typical = max(found, key=lambda bucket: bucket.rate)
+    common = replace(question, workload=typical.workload(question.workload))
+    best = int(np.argmax(largest_rate(common, shape, limits)))
+    budget, sequences = float(limits.budget[best]), float(limits.sequences[best])
+    chosen = Limited(
+        np.full(len(found), budget),
+        np.full(len(found), sequences),
+        np.array([bucket.prompt for bucket in found]),
+        np.array([bucket.output for bucket in found]),
+    )
+    rates = largest_rate(question, shape, chosen)
+    state = phase_state(question, shape, chosen, np.maximum(rates, LEAST_RATE), "mixed")
+    watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
+    return Option(offer, shape, int(budget), int(sequences), rates, watts)
+
+
+def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:
+    """The options as arrays."""
+    rate = np.array([bucket.rate for bucket in wanted])
+    rates = np.stack([option.rates for option in found])
+    with np.errstate(divide="ignore"):
+        load = np.where(rates > 0, rate / rates, np.inf)
+    available = [np.inf if offer.available is None else offer.available for offer in offers]
+    return Costs(
+        price=np.array([option.usd_per_hour for option in found]),
+        load=load,
+        type_of=np.array([offers.index(option.offer) for option in found], np.int64),
+        devices=np.array([option.shape.devices for option in found], float),
+        available=np.array(available, float),
+        watts=np.array([option.watts for option in found]),
+    )

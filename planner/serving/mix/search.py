@@ -1,0 +1,142 @@
+"""The cheapest mix of GPU types for a workload, beside the cheapest of one type alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hwmodels.errors import InfeasibleError, InputError
+from planner.serving.mix.allocation import TIME_LIMIT_S, Allocation, Costs, allocate
+from planner.serving.mix.buckets import Bucket, buckets
+from planner.serving.mix.offers import Offer, Option, costs_of, options
+from planner.serving.question import Question
+
+SLICES = 8
+"""Parts of a bucket's rate, as in Mélange's evaluation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mix:
+    """A mix that was found.
+
+    Attributes:
+        question: model, targets, engine and what is held.
+        offers: GPU types on offer.
+        buckets: of the workload.
+        options: replicas that could be rented.
+        best: the cheapest allocation.
+        alone: by device, the cheapest allocation of that type alone, or why there is none.
+        without: by device, why no replica of it serves.
+    """
+
+    question: Question
+    offers: Sequence[Offer]
+    buckets: Sequence[Bucket]
+    options: Sequence[Option]
+    best: Allocation
+    alone: Mapping[str, Allocation | str]
+    without: Mapping[str, str]
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return sum(bucket.rate for bucket in self.buckets)
+
+    @property
+    def saving(self) -> float | None:
+        """Share of the cheapest single type's cost that the mix saves; None where no type serves alone."""
+        costs = [one.usd_per_hour for one in self.alone.values() if isinstance(one, Allocation)]
+        return 1 - self.best.usd_per_hour / min(costs) if costs else None
+
+    @property
+    def output_tokens_s(self) -> float:
+        """Of all replicas."""
+        return sum(bucket.rate * bucket.output for bucket in self.buckets)
+
+    @property
+    def watts(self) -> float:
+        """Of all replicas, busy."""
+        return float(
+            sum(n * option.watts for n, option in zip(self.best.replicas, self.options, strict=True))
+        )
+
+
+def search_mix(
+    question: Question,
+    offers: Sequence[Offer],
+    slices: int = SLICES,
+    watts: float | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    progress: Callable[[float], None] | None = None,
+) -> Mix:
+    """Find the cheapest mix.
+
+    Args:
+        question: its workload gives lengths, rate and targets; its cluster is not read.
+        offers: GPU types.
+        slices: equal parts of each bucket's rate.
+        watts: most that all devices may draw.
+        time_limit_s: of the solver.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a type twice, no targets, a workload without a rate, or no solver installed.
+        InfeasibleError: no type serves a bucket, or the devices available cannot carry the load.
+    """
+    names = [offer.name for offer in offers]
+    if len(set(names)) < len(names):
+        raise InputError(f"names a type twice: {', '.join(names)}", "--mix")
+    if not question.workload.slo.given:
+        raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
+    if question.rate is None:
+        raise InputError("a mix needs requests that arrive at a rate", "workload.arrivals")
+    found = buckets(question.sample, question.rate)
+    made: list[Option] = []
+    without: dict[str, str] = {}
+    for index, offer in enumerate(offers):
+        more, reasons = options(question, [offer], found)
+        made, without = made + more, {**without, **reasons}
+        if progress:
+            progress(0.9 * (index + 1) / len(offers))
+    _check_served(found, made, without)
+    costs = costs_of(made, offers, found)
+    best = allocate(costs, slices, watts, time_limit_s)
+    alone = {
+        offer.name: without.get(offer.name) or _alone(costs, kind, slices, watts, time_limit_s)
+        for kind, offer in enumerate(offers)
+    }
+    return Mix(question, offers, found, made, best, alone, without)
+
+
+def _alone(
+    costs: Costs, kind: int, slices: int, watts: float | None, time_limit_s: float
+) -> Allocation | str:
+    """The cheapest allocation of one type, or why there is none."""
+    mine = costs.type_of == kind
+    if not np.all(np.isfinite(costs.load[mine]).any(axis=0)):
+        return "misses the targets of some requests"
+    available = np.where(np.arange(len(costs.available)) == kind, costs.available, 0.0)
+    try:
+        return allocate(replace(costs, available=available), slices, watts, time_limit_s)
+    except InfeasibleError as error:
+        return str(error)
+
+
+def _check_served(found: Sequence[Bucket], made: Sequence[Option], without: Mapping[str, str]) -> None:
+    """Refuse a workload with requests that no type serves within the targets.
+
+    Raises:
+        InfeasibleError: there are such requests.
+    """
+    if not made:
+        raise InfeasibleError(f"no GPU type on offer serves the workload: {'; '.join(without.values())}")
+    served = np.any([option.rates > 0 for option in made], axis=0)
+    if not served.all():
+        missed = found[int(np.argmin(served))]
+        raise InfeasibleError(
+            f"no GPU type on offer meets the targets for requests of {missed.prompt:,.0f} prompt and "
+            f"{missed.output:,.0f} output tokens ({np.count_nonzero(~served)} of {len(found)} buckets); "
+            "wider targets, narrower weights or faster devices would help"
+        )

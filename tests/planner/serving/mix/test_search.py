@@ -1,0 +1,74 @@
+"""Mixes of GPU types end to end: buckets, offers, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meshwright as mw
+from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
+from planner.serving.mix.allocation import Allocation
+from planner.serving.mix.buckets import buckets
+from planner.serving.mix.offers import Offer
+from planner.serving.sample import Sample
+
+SCENARIO = {
+    "model": "llama2-7b",
+    "deployment": {"engine": "vllm-0.19"},
+    "workload": {
+        "kind": "serving",
+        "arrivals": {"kind": "poisson", "rate": 4.0},
+        "input": {"kind": "lognormal", "median": 200, "sigma": 1.0, "most": 1500},
+        "output": {"kind": "lognormal", "median": 150, "sigma": 0.7, "most": 800},
+        "slo": {"tpot": 0.12},
+    },
+}
+
+
+def test_buckets_keep_rate_and_tokens():
+    random = np.random.default_rng(0)
+    drawn = Sample(
+        random.integers(1, 4000, 500).astype(float), random.integers(1, 900, 500).astype(float), 7.0
+    )
+    found = buckets(drawn, 7.0)
+    assert sum(bucket.rate for bucket in found) == pytest.approx(7.0)
+    prompt = sum(bucket.rate * bucket.prompt for bucket in found) / 7.0
+    assert prompt == pytest.approx(drawn.prompts.mean())
+    output = sum(bucket.rate * bucket.output for bucket in found) / 7.0
+    assert output == pytest.approx(drawn.outputs.mean())
+
+
+def test_a_mix_costs_no_more_than_a_type_alone():
+    pytest.importorskip("pulp")
+    found = mw.mix(["l4", "a10g", "h100-sxm"], SCENARIO, fix={"tensor": 1})
+    alone = [one.usd_per_hour for one in found.alone.values() if isinstance(one, Allocation)]
+    assert found.best.usd_per_hour <= min(alone) + 1e-9
+    assert found.saving >= 0
+    carried = found.best.share.sum(axis=0)
+    np.testing.assert_allclose(carried, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("types", "error", "words"),
+    [
+        (["l4=2=3"], InputError, "must be NAME, NAME=COUNT or NAME=COUNT@PRICE"),
+        (["l4", "l4=3"], InputError, "names a type twice"),
+        (["l5"], UnknownNameError, "l5"),
+        (["l4=0"], InputError, "at least one device"),
+    ],
+)
+def test_wrong_types_are_named(types, error, words):
+    with pytest.raises(error, match=words):
+        mw.mix(types, SCENARIO)
+
+
+def test_targets_that_no_type_meets():
+    hard = {**SCENARIO, "workload": {**SCENARIO["workload"], "slo": {"tpot": 0.001}}}
+    with pytest.raises(InfeasibleError, match="no GPU type on offer serves the workload"):
+        mw.mix(["l4"], hard)
+
+
+def test_prices_and_counts_are_read():
+    offer = Offer.parse("h100-sxm=8@2.5")
+    assert (offer.name, offer.available, offer.usd_per_hour) == ("h100-sxm", 8, 2.5)
+    assert Offer.parse("dgx-h100").available is None
