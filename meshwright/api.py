@@ -258,9 +258,11 @@ def simulate(
     gpus: int | None = None,
     seq_len: int | None = None,
     global_batch: int | None = None,
+    batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
+    fix: Mapping[str, Any] | None = None,
     engine: bool = False,
     detail: int = 100_000,
     progress: Callable[[float], None] | None = None,
@@ -270,8 +272,9 @@ def simulate(
 
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
-        model, cluster, gpus, seq_len, global_batch, precision, framework: as for ``plan``.
+        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework: as for ``plan``.
         plan: fields of the plan; the framework fills the rest.
+        fix: fields that replace those of the plan.
         engine: run the step as discrete events too; schedules without a closed form always do.
         detail: kernels and collectives up to which the engine runs each as a task of its own.
         progress: called with the finished share of the engine's run.
@@ -286,23 +289,30 @@ def simulate(
         "gpus": gpus,
         "seq_len": seq_len,
         "global_batch": global_batch,
+        "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
         "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
+        "fix": fix,
     }
     asked, where = ask(scenario, arguments)
     if asked.plan is None:
-        named = f" {scenario}" if isinstance(scenario, str | Path) else ""
-        raise InputError(f"key 'plan' is missing; `meshwright plan{named}` looks for one", where)
+        if isinstance(scenario, str | Path):
+            raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", where)
+        problem = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
+        raise InputError(problem, where)
     simulation = simulate_plan(asked.setting, asked.plan, engine, detail, progress, notice)
     return StepSimulation(asked, asked.plan, simulation)
 
 
-def simulate_mixed(scenario: Reference) -> MixedSimulation | None:
+def simulate_mixed(
+    scenario: Reference | None, changes: Mapping[str, Any] | None = None
+) -> MixedSimulation | None:
     """Predict a step of a plan whose stages or replicas lie on different groups of nodes.
 
     Args:
         scenario: file, shipped name or mapping with ``plan`` and ``placement``.
+        changes: arguments of ``simulate`` that replace its keys.
 
     Returns:
         The step; None where the scenario's cluster is of one kind.
@@ -310,7 +320,7 @@ def simulate_mixed(scenario: Reference) -> MixedSimulation | None:
     Raises:
         InputError: a wrong key, or a placement that does not fit the plan or the groups.
     """
-    data, where, folder = scenario_data(scenario, {}, "scenario")
+    data, where, folder = scenario_data(scenario, changes or {}, "command line")
     mixed = make_mixed(data, where, folder)
     if mixed is None:
         return None
@@ -328,9 +338,11 @@ def whatif(
     gpus: int | None = None,
     seq_len: int | None = None,
     global_batch: int | None = None,
+    batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
+    fix: Mapping[str, Any] | None = None,
     engine: bool = False,
     workers: int = 1,
 ) -> Comparison:
@@ -339,7 +351,9 @@ def whatif(
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
         variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
-        model, cluster, gpus, seq_len, global_batch, precision, framework, plan: as for ``simulate``.
+        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, plan: as for
+            ``simulate``.
+        fix: fields that replace those of the plan, and hold in searches.
         engine: time every run with the event engine.
         workers: processes for variations that take long.
 
@@ -352,9 +366,12 @@ def whatif(
         "gpus": gpus,
         "seq_len": seq_len,
         "global_batch": global_batch,
+        "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
         "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
+        "fix": fix,
+        "plans": True,
         "variations": variations,
     }
     inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, workers)

@@ -34,6 +34,12 @@ NEEDED = ("model", "cluster", "gpus", "global_batch")
 """Arguments without which a question that names no scenario file cannot be asked."""
 
 
+NOT_ASKED = ("plan", "variations", "search.objective", "search.top", "search.headroom")
+"""Keys that leave a scenario's question, and so its title, as it was."""
+
+DEGREES = ("tensor", "pipeline", "context")
+"""Plan fields from which the number of replicas follows."""
+
 POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 """Suffixes of a number of tokens or sequences; 8k is 8,192."""
 
@@ -62,7 +68,9 @@ def scenario_data(
 
     Args:
         scenario: file, shipped name or mapping; None where the arguments alone ask the question.
-        arguments: values by the names in ``KEYS``; None means not given.
+        arguments: values by the names in ``KEYS``; None means not given. ``fix`` holds fields of the plan
+            that is given, and of one that is searched where ``plans`` is true; ``batch_tokens`` stands for
+            ``global_batch``.
         where: name of the arguments in errors.
 
     Returns:
@@ -88,10 +96,26 @@ def scenario_data(
             raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {asked}")
     for key, value in changes.items():
         data = changed(data, key, value, where)
+    if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):
+        data.pop("title", None)
+    data = _with_fields(data, arguments.get("fix") or {}, arguments.get("plans", False), where)
     data = _with_sequence(data, where, folder)
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
     return data, where, folder
+
+
+def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, where: str) -> dict[str, Any]:
+    """Fields of the plan as given, instead of those in the scenario; the replicas follow from new degrees."""
+    plan = data.get("plan")
+    if isinstance(plan, Mapping) and "data" not in fix and any(name in fix for name in DEGREES):
+        data = {**data, "plan": {name: value for name, value in plan.items() if name != "data"}}
+    for name, value in fix.items():
+        if "plan" in data or not plans:
+            data = changed(data, f"plan.{name}", value, where)
+        if plans:
+            data = changed(data, f"search.fix.{name}", value, where)
+    return data
 
 
 def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
@@ -99,7 +123,7 @@ def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, 
     workload, model = data.get("workload", {}), data.get("model")
     if not isinstance(workload, Mapping) or "seq_len" in workload or not isinstance(model, str | Mapping):
         return data
-    if not workload and "model" not in data:
+    if workload.get("kind") == "serving" or (not workload and "model" not in data):
         return data
     longest = find(models, model, folder, f"{where}: model").max_sequence
     return changed(data, "workload.seq_len", longest, where)
@@ -107,7 +131,8 @@ def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, 
 
 def _with_batch(data: dict[str, Any], tokens: int, where: str) -> dict[str, Any]:
     """The batch in sequences, where it was given in tokens."""
-    seq_len = data["workload"].get("seq_len")
+    workload = data.get("workload")
+    seq_len = workload.get("seq_len") if isinstance(workload, Mapping) else None
     if not isinstance(seq_len, int) or seq_len < 1 or tokens % seq_len or not tokens:
         problem = f"{tokens:,} tokens are no whole number of sequences of {shown(seq_len)}"
         raise InputError(problem, flag("batch_tokens"))

@@ -160,6 +160,13 @@ class StepSimulation:
     plan: Plan
     simulation: Simulation
 
+    @property
+    def title(self) -> str:
+        """The scenario's title; model and devices where it has none."""
+        cluster = self.scenario.setting.cluster
+        named = f"{self.scenario.setting.model.name} on {cluster.devices:,} {cluster.device.name}"
+        return self.scenario.title or named
+
     @cached_property
     def report(self) -> PlanReport:
         """The plan and its predicted step."""

@@ -20,10 +20,25 @@ BatchTokens = Annotated[
 ]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
 Framework = Annotated[str | None, typer.Option(help="Name or YAML; default megatron-core.")]
+OneCluster = Annotated[str | None, typer.Option("--cluster", help="Name or YAML.")]
+OneSize = Annotated[int | None, typer.Option("--gpus", min=1, help="Devices of the job.")]
 Fix = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Hold a plan field, as tensor=8. Repeatable."),
 ]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="FIELD=VALUE", help="A field of the plan, as tensor=8. Repeatable."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key. Repeatable: all in one variation."),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=A,B,C", help="Try several values of a key. Repeatable: a grid."),
+]
+Replan = Annotated[bool, typer.Option("--replan", help="Search a plan for each of the changes.")]
 Limit = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Cap a plan field, as pipeline=16. Repeatable."),
@@ -70,3 +85,18 @@ Mix = Annotated[
     ),
 ]
 Watts = Annotated[float | None, typer.Option(help="Serving: most that the devices of a mix may draw.")]
+
+
+def question(**flags: str | int | None) -> dict[str, object]:
+    """Flags that ask or change a question, by argument of the API; numbers as people write them.
+
+    Raises:
+        InputError: a size that cannot be read.
+    """
+    from meshwright.questions import flag, whole_number
+
+    sizes = ("seq_len", "global_batch", "batch_tokens")
+    return {
+        name: whole_number(value, flag(name)) if name in sizes and isinstance(value, str) else value
+        for name, value in flags.items()
+    }

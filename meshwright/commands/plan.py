@@ -56,7 +56,6 @@ def plan(
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import asks_serving, plan_mix, plan_serving, refuse_given
     from meshwright.commands.sizing import compare_sizes, count
-    from meshwright.questions import flag, whole_number
     from planner.constraints import pairs
 
     files = PlanFiles(save, rank, html, csv)
@@ -74,9 +73,13 @@ def plan(
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
         plan_serving(scenario, {**asked, **load}, held, top, refine, files, json)
         return
-    asked = {"model": model, "precision": precision}
-    sizes = {"seq_len": seq_len, "global_batch": global_batch, "batch_tokens": batch_tokens}
-    asked |= {name: whole_number(text, flag(name)) for name, text in sizes.items() if text is not None}
+    asked = given.question(
+        model=model,
+        precision=precision,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        batch_tokens=batch_tokens,
+    )
     asked |= {"framework": framework, "objective": objective, "headroom": headroom, **held}
     if tokens is not None or days is not None or ".." in (gpus or "") or "," in (cluster or ""):
         files.refuse("comparisons of sizes", "save", "html", "csv")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -19,7 +20,16 @@ SHOWN, DRAWN = 100_000, 500_000
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")],
+    scenario: given.Scenario = "",
+    model: given.Model = None,
+    cluster: given.OneCluster = None,
+    gpus: given.OneSize = None,
+    seq_len: given.SeqLen = None,
+    global_batch: given.GlobalBatch = None,
+    batch_tokens: given.BatchTokens = None,
+    precision: given.Precision = None,
+    framework: given.Framework = None,
+    fix: given.Fields = None,
     engine: Annotated[
         bool, typer.Option("--engine", help="Run the step as discrete events too, rank by rank.")
     ] = False,
@@ -36,19 +46,51 @@ def simulate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Predict a training step of the plan that a scenario gives, or the requests of a serving scenario.
+    """Predict a training step of a plan, or the requests of a serving scenario.
 
-    A schedule without a closed form runs on the event engine anyway, as do traces and pages.
+    Flags ask a question of their own, with the plan's fields after [bold]--fix[/bold], or change that of a
+    scenario. A schedule without a closed form runs on the event engine anyway, as do traces and pages.
 
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
     from meshwright.scenarios import serving_data
+    from meshwright.variations.flags import plan_fields
 
-    if (served := serving_data(scenario)) is not None:
+    asked = given.question(
+        model=model,
+        cluster=cluster,
+        gpus=gpus,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        batch_tokens=batch_tokens,
+        precision=precision,
+        framework=framework,
+    )
+    asked["fix"] = plan_fields(fix or ())
+    if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import simulate_serving
+        from meshwright.questions import scenario_data
 
-        simulate_serving(*served, requests=requests, trace=trace, html=html, json=json)
+        data, *_ = scenario_data(scenario, asked, "command line")
+        simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
         return
+    simulate_training(scenario, asked, engine, trace, html, json)
+
+
+def simulate_training(
+    scenario: str,
+    arguments: dict[str, Any],
+    engine: bool,
+    trace: Path | None,
+    html: Path | None,
+    json: bool,
+) -> None:
+    """Predict a step, print it, and write the files that were asked for.
+
+    Raises:
+        InfeasibleError: the plan does not fit the devices' memory.
+        InputError: the question cannot be asked, or a file cannot be written.
+    """
     from hwmodels.errors import InfeasibleError
     from hwmodels.files import written_together
     from meshwright import api
@@ -56,7 +98,7 @@ def simulate(
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.timeline import run_tables
 
-    mixed = api.simulate_mixed(scenario)
+    mixed = api.simulate_mixed(scenario or None, arguments)
     if mixed is not None:
         _show_mixed(mixed, trace, html, json)
         return
@@ -64,14 +106,15 @@ def simulate(
     drawn = trace is not None or html is not None
     with progress("the step") as advance:
         done = api.simulate(
-            scenario,
+            scenario or None,
+            **arguments,
             engine=engine or drawn,
             detail=DRAWN if drawn else SHOWN,
             progress=advance,
             notice=note,
         )
     prediction, timeline = done.simulation.prediction, done.simulation.timeline
-    analytic, title = done.simulation.analytic_step_s, done.scenario.title
+    analytic, title = done.simulation.analytic_step_s, done.title
     if json:
         print_json(done.to_dict())
     else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -18,7 +19,19 @@ INTERRUPTED = 130
 def whatif(
     scenario: Annotated[
         str, typer.Argument(help="Scenario YAML with variations, or the name of a shipped one.")
-    ],
+    ] = "",
+    model: given.Model = None,
+    cluster: given.OneCluster = None,
+    gpus: given.OneSize = None,
+    seq_len: given.SeqLen = None,
+    global_batch: given.GlobalBatch = None,
+    batch_tokens: given.BatchTokens = None,
+    precision: given.Precision = None,
+    framework: given.Framework = None,
+    fix: given.Fields = None,
+    set_: given.Set = None,
+    sweep: given.Sweep = None,
+    replan: given.Replan = False,
     engine: Annotated[bool, typer.Option("--engine", help="Time every run with the event engine.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes long.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
@@ -26,25 +39,53 @@ def whatif(
 ) -> None:
     """Run a scenario and its variations: what each changes, and which part of the step moved.
 
-    A variation keeps the plan, or searches a new one (replan: true). Ctrl-C shows what is finished.
+    [bold]--set[/bold] and [bold]--sweep[/bold] make a variation instead of those in the file; other flags
+    ask a question without a file, or change that of a scenario. A variation keeps the plan, or searches a new
+    one (replan: true). Ctrl-C shows what is finished.
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
+    from meshwright.questions import scenario_data
     from meshwright.scenarios import serving_data
+    from meshwright.variations.flags import plan_fields, variation_of
 
-    if (served := serving_data(scenario)) is not None:
+    asked = given.question(
+        model=model,
+        cluster=cluster,
+        gpus=gpus,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        batch_tokens=batch_tokens,
+        precision=precision,
+        framework=framework,
+    )
+    asked |= {"fix": plan_fields(fix or ()), "plans": True}
+    asked["variations"] = variation_of(set_ or (), sweep or (), replan) or None
+    if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import compare_serving
 
-        compare_serving(*served, html=html, json=json)
+        compare_serving(scenario_data(scenario, asked, "")[0], served[1], html=html, json=json)
         return
+    data, where, folder = scenario_data(scenario or None, asked, "command line")
+    compare_training(data, where, folder, engine, yes, html, json)
+
+
+def compare_training(
+    data: dict[str, Any], where: str, folder: Path, engine: bool, yes: bool, html: Path | None, json: bool
+) -> None:
+    """Run a training scenario and its variations, print and draw what each changes.
+
+    Raises:
+        InputError: a wrong key or value, it takes long and nobody said yes, or the page cannot be written.
+        MeshwrightError: the base cannot be run.
+    """
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.whatif import answer_table, describe_answer
-    from meshwright.scenarios import scenario_path
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import Question
     from planner.executors.local import cores
 
-    inquiry = Inquiry(Question.read(scenario_path(scenario)), engine, cores())
+    inquiry = Inquiry(Question.of(data, where, folder.resolve()), engine, cores())
     if inquiry.open_form and not engine:
         note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
     outcomes, work = inquiry.base()

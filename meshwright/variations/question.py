@@ -118,7 +118,9 @@ class Question:
         else:
             written, _ = look_up(data, where, folder)
         if not written.variations:
-            raise InputError("key 'variations' is missing; it names what to change", where)
+            raise InputError(
+                "key 'variations' is missing; it names what to change, as --set and --sweep do", where
+            )
         rest = {key: value for key, value in data.items() if key != "variations"}
         question = cls(written.title, rest, written.variations, where, folder)
         for name in question.variations:
