@@ -78,7 +78,7 @@ def meshwright(
 
 
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command(_command.__name__.strip("_"))(_command)
 
 
 def main() -> None:

@@ -1,0 +1,53 @@
+"""``meshwright export``: a plan as files that a launcher reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    plan: Annotated[str, typer.Argument(help="Scenario (file or shipped name), or a saved `plan --json`.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help="megatron-lm, -bridge, deepspeed, torchtitan, vllm, sglang, trtllm, dynamo, slurm or k8s.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the files.")],
+    rank: Annotated[int | None, typer.Option(min=1, help="Plan of a saved search (default 1).")] = None,
+) -> None:
+    """Write the files that launch a plan: arguments, configurations, job scripts.
+
+    Parts of the plan that the launcher cannot express are named on stderr and in the files.
+
+    [bold]Example:[/bold] meshwright export gpt3-175b-1024-a100 --to megatron-lm -o launch
+    """
+    import shlex
+
+    from meshwright.commands.output import note
+    from meshwright.exporters import export as exported
+    from meshwright.exporters import exporter, write_files
+    from meshwright.exporters.question import question_of
+
+    exporter(to)
+    words = [
+        "meshwright",
+        "export",
+        plan,
+        "--to",
+        to,
+        *(["--rank", str(rank)] if rank else []),
+        "-o",
+        str(out),
+    ]
+    made = exported(question_of(plan, rank, shlex.join(words)), to)
+    for path in write_files(made, out):
+        typer.echo(str(path))
+    for gap in made.gaps:
+        note(f"not expressed: {gap}")
+    for line in made.notes:
+        note(f"yours to add: {line}")

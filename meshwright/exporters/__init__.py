@@ -1,0 +1,54 @@
+"""Plans as launch files: one file an exporter, found by name; option names in versioned tables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from hwmodels.errors import InputError, UnknownNameError
+from meshwright.exporters.base import Export, Exporter, Question
+
+TARGETS = ("megatron-lm",)
+
+
+def exporter(target: str) -> Exporter:
+    """The exporter of a target.
+
+    Raises:
+        UnknownNameError: no such target (nearest offered).
+    """
+    if target not in TARGETS:
+        raise UnknownNameError("export target", target, TARGETS, "--to")
+    return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER
+
+
+def export(question: Question, target: str) -> Export:
+    """The files of a target for a question.
+
+    Raises:
+        UnknownNameError: no such target.
+        InputError: the target trains, and the question asks about serving, or the other way round.
+    """
+    chosen = exporter(target)
+    kind = "serving" if question.serves else "training"
+    if kind not in chosen.kinds:
+        others = [name for name in TARGETS if kind in exporter(name).kinds]
+        raise InputError(
+            f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
+        )
+    return chosen.write(question)
+
+
+def write_files(made: Export, folder: Path) -> list[Path]:
+    """Write all files of an export, or none.
+
+    Raises:
+        InputError: one cannot be written.
+    """
+    from hwmodels.files import write_text, written_together
+
+    paths = [folder / name for name in made.files]
+    with written_together():
+        for path, text in zip(paths, made.files.values(), strict=True):
+            write_text(path, text)
+    return paths

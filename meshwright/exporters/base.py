@@ -1,0 +1,126 @@
+"""What an exporter gets and gives."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshwright.exporters.table import Facts, Options
+from simulator.plan import Plan
+from simulator.scenario import Scenario
+from simulator.serving.setting import ServingSetting
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is exported: a training plan or a serving deployment, with everything it names found."""
+
+    title: str
+    scenario: Scenario | None = None
+    plan: Plan | None = None
+    serving: ServingSetting | None = None
+    command: str = "meshwright export"
+    """The command line that writes the files."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it asks about serving."""
+        return self.serving is not None
+
+    def training(self) -> tuple[Scenario, Plan]:
+        """The scenario and plan of a training question."""
+        if self.scenario is None or self.plan is None:
+            raise ValueError("a serving question has no plan")
+        return self.scenario, self.plan
+
+    def deployed(self) -> ServingSetting:
+        """The setting of a serving question."""
+        if self.serving is None:
+            raise ValueError("a training question has no deployment")
+        return self.serving
+
+
+@dataclass(frozen=True)
+class Export:
+    """Files to write, and what they leave out."""
+
+    files: Mapping[str, str]
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the user adds: data, tokenizer, learning rate."""
+    run: str = ""
+    """Shell command that starts the launcher on one node, from the folder of the files."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch file or command, read: its options, and the devices that it starts."""
+
+    options: Options
+    devices: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One target."""
+
+    name: str
+    title: str
+    kinds: tuple[str, ...]
+    """Of question: training, serving."""
+    write: Callable[[Question], Export]
+    read: Callable[[Launch, str], Facts] | None = None
+    """Facts of a launch, by the names of `facts.py`; none where the target cannot be imported."""
+    parse: Callable[[str, str, Path | None], Launch] | None = None
+    """The launch that a text (its name in errors, its file) tells."""
+    table: str = ""
+    """File of the mapping table."""
+    hints: tuple[str, ...] = field(default=())
+    """Texts by which an import recognises the target."""
+
+
+def header(question: Question, version: str, gaps: tuple[str, ...], notes: tuple[str, ...]) -> list[str]:
+    """The comment at the top of every file: the question, the version, and all that the file leaves out."""
+    lines = [f"{one_line(question.title)}", f"For {version}; written by `{one_line(question.command)}`."]
+    lines += [f"NOT EXPRESSED: {one_line(gap)}" for gap in gaps]
+    lines += [f"Yours to add: {one_line(note)}" for note in notes]
+    return lines
+
+
+def commented(lines: list[str], mark: str = "#") -> str:
+    """Lines as comments."""
+    return "".join(f"{mark} {line}".rstrip() + "\n" for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Text that cannot end a comment."""
+    return " ".join(text.split())
+
+
+def flags(options: Options) -> list[str]:
+    """Options as words of a command line, one option a line."""
+    lines = []
+    for name, value in options.items():
+        if value is True:
+            lines.append(name)
+        elif value is not False and value is not None:
+            lines.append(f"{name} {shlex.quote(plain(value))}")
+    return lines
+
+
+def plain(value: Any) -> str:
+    """A value as a launcher's parser reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.10g}" if value != int(value) or abs(value) > 1e15 else f"{value:.1f}"
+    return str(value)
+
+
+def array(name: str, lines: list[str]) -> str:
+    """A bash array, one option a line."""
+    return f"{name}=(\n" + "".join(f"    {line}\n" for line in lines) + ")\n"

@@ -1,0 +1,120 @@
+"""A training question as flat facts, the form that mapping tables read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwmodels.errors import InputError, MeshwrightError
+from meshwright.exporters.table import Facts
+from simulator.models import Model
+from simulator.plan import Plan
+from simulator.scenario import Scenario
+from simulator.setting import Setting
+
+UNTOLD = ("name", "family", "source", "stated_parameters", "moe", "mla", "linear")
+"""Keys of a model that are no shape, or that are flattened."""
+
+FRAMEWORK = ("dispatcher",)
+"""Keys of a framework that a launch command chooses."""
+
+
+def facts_of(scenario: Scenario, plan: Plan) -> Facts:
+    """Everything that a launcher may have to be told; what has no effect is left out."""
+    setting = scenario.setting
+    written = plan.model_dump(mode="json")
+    facts = {f"plan.{name}": value for name, value in written.items() if name not in moot(setting, plan)}
+    facts |= {f"model.{name}": value for name, value in shape(setting.model).items()}
+    workload = setting.training
+    facts |= {
+        "workload.seq_len": workload.seq_len,
+        "workload.global_batch": workload.global_batch,
+        "workload.precision": workload.precision,
+        "workload.dropout": setting.dropout,
+        "workload.causal": workload.causal,
+    }
+    if setting.model.moe:
+        facts |= {f"framework.{name}": getattr(setting.framework, name) for name in FRAMEWORK}
+    return facts
+
+
+def shape(model: Model) -> Facts:
+    """The shape of a model, flattened; parts that it lacks are left out."""
+    data = model.model_dump(mode="json")
+    found = {name: value for name, value in data.items() if name not in UNTOLD and value is not None}
+    for part in ("moe", "mla", "linear"):
+        if data[part]:
+            found |= {f"{part}.{name}": value for name, value in data[part].items() if value is not None}
+    uniform = found["attention_pattern"] == ["full"]
+    if uniform:
+        del found["attention_pattern"]
+    if found["mlp_pattern"] == [True]:
+        del found["mlp_pattern"]
+    if not model.mtp_layers:
+        del found["mtp_layers"]
+    return found
+
+
+def moot(setting: Setting, plan: Plan) -> set[str]:
+    """Plan fields without effect on this plan, whatever their value."""
+    alone = {
+        "overlap_tensor": plan.tensor == 1,
+        "sequence_parallel": plan.tensor == 1,
+        "context_algorithm": plan.context == 1,
+        "overlap_pipeline": plan.pipeline == 1,
+        "schedule": plan.pipeline == 1,
+        "rank_order": plan.pipeline == 1 or plan.data == 1,
+        "overlap_gradients": plan.data * plan.context == 1,
+        "overlap_parameters": plan.zero == 0 or plan.data * plan.context == 1,
+        "shard_group": plan.zero == 0,
+        "overlap_expert": plan.expert == 1,
+        "expert": setting.model.moe is None,
+        "expert_tensor": setting.model.moe is None,
+    }
+    return {field for field, without_effect in alone.items() if without_effect}
+
+
+def micro_batches(setting: Setting, plan: Plan) -> int:
+    """Micro batches of a data-parallel rank in a step (gradient accumulation)."""
+    return setting.training.global_batch // (plan.data * plan.micro_batch)
+
+
+def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> None:
+    """Refuse to write a file whose own arithmetic gives another job than the plan.
+
+    Args:
+        setting, plan: of the question.
+        computed: ``devices``, ``data`` and ``global_batch`` as the launcher would compute them.
+
+    Raises:
+        MeshwrightError: they differ.
+    """
+    wanted = {"devices": setting.cluster.devices, "data": plan.data}
+    wanted["global_batch"] = setting.training.global_batch
+    for name, value in computed.items():
+        if wanted[name] != value:
+            raise MeshwrightError(f"the launcher would compute {name} = {value}, the plan has {wanted[name]}")
+
+
+def question_gaps(scenario: Scenario, framework: str) -> list[str]:
+    """Parts of a question that no launcher is told."""
+    gaps = []
+    predicted = scenario.setting.framework.name
+    if framework and predicted != framework:
+        gaps.append(f"framework = {predicted}: the prediction is of {predicted}, these files run {framework}")
+    if scenario.setting.stragglers:
+        gaps.append("stragglers: slow devices are a property of the cluster")
+    return gaps
+
+
+def needs_plan(scenario: Scenario, where: str) -> Plan:
+    """The plan of a scenario.
+
+    Raises:
+        InputError: it has none.
+    """
+    if scenario.plan is None:
+        raise InputError(
+            "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output",
+            where,
+        )
+    return scenario.plan

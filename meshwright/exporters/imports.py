@@ -1,0 +1,256 @@
+"""Launch files as scenarios: options become facts, facts become a model, a workload and a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError
+from hwmodels.loading import build, exists, looks_like_path
+from hwmodels.parsing import read_text
+from meshwright.exporters import TARGETS, exporter
+from meshwright.exporters.base import Exporter, Launch
+from meshwright.exporters.facts import moot, needs_plan, shape
+from meshwright.exporters.table import Facts, Options, same, table, whole
+from simulator.models import Model, models
+from simulator.plan import Plan
+from simulator.scenario import make_scenario
+from simulator.workload import Training
+
+BARE_NUMBERS = re.compile(r"-?\d[\d_]*")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A scenario made of a launch file."""
+
+    scenario: dict[str, Any]
+    target: str
+    aside: Options
+    """Options that the scenario does not tell, as they stood."""
+    unknown: tuple[str, ...]
+    """Those among them that are not even known to tell nothing."""
+    notes: tuple[str, ...]
+
+
+def read_launch(
+    source: str,
+    *,
+    target: str = "",
+    given: Mapping[str, Any] | None = None,
+) -> Imported:
+    """Turn a launch file, or a command line, into a scenario.
+
+    Args:
+        source: file or command line.
+        target: of the launcher; recognised where not given.
+        given: ``model``, ``cluster``, ``gpus``, ``seq_len``, ``global_batch``, ``vocabulary``, ``precision``;
+            they replace what the file says.
+
+    Raises:
+        InputError: unreadable, a part of the question missing, or a plan that cannot run; with its place.
+    """
+    asked = {name: value for name, value in (given or {}).items() if value is not None}
+    text, where, path = _text(source)
+    chosen = exporter(target) if target else recognised(text, where)
+    if chosen.read is None or chosen.parse is None:
+        readable = [name for name in TARGETS if exporter(name).read]
+        raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")
+    launch = chosen.parse(text, where, path)
+    if asked.get("gpus"):
+        launch = Launch(launch.options, asked["gpus"], launch.notes)
+    facts = chosen.read(launch, where)
+    known = table(chosen.table)
+    _, left = known.read(launch.options)
+    scenario = _scenario(facts, launch, asked, known.framework, where)
+    checked = make_scenario(scenario, where, path.parent if path else Path())
+    for name in moot(checked.setting, needs_plan(checked, where)):
+        scenario["plan"].pop(name, None)
+    return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), launch.notes)
+
+
+def _text(source: str) -> tuple[str, str, Path | None]:
+    """The text that a file or a command line holds, and its name in errors."""
+    path = Path(source)
+    if "\n" not in source and exists(path) and path.is_file():
+        return read_text(path), source, path
+    if " " in source.strip() or "\n" in source:
+        return source, "command", None
+    if looks_like_path(source) or re.search(r"\.\w{1,6}$", source):
+        raise InputError("no such file", source)
+    raise InputError(f"is neither a file nor a command line: {source!r}", "FILE")
+
+
+def recognised(text: str, where: str) -> Exporter:
+    """The exporter whose options a text has most of.
+
+    Raises:
+        InputError: none.
+    """
+    found = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
+    best = max(found, key=lambda name: found[name])
+    if not found[best]:
+        raise InputError("is no launch file that Meshwright knows; name its kind with --from", where)
+    return exporter(best)
+
+
+def _scenario(
+    facts: Facts, launch: Launch, asked: Mapping[str, Any], framework: str, where: str
+) -> dict[str, Any]:
+    """The mapping of a scenario."""
+    model = asked.get("model") or _model(facts, asked, where)
+    if "cluster" not in asked:
+        raise InputError("no launch file says what it runs on: give --cluster", where)
+    if launch.devices is None:
+        raise InputError("the number of devices is not in it: give --gpus", where)
+    devices = launch.devices
+    plan = {name.removeprefix("plan."): value for name, value in facts.items() if name.startswith("plan.")}
+    plan = {
+        name: value if Plan.model_fields[name].annotation is not int else whole(facts, f"plan.{name}", where)
+        for name, value in plan.items()
+    }
+    ranks = _product(plan, ("tensor", "context", "pipeline"))
+    if devices % ranks:
+        degrees = " x ".join(f"{name} {plan.get(name) or 1}" for name in ("tensor", "context", "pipeline"))
+        raise InputError(f"{devices} devices do not divide by {degrees}", where)
+    plan = {"data": devices // ranks, **{name: value for name, value in plan.items() if value is not None}}
+    workload = _workload(facts, asked, where)
+    if "global_batch" not in workload:
+        workload["global_batch"] = (
+            (plan.get("micro_batch") or 1)
+            * plan["data"]
+            * (whole(facts, "derived.micro_batches", where) or 1)
+        )
+    if "seq_len" not in workload:
+        raise InputError("the length of sequences is not in it: give --seq-len", where)
+    known: dict[str, Any] = {"framework": framework}
+    if "framework.dispatcher" in facts and facts["framework.dispatcher"] != "all-to-all":
+        known = {"framework": _with_dispatcher(framework, facts["framework.dispatcher"])}
+    return {
+        "model": model,
+        "cluster": asked["cluster"],
+        "gpus": devices,
+        "workload": workload,
+        **known,
+        "plan": plan,
+    }
+
+
+def _product(plan: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    made = 1
+    for name in names:
+        made *= max(plan.get(name) or 1, 1)
+    return made
+
+
+def _with_dispatcher(framework: str, dispatcher: str) -> Any:
+    """A framework with another dispatcher, written out."""
+    from simulator.frameworks import frameworks
+
+    written = frameworks.get(framework)
+    if written.dispatcher == dispatcher:
+        return framework
+    return {**written.model_dump(mode="json"), "dispatcher": dispatcher}
+
+
+def _workload(facts: Facts, asked: Mapping[str, Any], where: str) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name in Training.model_fields:
+        if name in asked:
+            made[name] = asked[name]
+        elif name in ("seq_len", "global_batch"):
+            if (value := whole(facts, f"workload.{name}", where)) is not None:
+                made[name] = value
+        elif f"workload.{name}" in facts:
+            made[name] = facts[f"workload.{name}"]
+    if made.get("causal") is True:
+        del made["causal"]
+    return made
+
+
+def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str, Any]:
+    """The model that the facts tell: a name of the catalogue where it is one of these.
+
+    Raises:
+        InputError: a part of the shape is missing.
+    """
+    told = {
+        name.removeprefix("model."): _typed(value)
+        for name, value in facts.items()
+        if name.startswith("model.")
+    }
+    if isinstance(name := told.pop("name", None), str):
+        return name
+    if "vocabulary" in asked:
+        told["vocabulary"] = asked["vocabulary"]
+    if not {"layers", "hidden", "heads"} & told.keys():
+        raise InputError("no model is in it: give --model", where)
+    if match := catalogue_name(told):
+        return match
+    if "vocabulary" not in told:
+        raise InputError("the vocabulary is not in it (the tokenizer has it): give --vocabulary", where)
+    nested: dict[str, Any] = {}
+    for name, value in told.items():
+        part, _, key = name.rpartition(".")
+        (nested.setdefault(part, {}) if part else nested)[key] = value
+    nested = {"name": "imported", **nested}
+    build(Model, nested, f"{where}: model")
+    return nested
+
+
+def _typed(value: Any) -> Any:
+    return int(value.replace("_", "")) if isinstance(value, str) and BARE_NUMBERS.fullmatch(value) else value
+
+
+MATCHED = (
+    "layers",
+    "hidden",
+    "heads",
+    "feed_forward",
+    "moe.experts",
+    "moe.top_k",
+    "moe.feed_forward",
+    "mla.kv_lora_rank",
+)
+"""Shape that a model of the catalogue is recognised by; all else that is told must be equal too."""
+LOOSE = (
+    "max_sequence",
+    "mtp_layers",
+    "moe.shared_experts",
+    "moe.shared_feed_forward",
+    "norms_per_layer",
+    "qkv_bias",
+    "head_dim",
+    "kv_heads",
+)
+
+
+def catalogue_name(told: Facts) -> str | None:
+    """The catalogue's model with this shape; of several, the one with the same longest sequence."""
+    found = []
+    for model in models:
+        has = shape(model)
+        if all(same(has.get(name), told.get(name)) for name in MATCHED) and _agrees(model, has, told):
+            found.append(model)
+    found.sort(key=lambda model: (not same(model.max_sequence, told.get("max_sequence")), len(model.name)))
+    return found[0].name if found else None
+
+
+def _agrees(model: Model, has: Facts, told: Facts) -> bool:
+    """Whether a model has everything that is told."""
+    if not all(same(has.get(name), value) for name, value in told.items() if name not in LOOSE):
+        return False
+    if model.position == "learned" and not same(
+        model.max_sequence, told.get("max_sequence", model.max_sequence)
+    ):
+        return False
+    kv_heads = told.get("kv_heads", told["heads"])
+    width = (told.get("moe.shared_experts") or 0) * (told.get("moe.shared_feed_forward") or 0)
+    shared = model.moe.shared_experts * model.moe.shared_feed_forward if model.moe else 0
+    heads = model.mla is not None or same(kv_heads, model.kv_heads)
+    return (
+        heads and same(width, shared) and ("head_dim" not in told or same(told["head_dim"], model.head_dim))
+    )

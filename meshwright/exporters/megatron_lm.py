@@ -1,0 +1,341 @@
+"""Megatron-LM: a shell script around ``torchrun pretrain_gpt.py``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError, shown
+from meshwright.exporters.base import Export, Exporter, Launch, Question, array, commented, flags, header
+from meshwright.exporters.facts import check_derived, facts_of, question_gaps
+from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
+from meshwright.exporters.shell import read_script
+from meshwright.exporters.table import Facts, Options, table, whole
+from simulator.layout.stages import Spread
+from simulator.models import Model
+from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+
+TABLE = "megatron-lm-0.19.yaml"
+NOTES = (
+    "data (--data-path, or --mock-data to try the launch), tokenizer, learning rate, checkpoints",
+    "rotary base and scaling of the model (--rotary-base, --use-rope-scaling)",
+)
+FILE = "train.sh"
+MODEL_KEYS = ("attention_pattern", "mlp_pattern", "qkv_bias", "sliding_window", "kv_heads", "moe.", "linear.")
+"""Shape that derived facts tell instead."""
+LAUNCH = """\
+torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
+    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
+    pretrain_gpt.py "${MODEL_ARGS[@]}" "${PLAN_ARGS[@]}" "${TRAINING_ARGS[@]}" "$@"
+"""
+
+
+def write(question: Question) -> Export:
+    """The script and its gaps."""
+    scenario, plan = question.training()
+    setting = scenario.setting
+    known = table(TABLE)
+    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan))
+    options, more = known.write(facts)
+    gaps = (*question_gaps(scenario, known.framework), *gaps, *more)
+    check_derived(setting, plan, computed(options, setting.cluster.devices))
+    return Export({FILE: script(question, options, gaps)}, gaps, NOTES, f"bash {FILE}")
+
+
+def computed(options: Options, devices: int) -> dict[str, int]:
+    """What Megatron-LM derives from its options: ``world / (tensor x pipeline x context)`` replicas."""
+    names = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
+    ranks = 1
+    for name in names:
+        ranks *= int(options.get(name, 1))
+    data = devices // ranks
+    step = data * int(options["--micro-batch-size"])
+    whole_batches = int(options["--global-batch-size"]) // step
+    return {"devices": ranks * data, "data": data, "global_batch": whole_batches * step}
+
+
+def script(question: Question, options: Options, gaps: tuple[str, ...]) -> str:
+    """The launch script: model, plan and training as bash arrays."""
+    scenario, _ = question.training()
+    known, cluster = table(TABLE), scenario.setting.cluster
+    of_model = {entry.option for field, entry in known.options.items() if field.startswith("model.")}
+    of_model |= {
+        name
+        for field, entry in known.options.items()
+        if field.startswith("model.") or field in MODEL_FACTS
+        for choice in entry.choices
+        for name in choice.sets
+    }
+    of_model |= {known.options[field].option for field in MODEL_FACTS}
+    of_training = {"--seq-length", "--global-batch-size", "--bf16", "--fp16"}
+    of_training |= {name for name in options if name.startswith(("--fp8", "--fp4"))}
+    parts = {"MODEL_ARGS": of_model, "TRAINING_ARGS": of_training}
+    parts["PLAN_ARGS"] = set(options) - of_model - of_training
+    nodes = cluster.nodes_for(cluster.devices)
+    per_node = min(cluster.devices_per_node, cluster.devices)
+    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text += (
+        "# Run on every node from Megatron-LM's folder; NODE_RANK and MASTER_ADDR say which node this is.\n"
+    )
+    text += "set -euo pipefail\n\n"
+    text += f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{per_node}}}\n"
+    text += "NODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
+    text += "MASTER_PORT=${MASTER_PORT:-29500}\n"
+    if needs_one_connection(options, cluster.device.generation):
+        text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    for name in ("MODEL_ARGS", "PLAN_ARGS", "TRAINING_ARGS"):
+        chosen = {key: value for key, value in options.items() if key in parts[name]}
+        text += "\n" + array(name, flags(chosen))
+    return text + "\n" + LAUNCH
+
+
+def needs_one_connection(options: Options, generation: str) -> bool:
+    """Whether Megatron-LM asserts CUDA_DEVICE_MAX_CONNECTIONS=1 (training/arguments.py: validate_args)."""
+    parallel = (
+        options.get("--tensor-model-parallel-size", 1) > 1 or options.get("--context-parallel-size", 1) > 1
+    )
+    sharded = "--use-megatron-fsdp" in options or "--overlap-moe-expert-parallel-comm" in options
+    return parallel and not sharded and generation != "blackwell"
+
+
+MODEL_FACTS = (
+    "derived.grouped_heads",
+    "derived.qkv_bias",
+    "derived.latent",
+    "derived.window",
+    "derived.layer_frequency",
+    "derived.shared_width",
+    "derived.tokenizer",
+)
+
+
+def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list[str]]:
+    """Facts in the words of Megatron's configuration, and those that it has none for."""
+    shape, gaps = model_facts(setting.model, facts)
+    made = {name: value for name, value in facts.items() if not name.startswith("model.")} | shape
+    lengths = Spread.of(setting, Plans.of(plan)).lengths if plan.pipeline > 1 else [1.0]
+    uneven = len(set(lengths)) > 1
+    if uneven and plan.schedule in ("1f1b", "interleaved"):
+        made["derived.layout"] = layout_of(setting, plan)
+    elif plan.virtual_pipeline > 1:
+        made["derived.chunks"] = plan.virtual_pipeline
+    if plan.virtual_pipeline > 1 and plan.pipeline > 1:
+        made["derived.interleaved_sends"] = plan.overlap_pipeline
+    elif plan.pipeline > 1 and plan.overlap_pipeline != setting.framework.defaults.get("overlap_pipeline"):
+        gaps.append(
+            f"plan.overlap_pipeline = {str(plan.overlap_pipeline).lower()}: a choice under interleaving only"
+        )
+    if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
+        made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
+    if setting.mtp_layers == 0:
+        made.pop("model.mtp_layers", None)
+    return made, gaps
+
+
+def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
+    """The shape of a model in the words of Megatron's configuration."""
+    made = {name: value for name, value in facts.items() if name.startswith("model.")}
+    gaps = []
+    for name in ("model.attention_pattern", "model.mlp_pattern", "model.sliding_window", "model.qkv_bias"):
+        made.pop(name, None)
+    for name in [name for name in made if name.startswith("model.linear.")]:
+        del made[name]
+    made["derived.qkv_bias"] = model.qkv_bias and not model.bias
+    made["derived.latent"] = model.mla is not None
+    made["derived.tokenizer"] = "NullTokenizer"
+    if model.mla:
+        for name in ("model.head_dim", "model.kv_heads"):
+            del made[name]
+    else:
+        made["derived.grouped_heads"] = model.kv_heads != model.heads
+        if model.kv_heads == model.heads:
+            del made["model.kv_heads"]
+    if model.linear or model.mlp_pattern != (True,) or "none" in model.attention_pattern:
+        gaps.append("model.attention_pattern: give --hybrid-layer-pattern for layers of other kinds")
+    elif set(model.attention_pattern) == {"sliding"} and model.sliding_window:
+        made["derived.window"] = f"{model.sliding_window - 1},0"
+    elif "sliding" in model.attention_pattern:
+        gaps.append(
+            "model.attention_pattern: give --window-size and --window-attn-skip-freq for sliding layers"
+        )
+    if model.moe:
+        made |= _expert_facts(model)
+    for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
+        made.pop(f"model.moe.{name}", None)
+    return made, gaps
+
+
+def _expert_facts(model: Model) -> Facts:
+    """What Megatron's configuration says of expert layers in its own way."""
+    moe = model.moe
+    assert moe is not None
+    first, every = moe.first_dense_layers, moe.every
+    rest = model.layers - first
+    made: Facts = {"derived.grouped_products": True}
+    if first and every == 1:
+        made["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
+    elif every > 1:
+        period = f"([0]*{every - 1}+[1]*1)*{rest // every}"
+        tail = f"+[0]*{rest % every}" if rest % every else ""
+        made["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
+    if moe.shared_experts:
+        made["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
+    if moe.groups == 1:
+        made |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
+    return made
+
+
+MOST_LAYERS = 4096
+
+
+def read(launch: Launch, where: str) -> Facts:
+    """Facts of a launch, with Megatron's own derivations undone.
+
+    Raises:
+        InputError: a value that is no number, or a layout that no plan tells.
+    """
+    facts, _ = table(TABLE).read(launch.options)
+    stages = whole(facts, "plan.pipeline", where) or 1
+    _read_chunks(facts, stages, where)
+    _read_model(facts, where)
+    instances = whole(facts, "derived.optimizer_instances", where)
+    if instances and launch.devices:
+        ranks = (whole(facts, "plan.tensor", where) or 1) * stages
+        facts["plan.shard_group"] = launch.devices // ranks // instances
+    if facts.get("plan.zero", 0) == 0:
+        facts.pop("plan.overlap_parameters", None)
+    sends = facts.pop("derived.interleaved_sends")
+    if facts.get("plan.virtual_pipeline", 1) > 1:
+        facts["plan.overlap_pipeline"] = sends
+    facts.pop("plan.schedule")
+    return facts
+
+
+def _read_chunks(facts: Facts, stages: int, where: str) -> None:
+    """Chunks and layers of the end stages, from whichever options tell them."""
+    layers = whole(facts, "model.layers", where)
+    chunks = whole(facts, "derived.chunks", where) or 1
+    each = whole(facts, "derived.layers_per_chunk", where)
+    if each and layers and chunks == 1:
+        chunks = layers // (stages * each)
+    if layout := facts.get("derived.layout"):
+        lengths = lengths_of(str(layout), f"{where}: --pipeline-model-parallel-layout")
+        chunks = max(len(lengths) // stages, 1)
+        first, last = ends_of(lengths, chunks, f"{where}: --pipeline-model-parallel-layout")
+    else:
+        first, last = (whole(facts, f"derived.{end}_layers", where) or 0 for end in ("first", "last"))
+    if chunks > 1:
+        facts["plan.virtual_pipeline"] = chunks
+    for end, count in (("first", first), ("last", last)):
+        if count:
+            facts[f"plan.{end}_stage_layers"] = count
+
+
+def _read_model(facts: Facts, where: str) -> None:
+    """Shape that Megatron derives: key-value heads, windows, expert layers."""
+    if facts.get("derived.latent"):
+        facts.pop("model.kv_heads", None)
+        facts.pop("model.head_dim", None)
+    elif not facts.get("derived.grouped_heads"):
+        facts.pop("model.kv_heads", None)
+    hidden = whole(facts, "model.hidden", where)
+    if hidden and "model.feed_forward" not in facts:
+        facts["model.feed_forward"] = 4 * hidden
+    if "model.bias" in facts:
+        facts["model.qkv_bias"] = bool(facts["model.bias"] or facts.get("derived.qkv_bias"))
+    if window := facts.get("derived.window"):
+        text = str(window).replace("(", "").split(",")[0].strip()
+        facts["model.sliding_window"] = (
+            whole({"window": text}, "window", f"{where}: --window-size") or 0
+        ) + 1
+    if "model.moe.experts" not in facts:
+        for name in [name for name in facts if name.startswith("model.moe.")]:
+            del facts[name]
+        return
+    facts.setdefault("model.moe.top_k", 2)
+    facts.setdefault("model.moe.feed_forward", facts.get("model.feed_forward"))
+    if width := whole(facts, "derived.shared_width", where):
+        facts |= {"model.moe.shared_experts": 1, "model.moe.shared_feed_forward": width}
+    layers = whole(facts, "model.layers", where) or 0
+    frequency = facts.get("derived.layer_frequency")
+    if frequency is not None and layers:
+        _read_frequency(facts, expert_layers(str(frequency), layers, f"{where}: --moe-layer-freq"), where)
+
+
+def _read_frequency(facts: Facts, pattern: list[int], where: str) -> None:
+    """Leading dense layers and the period of expert layers.
+
+    Raises:
+        InputError: a pattern that a model does not tell.
+    """
+    first = pattern.index(1) if 1 in pattern else len(pattern)
+    if all(pattern[first:]):
+        facts["model.moe.first_dense_layers"] = first
+        return
+    every = first + 1
+    if pattern != [int((index + 1) % every == 0) for index in range(len(pattern))]:
+        raise InputError(
+            "expert layers must follow dense ones, or be every n-th", f"{where}: --moe-layer-freq"
+        )
+    facts["model.moe.every"] = every
+
+
+def expert_layers(text: str, layers: int, where: str) -> list[int]:
+    """Which layers have experts (1), from a number or a pattern such as ``([0]*3+[1]*58)``.
+
+    Raises:
+        InputError: it is neither, or of another length than the model.
+    """
+    if text.isdigit() and len(text) < 5:
+        every = int(text)
+        return [int(index % max(every, 1) == 0) for index in range(layers)]
+    try:
+        pattern = _evaluated(ast.parse(text.strip()[:2000], mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError):
+        raise InputError(f"is no pattern of layers: {shown(text)}", where) from None
+    if not isinstance(pattern, list) or len(pattern) != layers:
+        found = len(pattern) if isinstance(pattern, list) else pattern
+        raise InputError(f"tells {found} layers, the model has {layers}", where)
+    return pattern
+
+
+def _evaluated(node: ast.expr) -> Any:
+    """Lists of 0 and 1, their sums and multiples; nothing else.
+
+    Raises:
+        ValueError: something else, or too long.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and 0 <= node.value <= MOST_LAYERS:
+        return int(node.value)
+    if isinstance(node, ast.List):
+        return [_evaluated(part) for part in node.elts]
+    if isinstance(node, ast.BinOp):
+        left, right = _evaluated(node.left), _evaluated(node.right)
+        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+            made = left + right
+        elif isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int):
+            made = left * right if len(left) * right <= MOST_LAYERS else None
+        else:
+            made = None
+        if made is not None and len(made) <= MOST_LAYERS:
+            return made
+    raise ValueError
+
+
+def parse(text: str, where: str, path: Path | None) -> Launch:
+    """The launch that a script or a command line tells."""
+    return read_script(text, where)
+
+
+EXPORTER = Exporter(
+    name="megatron-lm",
+    title="shell script for Megatron-LM's pretrain_gpt.py",
+    kinds=("training",),
+    write=write,
+    read=read,
+    parse=parse,
+    table=TABLE,
+    hints=("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_"),
+)

@@ -1,0 +1,116 @@
+"""From a scenario, or from the saved JSON of ``plan``, to a question that exporters take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError
+from hwmodels.loading import exists
+from hwmodels.parsing import read_text
+from meshwright.exporters.base import Question
+from meshwright.exporters.facts import needs_plan
+from meshwright.scenarios import scenario_path
+from simulator.scenario import make_scenario
+from simulator.serving.scenario import is_serving, make_serving
+
+MOST_BYTES = 256 * 2**20
+"""Of a saved search; a plan has about 10 kB."""
+KEPT = ("model", "cluster", "gpus", "framework")
+WORKLOAD = ("seq_len", "global_batch", "precision")
+
+
+def question_of(reference: str, rank: int | None = None, command: str = "meshwright export") -> Question:
+    """Read what is to be exported.
+
+    Args:
+        reference: scenario (file or shipped name), or a file that ``meshwright plan --json`` printed.
+        rank: plan of the saved search, from 1; the first by default.
+        command: command line, for the comments of the files.
+
+    Raises:
+        InputError: unreadable, no such rank, no plan in it; with the key path.
+    """
+    saved = saved_search(reference)
+    if saved is None:
+        if rank is not None:
+            raise InputError("only a saved `plan --json` has ranks, this is a scenario", "--rank")
+        path = scenario_path(reference)
+        from hwmodels.loading import read_mapping
+
+        return from_scenario(read_mapping(path), str(path), path.parent, command)
+    return from_scenario(
+        scenario_of_search(saved, rank or 1, reference), reference, Path(reference).parent, command
+    )
+
+
+def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: str) -> Question:
+    """The question of a scenario's data.
+
+    Raises:
+        InputError: a wrong key or value, or no plan.
+    """
+    if is_serving(data):
+        setting = make_serving(data, where, folder)
+        return Question(setting.title or where, serving=setting, command=command)
+    scenario = make_scenario(data, where, folder)
+    plan = needs_plan(scenario, where)
+    setting = scenario.setting
+    title = (
+        scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
+    )
+    return Question(f"{title}: {plan.describe()}", scenario=scenario, plan=plan, command=command)
+
+
+def saved_search(reference: str) -> dict[str, Any] | None:
+    """The data of a saved search; None where the reference is no such file.
+
+    Raises:
+        InputError: JSON that is cut off.
+    """
+    path = Path(reference)
+    if path.suffix != ".json" or not exists(path) or not path.is_file():
+        return None
+    try:
+        data = json.loads(read_text(path, MOST_BYTES))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"not valid JSON, perhaps cut off ({error})", reference) from None
+    searched = isinstance(data, dict) and "question" in data and ("plans" in data or "deployments" in data)
+    return data if searched else None
+
+
+def scenario_of_search(data: Mapping[str, Any], rank: int, where: str) -> dict[str, Any]:
+    """One plan of a saved search as a scenario's mapping.
+
+    Raises:
+        InputError: no plan of that rank.
+    """
+    serving = "deployments" in data
+    found = data["deployments" if serving else "plans"]
+    if not isinstance(found, list) or not 1 <= rank <= len(found):
+        count = len(found) if isinstance(found, list) else 0
+        raise InputError(f"{where} holds {count} plans, asked for rank {rank}", "--rank")
+    asked, plan = data["question"], found[rank - 1]
+    if not isinstance(asked, Mapping) or not isinstance(plan, Mapping):
+        raise InputError("is no output of `meshwright plan --json`", where)
+    made = {key: asked[key] for key in KEPT if key in asked}
+    if serving:
+        return made | _served(asked, plan)
+    return made | {"workload": {key: asked.get(key) for key in WORKLOAD}, "plan": plan.get("plan")}
+
+
+def _served(asked: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Workload and deployment of a found deployment."""
+    rate = plan.get("rate") or asked.get("rate")
+    slo = {key: asked[key] for key in ("ttft", "tpot", "e2e") if asked.get(key) is not None}
+    workload: dict[str, Any] = {
+        "kind": "serving",
+        "arrivals": {"kind": "poisson", "rate": rate} if rate else {"kind": "burst"},
+        "input": {"kind": "fixed", "tokens": max(round(asked.get("prompt_tokens") or 1), 1)},
+        "output": {"kind": "fixed", "tokens": max(round(asked.get("output_tokens") or 1), 1)},
+    }
+    if slo:
+        workload["slo"] = slo
+    return {"gpus": plan.get("gpus"), "workload": workload, "deployment": plan.get("deployment")}

@@ -1,0 +1,245 @@
+"""Read launch scripts without running them: variables, arrays, arithmetic, and the command that trains.
+
+Conditions and command substitutions are not evaluated; a script that needs them says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from hwmodels.errors import InputError
+from meshwright.exporters.base import Launch
+from meshwright.exporters.table import Options
+
+LAUNCHERS = (
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "deepspeed",
+    "srun",
+    "mpirun",
+    "python",
+    "python3",
+)
+ARGUMENTS = ("$@", "$*", "${@}", "$1", "${@:1}")
+"""The script's own arguments."""
+MOST_EXPANSIONS = 40
+MOST_CHARACTERS = 1_000_000
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+OPENING, CLOSING = ("if", "case", "for", "while", "until"), ("fi", "esac", "done")
+PER_NODE = ("--nproc-per-node", "--num-gpus", "--ntasks-per-node", "--gpus-per-node")
+NODES = ("--nnodes", "--num-nodes", "--nodes")
+
+
+def read_script(text: str, where: str) -> Launch:
+    """Read a launch script, or a command line.
+
+    Args:
+        text: of the script.
+        where: to name in errors.
+
+    Returns:
+        Options behind the training script's name, and the devices that the launcher starts.
+
+    Raises:
+        InputError: no command starts a training script.
+    """
+    variables, commands, skipped = _statements(text)
+    expanded = [(_expand(command, variables), command) for command in commands]
+    launching = [words for words, _ in expanded if _launches(words)]
+    if not launching:
+        launching = [words for words, _ in expanded if any(word.startswith("--") for word in words.split())]
+    if not launching:
+        raise InputError(
+            "starts no training script (torchrun, deepspeed, python ... script.py --options)", where
+        )
+    words = _split(max(launching, key=len), where)
+    before, script, after = _parts(words)
+    options = read_options(after)
+    notes = [f"{skipped} lines under conditions were not evaluated"] if skipped else []
+    if unset := sorted(_unset(options)):
+        notes.append(f"variables without a value in the file: {', '.join(unset[:8])}")
+    return Launch(options, _devices(read_options(before), variables, bool(script)), tuple(notes))
+
+
+def read_options(words: list[str]) -> Options:
+    """Options of a command line: ``--name value ...``, ``--name=value``, flags, and ``key.path=value``."""
+    options: Options = {}
+    name = ""
+    for word in words:
+        if word in ARGUMENTS:
+            continue
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word.partition("=")
+            options[name] = value if equals else True
+        elif re.match(r"^\+{0,2}[A-Za-z_][\w.]*=", word) and (not name or options[name] is not True):
+            key, _, value = word.lstrip("+").partition("=")
+            options[key], name = value, ""
+        elif name:
+            options[name] = word if options[name] is True else f"{options[name]} {word}"
+    return options
+
+
+def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
+    """Variables and commands of a script in order, and the lines under conditions that were left out."""
+    joined = re.sub(r"\\[ \t]*\n", " ", text[:MOST_CHARACTERS])
+    joined = re.sub(r"(?m)(^|\s)#.*$", r"\1", joined)
+    variables: dict[str, str] = {}
+    commands, depth, skipped = [], 0, 0
+    for line in _lines(joined):
+        first = line.split(None, 1)[0]
+        if first in CLOSING or first.rstrip(";") in CLOSING:
+            depth = max(depth - 1, 0)
+            continue
+        if first in OPENING and not line.rstrip().rstrip(";").endswith(CLOSING):
+            depth += 1
+            continue
+        if depth:
+            skipped += first not in ("then", "else", "elif", "do")
+            continue
+        assigned = re.match(
+            rf"^(?:export\s+|declare\s+\S+\s+)?({NAME})(\+?)=(\(.*\)|\S*\".*\"\S*|\S*'.*'\S*|\S*)\s*;?\s*$",
+            line,
+            re.S,
+        )
+        if assigned:
+            name, more, value = assigned[1], assigned[2], assigned[3]
+            value = value[1:-1] if value.startswith("(") else _unquoted(value)
+            value = _expand(value, variables)
+            variables[name] = f"{variables.get(name, '')} {value}" if more else value
+        else:
+            commands.append(line)
+    return variables, commands, skipped
+
+
+def _lines(text: str) -> list[str]:
+    """Statements: lines, with arrays and quoted text over several lines joined."""
+    found: list[str] = []
+    for line in text.split("\n"):
+        if found and _open(found[-1]):
+            found[-1] += " " + line.strip()
+        elif line.strip():
+            found.append(line.strip())
+    return found
+
+
+def _open(statement: str) -> bool:
+    """Whether an array or a quotation is still open."""
+    if re.match(rf"^(?:export\s+)?{NAME}\+?=\(", statement):
+        return statement.count("(") > statement.count(")")
+    return statement.count('"') % 2 == 1
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _expand(text: str, variables: Mapping[str, str]) -> str:
+    """Text with variables and arithmetic replaced; what has no value stays as it is."""
+    for _ in range(MOST_EXPANSIONS):
+        before = text
+        text = re.sub(rf"\"?\$\{{({NAME})\[[@*]\]\}}\"?", lambda m: variables.get(m[1], ""), text)
+        text = re.sub(rf"\$\{{({NAME}):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or m[2], text)
+        text = re.sub(rf"\$\{{({NAME})\}}", lambda m: variables.get(m[1], m[0]), text)
+        text = re.sub(rf"\$({NAME})", lambda m: variables.get(m[1], m[0]), text)
+        text = re.sub(
+            r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)",
+            lambda m: _arithmetic(m[1], variables) or m[0],
+            text,
+        )
+        if text == before or len(text) > MOST_CHARACTERS:
+            break
+    return text
+
+
+OPERATORS: Mapping[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+LARGEST = 10**15
+
+
+def _arithmetic(text: str, variables: Mapping[str, str]) -> str | None:
+    """The value of a shell's whole-number arithmetic; None where it has none."""
+    named = re.sub(NAME, lambda m: variables.get(m[0], m[0]), text)
+    try:
+        return str(_calculated(ast.parse(named.strip()[:500], mode="eval").body))
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+def _calculated(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and abs(node.value) < LARGEST:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        value = OPERATORS[type(node.op)](_calculated(node.left), _calculated(node.right))
+        if abs(value) < LARGEST:
+            return value
+    raise ValueError
+
+
+def _launches(words: str) -> bool:
+    first = words.split(None, 1)[0].rsplit("/", 1)[-1] if words.split() else ""
+    known = first in LAUNCHERS or any(f" {name} " in f" {words} " for name in LAUNCHERS)
+    return known and (".py" in words or " -m " in words)
+
+
+def _split(text: str, where: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=False)
+    except ValueError as error:
+        raise InputError(f"not readable as a command line ({error})", where) from None
+
+
+def _parts(words: list[str]) -> tuple[list[str], str, list[str]]:
+    """Words before the training script, its name, and those behind it; without a script all are options."""
+    scripts = [index for index, word in enumerate(words) if word.endswith(".py")]
+    modules = [
+        i + 1
+        for i, word in enumerate(words[:-1])
+        if word == "-m" and not words[i + 1].startswith("torch.distributed")
+    ]
+    places = sorted(scripts + modules)
+    if not places:
+        start = next((index for index, word in enumerate(words) if word.startswith("--")), 0)
+        return words, "", words[start:]
+    end = next(
+        (
+            i
+            for i, word in enumerate(words)
+            if i > places[0] and word in ("|", "2>&1", "&", ">", ">>", "&&", ";")
+        ),
+        len(words),
+    )
+    return words[: places[0]], words[places[0]], words[places[0] + 1 : end]
+
+
+def _devices(launcher: Options, variables: Mapping[str, str], scripted: bool) -> int | None:
+    """Devices that the launcher starts; None where it does not say."""
+    plain = {name.replace("_", "-"): str(value) for name, value in launcher.items()}
+    each = next((plain[name] for name in PER_NODE if plain.get(name, "").isdigit()), None)
+    nodes = next((plain[name] for name in NODES if plain.get(name, "").isdigit()), None)
+    if each is not None and len(each) < 7:
+        if nodes is None and any(name in plain for name in NODES):
+            return None
+        return int(each) * int(nodes or 1)
+    world = _expand(variables.get("WORLD_SIZE", ""), variables)
+    return int(world) if world.isdigit() and len(world) < 9 else None
+
+
+def _unset(options: Options) -> set[str]:
+    return {
+        name
+        for value in options.values()
+        if isinstance(value, str)
+        for name in re.findall(rf"\$\{{?({NAME}|\d)", value)
+    }

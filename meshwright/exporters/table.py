@@ -1,0 +1,152 @@
+"""Mapping tables: fields of a question against the options of a launcher, read in both directions.
+
+A table is a YAML file beside this one, named after its target and the target's version. Every field of a plan
+is an option, a choice between options, or derived; a field or value without an option is a gap, and is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from hwmodels.errors import InputError, shown
+from hwmodels.loading import Strict, build, read_mapping
+
+Facts = dict[str, Any]
+"""Values by field (``plan.tensor``, ``workload.seq_len``, ``model.moe.experts``)."""
+Options = dict[str, Any]
+"""Values by the launcher's name of an option; true stands for a flag without a value."""
+
+
+class Choice(Strict):
+    """One value of a field, and the options that mean it."""
+
+    value: Any
+    sets: Options = Field(default_factory=dict)
+    only_read: bool = False
+    """Whether the options are understood but not written, as they mean no more than nearly the same."""
+
+
+class Entry(Strict):
+    """How a launcher is told one field."""
+
+    option: str = ""
+    """Takes the value as it is."""
+    default: Any = None
+    """The launcher's own, where the option is left out."""
+    choices: list[Choice] = Field(default_factory=list)
+    """The first of a value is written; all are read."""
+    otherwise: str = ""
+    """Why other values cannot be told."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Entry:
+        if bool(self.option) == bool(self.choices):
+            raise ValueError("give option or choices")
+        return self
+
+
+class Table(Strict):
+    """The options of one launcher at one version."""
+
+    target: str
+    version: str
+    source: str
+    """Files of the launcher that the names were read in."""
+    framework: str = ""
+    """Framework that an imported question is predicted with."""
+    always: Options = Field(default_factory=dict)
+    """Options that every file has."""
+    options: dict[str, Entry]
+    derived: dict[str, str] = Field(default_factory=dict)
+    """Fields that the launcher computes, or that other options tell."""
+    aside: list[str] = Field(default_factory=list)
+    """Options of the launcher that no prediction reads."""
+
+    def write(self, facts: Facts) -> tuple[Options, list[str]]:
+        """The options that tell some facts, and the facts that no option tells, in words."""
+        options, gaps = dict(self.always), []
+        for field, value in facts.items():
+            if field in self.derived or value is None:
+                continue
+            entry = self.options.get(field)
+            if entry is None:
+                gaps.append(f"{field} = {_words(value)}: {self.version} has no option for it")
+            elif entry.option:
+                options[entry.option] = value
+            else:
+                choice = next((c for c in entry.choices if same(c.value, value) and not c.only_read), None)
+                if choice is None:
+                    reason = entry.otherwise or f"{self.version} has no option for it"
+                    gaps.append(f"{field} = {_words(value)}: {reason}")
+                else:
+                    options |= choice.sets
+        return options, gaps
+
+    def read(self, options: Options) -> tuple[Facts, Options]:
+        """The facts that some options tell, and the options that tell none."""
+        facts: Facts = {}
+        read = {name for name in self.always if same(options.get(name), self.always[name])}
+        for field, entry in self.options.items():
+            if entry.option:
+                if entry.option in options:
+                    facts[field] = options[entry.option]
+                    read.add(entry.option)
+                elif entry.default is not None:
+                    facts[field] = entry.default
+                continue
+            told = [choice for choice in entry.choices if _within(choice.sets, options)]
+            if told:
+                choice = max(told, key=lambda choice: len(choice.sets))
+                facts[field] = choice.value
+                read |= choice.sets.keys()
+        return facts, {name: value for name, value in options.items() if name not in read}
+
+    def unknown(self, left: Options) -> list[str]:
+        """Options among those left over that are not even known to tell nothing."""
+        return [name for name in left if name not in self.aside]
+
+
+def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    return all(name in options and same(value, options[name]) for name, value in wanted.items())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are one, as numbers where both are numbers, else as text."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-9)
+    except (TypeError, ValueError):
+        return str(one).lower() == str(other).lower()
+
+
+def _words(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@cache
+def table(file: str) -> Table:
+    """The table in a file of this folder."""
+    path = Path(__file__).parent / file
+    return build(Table, read_mapping(path), str(path))
+
+
+def whole(facts: Facts, field: str, where: str) -> int | None:
+    """A fact as a whole number; none where it is not told.
+
+    Raises:
+        InputError: it is something else.
+    """
+    value = facts.get(field)
+    if value is None:
+        return None
+    text = str(value).replace("_", "").replace(",", "")
+    if isinstance(value, bool) or not text.lstrip("-").isdigit() or len(text) > 18:
+        raise InputError(f"{field}: a whole number is needed, found {shown(value)}", where)
+    return int(text)

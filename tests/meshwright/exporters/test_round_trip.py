@@ -1,0 +1,118 @@
+"""A plan that goes out to a launcher's files and comes back is the same plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from hwmodels.errors import InputError
+from meshwright.exporters import export
+from meshwright.exporters.facts import moot
+from meshwright.exporters.imports import read_launch
+from meshwright.exporters.question import from_scenario
+from simulator.scenario import make_scenario
+
+JOBS = {
+    "dense": {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 64},
+    "experts": {"model": "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 64},
+    "latent": {"model": "deepseek-v2-lite", "cluster": "dgx-h200", "gpus": 64},
+}
+GAPS = {
+    "megatron-lm": {
+        "overlap_tensor": ["backward", "full"],
+        "context_algorithm": ["ring", "all_gather", "ulysses"],
+    },
+}
+
+
+@st.composite
+def questions(draw, target: str):
+    """Scenarios whose plan the target can express."""
+    job = JOBS[draw(st.sampled_from(sorted(JOBS)))]
+    told = GAPS[target]
+    plan = {
+        "tensor": draw(st.sampled_from([1, 2, 4])),
+        "pipeline": draw(st.sampled_from(told.get("pipeline", [1, 2, 4]))),
+        "context": draw(st.sampled_from(told.get("context", [1, 2]))),
+        "micro_batch": draw(st.sampled_from([1, 2])),
+        "recompute": draw(st.sampled_from(told.get("recompute", ["none", "selective", "full"]))),
+        "zero": draw(st.sampled_from(told.get("zero", [0, 1, 2, 3]))),
+        "overlap_gradients": draw(st.sampled_from(told.get("overlap_gradients", [True, False]))),
+        "overlap_parameters": draw(st.sampled_from(told.get("overlap_parameters", [True, False]))),
+        "context_algorithm": draw(st.sampled_from(told["context_algorithm"])),
+        "overlap_tensor": draw(st.sampled_from(told["overlap_tensor"])),
+        "rank_order": draw(
+            st.sampled_from(
+                told.get("rank_order", ["tensor-context-data-pipeline", "tensor-context-pipeline-data"])
+            )
+        ),
+    }
+    plan["data"] = job["gpus"] // (plan["tensor"] * plan["pipeline"] * plan["context"])
+    plan["sequence_parallel"] = plan["tensor"] > 1 and draw(
+        st.sampled_from(told.get("sequence_parallel", [True, False]))
+    )
+    if plan["pipeline"] > 1:
+        plan["virtual_pipeline"] = draw(st.sampled_from(told.get("virtual_pipeline", [1, 2])))
+        if plan["virtual_pipeline"] > 1:
+            plan["schedule"] = "interleaved"
+            plan["overlap_pipeline"] = draw(st.sampled_from(told.get("overlap_pipeline", [True, False])))
+        if plan["pipeline"] > 2 and draw(st.booleans()) and "first" not in told:
+            plan["first_stage_layers"], plan["last_stage_layers"] = draw(
+                st.sampled_from([(6, 6), (4, 8), (-1, 0)])
+            )
+    if job["model"] != "llama3.1-8b":
+        plan["expert"] = draw(st.sampled_from(told.get("expert", [1, 2, 4, 8])))
+        plan["overlap_expert"] = plan["expert"] > 1 and draw(
+            st.sampled_from(told.get("overlap_expert", [True, False]))
+        )
+    ranks = plan["data"] * plan["context"]
+    if plan["zero"] and ranks > 1 and "shard_group" not in told and draw(st.booleans()):
+        plan["shard_group"] = ranks // 2
+    workload = {
+        "seq_len": 4096,
+        "global_batch": 512,
+        "precision": draw(st.sampled_from(told.get("precision", ["bf16", "fp8"]))),
+    }
+    scenario = {**job, "workload": workload, "plan": plan}
+    try:
+        make_scenario(scenario, "random", Path())
+    except InputError:
+        assume(False)
+    return scenario
+
+
+def returned(target: str, scenario: dict, folder: Path) -> tuple[dict, dict]:
+    """The plan that went out and the one that came back, without fields that have no effect."""
+    question = from_scenario(scenario, "random", Path(), "test")
+    made = export(question, target)
+    assert not [gap for gap in made.gaps if not gap.startswith("framework")], made.gaps
+    for name, text in made.files.items():
+        (folder / name).write_text(text)
+    asked = {"cluster": scenario["cluster"], "gpus": scenario["gpus"], "model": None}
+    back = read_launch(str(folder / next(iter(made.files))), given=asked)
+    assert not back.unknown
+    again = make_scenario(back.scenario, "back", Path())
+    assert again.plan is not None and question.plan is not None and question.scenario is not None
+    assert again.setting.training == question.scenario.setting.training.model_copy(
+        update={"dropout": again.setting.training.dropout}
+    )
+    assert again.setting.model == question.scenario.setting.model
+    setting = question.scenario.setting
+    without = moot(setting, question.plan)
+    return question.plan.model_dump(exclude=without), again.plan.model_dump(exclude=without)
+
+
+@pytest.mark.parametrize("target", sorted(GAPS))
+def test_plans_return_as_they_left(target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(target)
+
+    @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(scenario=questions(target))
+    def check(scenario):
+        left, came = returned(target, scenario, folder)
+        assert came == left
+
+    check()
