@@ -123,6 +123,8 @@ def _verdict(found: Mix) -> str:
     cost = f"{best.usd_per_hour:.2f} $ an hour, {found.watts:,.0f} W; {proof}"
     if found.saving is None:
         return f"{cost}. No type carries this load alone."
+    if found.saving < 1e-9:
+        return f"{cost}. One type alone is the cheapest."
     return f"{cost}. The cheapest type alone costs {percent(found.saving / (1 - found.saving))} more."
 
 
