@@ -39,21 +39,31 @@ class ResidualGrid:
     def factor(self, *coordinates: ArrayLike) -> Array:
         """Return measured over predicted time at broadcast coordinates; beyond the grid its edge holds."""
         arrays = np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates))
-        lower, share = zip(*(_place(axis, a) for axis, a in zip(self.axes, arrays, strict=True)), strict=True)
-        total = np.zeros(arrays[0].shape)
-        for corner in product((0, 1), repeat=len(self.axes)):
-            weight = np.ones(arrays[0].shape)
-            for upper, fraction in zip(corner, share, strict=True):
-                weight = weight * (fraction if upper else 1.0 - fraction)
+        shape, logs = arrays[0].shape, self.logs
+        varying: list[tuple[NDArray[np.intp], NDArray[np.intp], Array]] = []
+        for axis, values in zip(self.axes, arrays, strict=True):
+            constant = values.size > 0 and bool((values == values.flat[0]).all())
+            lower, share = _place(axis, values.flat[0] if constant else values)
+            upper = np.minimum(lower + 1, len(axis) - 1)
+            if constant:
+                # A coordinate that all share cuts the grid once, so that half the corners are left.
+                at = len(varying)
+                logs = (1.0 - share) * logs.take(lower, at) + share * logs.take(upper, at)
+            else:
+                varying.append((lower, upper, share))
+        total = np.zeros(shape)
+        for corner in product((0, 1), repeat=len(varying)):
+            weight: Array | float = 1.0
+            for up, (_, _, share) in zip(corner, varying, strict=True):
+                weight = weight * (share if up else 1.0 - share)
             index = tuple(
-                np.minimum(low + up, len(axis) - 1)
-                for low, up, axis in zip(lower, corner, self.axes, strict=True)
+                upper if up else lower for up, (lower, upper, _) in zip(corner, varying, strict=True)
             )
-            total += weight * self.logs[index]
+            total += weight * logs[index]
         return np.exp(total)
 
 
-def _place(axis: Array, values: Array) -> tuple[NDArray[np.intp], Array]:
+def _place(axis: Array, values: ArrayLike) -> tuple[NDArray[np.intp], Array]:
     """Return the node at or below each value, and how far it lies towards the next (0 to 1)."""
     place = np.interp(np.log2(values), axis, np.arange(len(axis), dtype=np.float64))
     lower = place.astype(np.intp)
