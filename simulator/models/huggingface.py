@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build, exists, read_mapping
 from simulator.models.model import Model
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
+MOST_PERIOD = 1024
+"""Layers after which a pattern repeats at the latest."""
 NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
 
 
@@ -98,7 +100,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
             config = Config({**config.values, **text.values}, text.where)
     _refuse_unsupported(config)
     config = _leading_dense_layers(config)
-    model_type = str(config.values.get("model_type", ""))
+    model_type = _model_type(config)
     fields = _fields(config, model_type)
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
@@ -127,13 +129,37 @@ def _refuse_unsupported(config: Config) -> None:
             raise InputError(f"{key}: {reason}", config.where)
 
 
+def _model_type(config: Config) -> str:
+    """The listed model_type, from the class of the model where the file does not name it.
+
+    Raises:
+        InputError: missing, not listed, or of a kind that Model cannot describe.
+    """
+    tables = _tables()
+    known, named = tables["model_types"], config.values.get("model_type")
+    if named is None:
+        classes = config.values.get("architectures")
+        stem = str(classes[0]).partition("For")[0].lower() if isinstance(classes, list) and classes else ""
+        named = next((name for name in known if name.replace("_", "").lower() == stem), None)
+    if named is None:
+        raise InputError("key 'model_type' is missing", config.where)
+    for reason, kinds in tables["refused"].items():
+        if named in kinds:
+            raise InputError(f"model_type {shown(named)}: {reason}", config.where)
+    if not isinstance(named, str) or named not in known:
+        listed = ", ".join(sorted(known, key=str.lower))
+        problem = f"model_type {shown(named)} is not known; a model YAML can state its shape. Known: {listed}"
+        raise InputError(problem, config.where)
+    return named
+
+
 def _fields(config: Config, model_type: str) -> dict[str, Any]:
     """The fields of Model, from the file where it says them, else from its model_type."""
     tables = _tables()
-    unsaid = dict(tables["model_types"].get(model_type, tables["unknown"]))
+    unsaid = dict(tables["model_types"][model_type])
     gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
     own = unsaid.pop("spellings", {})
-    found = {"activation": "gelu" if gated is False else "swiglu"} | unsaid
+    found = {"activation": "swiglu" if gated else "gelu"} | unsaid
     for read, table in ((config.number, tables["numbers"]), (config.flag, tables["flags"])):
         values = {field: read(*own.get(field, keys)) for field, keys in table.items()}
         found |= {field: value for field, value in values.items() if value is not None}
@@ -146,7 +172,7 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
     return _nested(found)
 
 
-def _activation(config: Config, gated: bool | None, tables: Mapping[str, Any]) -> dict[str, Any]:
+def _activation(config: Config, gated: bool, tables: Mapping[str, Any]) -> dict[str, Any]:
     key = next((k for k in tables["activation_keys"] if isinstance(config.values.get(k), str)), None)
     if key is None:
         return {}
@@ -154,8 +180,6 @@ def _activation(config: Config, gated: bool | None, tables: Mapping[str, Any]) -
     if name not in tables["activations"]:
         raise UnknownNameError("activation", name, tables["activations"], f"{config.where}: {key}")
     plain, with_gate = tables["activations"][name]
-    if gated is None:  # not listed: SiLU nearly always comes with a gate, the others do not
-        gated = plain == "silu"
     return {"activation": with_gate if gated else plain}
 
 
@@ -172,10 +196,32 @@ def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[
             raise UnknownNameError("kind of attention", str(unknown), kinds, f"{config.where}: layer_types")
         pattern = tuple(kinds[kind] for kind in named)
         return {**window, "attention_pattern": pattern} if not window or "linear" in pattern else window
+    if not window and (period := _window_period(config)):
+        return {"attention_pattern": period}
     full = config.number("max_window_layers")
     if not window and full and config.flag("use_sliding_window") and found.get("layers", 0) > full:
         return {"attention_pattern": ("full",) * full + ("sliding",) * (found["layers"] - full)}
     return window
+
+
+def _window_period(config: Config) -> tuple[str, ...] | None:
+    """Every n-th layer sees all keys (6), or kinds of layers in letters (LLLG: local and global).
+
+    Raises:
+        InputError: something else.
+    """
+    for key in ("sliding_window_pattern", "_sliding_window_pattern"):
+        value = config.values.get(key)
+        if isinstance(value, str) and value and set(value) <= set("LG"):
+            return tuple("sliding" if letter == "L" else "full" for letter in value)
+        if isinstance(value, str):
+            raise InputError(f"{key}: a number or L and G are needed, found {shown(value)}", config.where)
+        period = config.number(key)
+        if period is not None and not 1 <= period <= MOST_PERIOD:
+            raise InputError(f"{key}: must be from 1 to {MOST_PERIOD:,}, found {period}", config.where)
+        if period is not None:
+            return ("sliding",) * (period - 1) + ("full",)
+    return None
 
 
 def _leading_dense_layers(config: Config) -> Config:
@@ -216,12 +262,11 @@ def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
 def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) -> None:
     """Name what is missing in the words of the file."""
     tables = _tables()
-    spellings = tables["numbers"] | tables["model_types"].get(model_type, {}).get("spellings", {})
+    spellings = tables["numbers"] | tables["model_types"][model_type].get("spellings", {})
     lacking = [spellings[f] for f in NEEDED if fields.get(f) is None]
     if lacking:
         listed = ", ".join(keys[0] + (f" (or {', '.join(keys[1:])})" if keys[1:] else "") for keys in lacking)
-        known = "" if model_type in tables["model_types"] else f"model_type {model_type!r} is not known, and "
-        raise InputError(f"{known}needed keys are missing: {listed}", config.where)
+        raise InputError(f"needed keys are missing: {listed}", config.where)
 
 
 # What no table can say: one function per model_type.
@@ -250,6 +295,27 @@ def _mpt(config: Config) -> dict[str, Any]:
         "bias": config.flag("no_bias") is False,
         "feed_forward": hidden * ratio if hidden and ratio else None,
     }
+
+
+def _minimax(config: Config) -> dict[str, Any]:
+    kinds = config.values.get("attn_type_list")
+    if isinstance(kinds, list) and 0 in kinds:
+        raise InputError("attn_type_list: lightning attention is not supported", config.where)
+    return {}
+
+
+def _dbrx(config: Config) -> dict[str, Any]:
+    attention, experts = config.inner("attn_config"), config.inner("ffn_config")
+    return {
+        "kv_heads": attention.number("kv_n_heads"),
+        "feed_forward": experts.number("ffn_hidden_size"),
+        "moe.experts": experts.number("moe_num_experts"),
+        "moe.top_k": experts.number("moe_top_k"),
+    }
+
+
+def _gpt_bigcode(config: Config) -> dict[str, Any]:
+    return {"kv_heads": 1 if config.flag("multi_query") is not False else None}
 
 
 def _opt(config: Config) -> dict[str, Any]:
@@ -324,6 +390,10 @@ OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "RefinedWeb": _falcon,
     "RefinedWebModel": _falcon,
     "mpt": _mpt,
+    "minimax": _minimax,
+    "minimax_m2": _minimax,
+    "dbrx": _dbrx,
+    "gpt_bigcode": _gpt_bigcode,
     "opt": _opt,
     "qwen3_next": _qwen3_next,
     "nemotron_h": _nemotron_h,

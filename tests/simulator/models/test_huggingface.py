@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import parse_text
 from simulator.models import models
 
 LLAMA = {
@@ -380,10 +381,157 @@ def test_our_own_yaml_is_read_as_such(tmp_path):
     assert models.get(str(path)).name == "mine"
 
 
-def test_an_unknown_model_type_reads_by_the_usual_keys(tmp_path):
-    config = {key: value for key, value in LLAMA.items() if key != "architectures"}
-    got = models.get(written(tmp_path, config | {"model_type": "brand_new"}))
-    assert shape(got) == shape(models.get("llama3.1-8b"))
+def test_a_file_without_a_model_type_is_read_by_its_class(tmp_path):
+    config = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    assert shape(models.get(written(tmp_path, config))) == shape(models.get("llama3.1-8b"))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        (
+            "brand_new",
+            "model_type 'brand_new' is not known; a model YAML can state its shape. Known: bloom, ",
+        ),
+        ("bert", "model_type 'bert': encoders are not supported"),
+        ("t5", "encoder-decoder models are not supported"),
+        ("mamba2", "models with state-space or recurrent layers are not supported"),
+        (["llama"], "is not known"),
+        ("", "is not known"),
+    ],
+)
+def test_an_unknown_model_type_is_refused(model_type, message, tmp_path):
+    path = written(tmp_path, LLAMA | {"model_type": model_type})
+    with pytest.raises(InputError) as error:
+        models.get(path)
+    assert message in str(error.value)
+
+
+GEMMA3 = {
+    "model_type": "gemma3_text",
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "num_hidden_layers": 34,
+}
+COUNTED = {
+    # The files of Hugging Face, shortened, and the number of parameters that it shows for them.
+    "command-r-plus": (
+        "{model_type: cohere, hidden_act: silu, hidden_size: 12288, intermediate_size: 33792, "
+        "num_attention_heads: 96, num_hidden_layers: 64, num_key_value_heads: 8, use_qk_norm: true, "
+        "vocab_size: 256000}",
+        103_810_674_688,
+    ),
+    "command-r7b": (
+        "{model_type: cohere2, hidden_act: silu, hidden_size: 4096, intermediate_size: 14336, "
+        "num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, head_dim: 128, "
+        "sliding_window: 4096, sliding_window_pattern: 4, vocab_size: 256000}",
+        8_027_967_488,
+    ),
+    "dbrx": (
+        "{model_type: dbrx, attn_config: {kv_n_heads: 8}, d_model: 6144, n_heads: 48, n_layers: 40, "
+        "ffn_config: {ffn_hidden_size: 10752, moe_num_experts: 16, moe_top_k: 4}, max_seq_len: 32768, "
+        "tie_word_embeddings: false, vocab_size: 100352}",
+        131_596_523_520,
+    ),
+    "gpt-j": (
+        "{model_type: gptj, activation_function: gelu_new, n_embd: 4096, n_head: 16, n_layer: 28, "
+        "n_positions: 2048, tie_word_embeddings: false, vocab_size: 50400}",
+        6_050_882_784,
+    ),
+    "gpt-neo-2.7b": (
+        "{model_type: gpt_neo, activation_function: gelu_new, hidden_size: 2560, num_heads: 20, "
+        "num_layers: 32, max_position_embeddings: 2048, vocab_size: 50257, window_size: 256}",
+        2_651_307_520,
+    ),
+    "starcoder": (
+        "{model_type: gpt_bigcode, activation_function: gelu, multi_query: true, n_embd: 6144, n_head: 48, "
+        "n_inner: 24576, n_layer: 40, n_positions: 8192, vocab_size: 49152}",
+        15_517_456_384,
+    ),
+    "gemma-3-1b": (
+        "{model_type: gemma3_text, hidden_activation: gelu_pytorch_tanh, hidden_size: 1152, "
+        "intermediate_size: 6912, num_attention_heads: 4, num_hidden_layers: 26, num_key_value_heads: 1, "
+        "sliding_window: 512, sliding_window_pattern: 6, vocab_size: 262144}",
+        999_885_952,
+    ),
+    "gemma-3-27b": (
+        "{model_type: gemma3, vision_config: {hidden_size: 1152}, text_config: {model_type: gemma3_text, "
+        "head_dim: 128, hidden_size: 5376, intermediate_size: 21504, num_attention_heads: 32, "
+        "num_hidden_layers: 62, num_key_value_heads: 16, sliding_window: 1024}}",
+        27_009_346_304,
+    ),
+    "olmo2-7b": (
+        "{model_type: olmo2, hidden_act: silu, hidden_size: 4096, intermediate_size: 11008, "
+        "num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 100352, tie_word_embeddings: false}",
+        7_298_617_344,
+    ),
+    "olmoe": (
+        "{model_type: olmoe, hidden_act: silu, hidden_size: 2048, intermediate_size: 1024, "
+        "num_attention_heads: 16, num_hidden_layers: 16, num_experts: 64, num_experts_per_tok: 8, "
+        "vocab_size: 50304}",
+        6_919_161_856,
+    ),
+    "stablelm-3b": (
+        "{model_type: stablelm, hidden_act: silu, hidden_size: 2560, intermediate_size: 6912, "
+        "num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 50304, use_qkv_bias: false}",
+        2_795_443_200,
+    ),
+    "glm-4-9b": (
+        "{model_type: chatglm, add_bias_linear: false, add_qkv_bias: true, ffn_hidden_size: 13696, "
+        "hidden_size: 4096, kv_channels: 128, multi_query_group_num: 2, num_attention_heads: 32, "
+        "num_layers: 40, padded_vocab_size: 151552, seq_length: 131072}",
+        9_399_951_360,
+    ),
+    "phi-3.5-moe": (
+        "{model_type: phimoe, hidden_act: silu, hidden_size: 4096, intermediate_size: 6400, "
+        "num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, num_local_experts: 16, "
+        "num_experts_per_tok: 2, vocab_size: 32064, attention_bias: true}",
+        41_873_153_344,
+    ),
+    "minimax-m2": (
+        "{model_type: minimax, head_dim: 128, hidden_act: silu, hidden_size: 3072, intermediate_size: 1536, "
+        "num_attention_heads: 48, num_hidden_layers: 62, num_key_value_heads: 8, num_local_experts: 256, "
+        "num_experts_per_tok: 8, use_qk_norm: true, vocab_size: 200064}",
+        models.get("minimax-m2").parameters(),
+    ),
+    "glm-4.5": (
+        "{model_type: glm4_moe, attention_bias: true, first_k_dense_replace: 3, head_dim: 128, "
+        "hidden_act: silu, hidden_size: 5120, intermediate_size: 12288, moe_intermediate_size: 1536, "
+        "n_routed_experts: 160, n_shared_experts: 1, num_attention_heads: 96, num_experts_per_tok: 8, "
+        "num_hidden_layers: 92, num_key_value_heads: 8, use_qk_norm: true, vocab_size: 151552}",
+        models.get("glm-4.5").parameters(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(COUNTED))
+def test_a_file_has_as_many_parameters_as_its_publication_counts(name, tmp_path):
+    """Some leave out the shifts of layer norms, or norm all heads together: 0.004 % at most."""
+    text, stated = COUNTED[name]
+    found = models.get(written(tmp_path, parse_text(text, name)))
+    assert found.parameters() == pytest.approx(stated, rel=4e-5)
+
+
+def test_the_multimodal_file_of_gemma_3_leaves_defaults_to_transformers(tmp_path):
+    config = {"model_type": "gemma3", "text_config": GEMMA3 | {"sliding_window": 1024}}
+    found = models.get(written(tmp_path, config))
+    assert found.parameters() == 3_880_263_168
+    kinds = [found.attention_kind(layer) for layer in range(12)]
+    assert kinds == (["sliding"] * 5 + ["full"]) * 2
+    assert (found.sliding_window, found.max_sequence, found.vocabulary) == (1024, 131072, 262208)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kinds"),
+    [
+        ("sliding_window_pattern", 4, "sssfsssf"),
+        ("_sliding_window_pattern", 2, "sfsfsf"),
+        ("sliding_window_pattern", "LLG", "ssfssf"),
+    ],
+)
+def test_periods_of_windows_are_read(key, value, kinds, tmp_path):
+    found = models.get(written(tmp_path, LLAMA | {"sliding_window": 512, key: value}))
+    assert "".join(found.attention_kind(layer)[0] for layer in range(len(kinds))) == kinds
 
 
 def test_a_released_mpt_has_alibi_and_no_biases(tmp_path):
@@ -408,7 +556,12 @@ REFUSED = [
     ({"num_key_value_heads": 5}, "heads (32) does not divide by kv_heads (5)"),
     ({"num_hidden_layers": -1}, "layers: Input should be greater than 0, found -1"),
     ({"hidden_act": "swiiglu"}, "did you mean 'swiglu'?"),
-    ({"model_type": "new", "vocab_size": None}, "model_type 'new' is not known, and needed keys are missing"),
+    ({"vocab_size": None}, "needed keys are missing: vocab_size"),
+    ({"model_type": None, "architectures": []}, "key 'model_type' is missing"),
+    ({"model_type": "minimax", "attn_type_list": [1, 0]}, "lightning attention is not supported"),
+    ({"cross_attention_layers": [3]}, "cross-attention layers are not supported"),
+    ({"sliding_window": 8, "sliding_window_pattern": "LX"}, "a number or L and G are needed, found 'LX'"),
+    ({"sliding_window": 8, "sliding_window_pattern": 0}, "must be from 1 to 1,024, found 0"),
     ({"model_type": "new", "full_attention_interval": 4}, "linear-attention layers are not supported yet"),
     ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
