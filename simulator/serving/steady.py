@@ -1,8 +1,9 @@
 """Steady states of one replica over arrays: latencies and throughput under constant concurrency or a rate.
 
-B sequences decode together; every decode token also waits for the prefills of others. Under constant
-concurrency C, a request spends D of its E seconds decoding, so B = C D / E; the pair (B, TPOT) is a fixed
-point, found by damped iteration. Little's law gives the throughput.
+A request decodes beside the sequences that a stranger finds decoding, and itself; every decode token also
+waits for the prefills of others. Under constant concurrency C, a request spends D of its E seconds decoding,
+so C D / E sequences decode; at a rate r, r D. TPOT is a fixed point, found by damped iteration with
+extrapolation. Little's law gives the throughput.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from simulator.serving.table import IterationTable
 
 Array = NDArray[np.float64]
 
-ITERATIONS = 20
-PREFILL_ITERATIONS = 0, 1, 2, 4, 7, 11, 16
+ITERATIONS = 24
+PREFILL_ITERATIONS = 0, 1, 2, 4, 7, 10, 13, 16, 19
 """Iterations in which the interference of prefills is priced again: it varies little with the batch."""
 DAMPING = 0.4
+LEAPS = 5, 8, 11, 14, 17, 20
+"""Iterations after which the rest of the way is extrapolated."""
+MOST_INTERFERENCE = 0.95
+"""Share of time that prefills of others may take from decodes."""
+MOST_BUNCHING = 0.2
+"""Most that bunching arrivals add to a batch, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +122,21 @@ class _Cases:
         self.chunk = self.new / self.chunks
         self.before = cached + 0.5 * (self.new - self.chunk)
         """Mean context before a chunk."""
+        self.most = np.maximum(np.floor(budget / self.chunk), 1.0)
+        """Prompts that one step computes, at most."""
         self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
         """Whether prefill chunks share steps with decodes."""
+        self.ahead = float(engine.schedules_ahead.value)
         fixed = engine.first_token_s.value + table.price.times.first_token_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT that no step explains, s."""
 
-    def prefill(self, batch: Array) -> tuple[Array, Array]:
-        """Elapsed time of one prompt's steps, and the part that delays decodes."""
+    def prefills(self, batch: Array) -> tuple[Array, Array]:
+        """Elapsed time of a step with one prompt's chunk, and of each further prompt in it."""
         decoding = batch if self.interleaved else np.zeros_like(batch)
-        steps = self.chunks * self.table.mixed_seconds(self.chunk, self.before, decoding, self.keys)
-        return steps, steps - self.chunks * self.decode(batch) if self.interleaved else steps
+        one = self.table.mixed_seconds(self.chunk, self.before, decoding, self.keys)
+        two = self.table.mixed_seconds(2 * self.chunk, self.before, decoding, self.keys, 2.0)
+        return one, np.where(self.most > 1, np.maximum(two - one, 0.0), one)
 
     def prefill_alone(self) -> Array:
         """Seconds of one prompt's steps on an idle replica."""
@@ -146,43 +157,121 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
         limits: of one rank.
     """
     cases = _Cases(table, load, limits)
-    closed, clients, slots = cases.closed, cases.clients, cases.slots
-    first = np.maximum(np.minimum(clients, slots), 1.0)
-    batch = np.where(closed, first, 1.0)
-    step = tpot = cases.decode(batch)
-    own, delay = cases.prefill(batch)
-    wait = np.zeros_like(batch)
-    stable = np.ones(batch.shape, dtype=bool)
+    closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
+    seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
+    alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
+    step = tpot = cases.decode(seen)
+    one, further = cases.prefills(seen)
+    service, wait = cases.fixed + one + step, np.zeros_like(seen)
+    through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
+    delay = prefill = one
+    # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
+    # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
+    growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
+    bunching = np.where(closed, 0.0, 1.0 / growth)
+    before = moved = np.zeros_like(seen)
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
-            own, delay = cases.prefill(batch)
-        step = cases.decode(batch)
-        decode = tpot * cases.gaps
-        service = cases.fixed + own + step + wait
-        lifetime = np.maximum(service + decode, 1e-9)
-        served = np.minimum(clients, _capacity(slots, decode, service, wait))
+            one, further = cases.prefills(seen)
+        decode = tpot * gaps
+        lifetime = np.maximum(service + wait + decode, 1e-9)
+        served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
         through = np.where(closed, served / lifetime, cases.arrivals)
-        # Prefills of other requests per decode token: a running request brings one prompt a lifetime.
         others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
-        interference = np.minimum(others * delay, 0.95)
-        tpot = DAMPING * tpot + (1 - DAMPING) * step / (1.0 - interference)
-        decode = tpot * cases.gaps
-        wanted = through * decode
-        stable = closed | (wanted <= slots) & (others * delay < 0.95)
-        batch = DAMPING * batch + (1 - DAMPING) * np.clip(wanted, np.minimum(1.0, first), slots)
-        waits = _wait(closed, clients, slots, through, own, decode, service - wait)
-        wait = DAMPING * wait + (1 - DAMPING) * waits
-    return _means(cases, batch, tpot, step, own, wait, stable)
+        beside = others * decode
+        seen = np.minimum(1.0 + beside + np.minimum(bunching * delay, MOST_BUNCHING * beside), slots)
+        step = cases.decode(seen)
+        prefill, delay, first = _prompts(cases, others, step, tpot, one, further)
+        interference = np.minimum(others * delay, MOST_INTERFERENCE)
+        before, moved = moved, (1 - DAMPING) * (step / (1.0 - interference) - tpot)
+        longest = gaps * full / (1.0 - interference)
+        stable = closed | (through * longest <= slots) & (others * delay < MOST_INTERFERENCE)
+        tpot = tpot + moved
+        if iteration in LEAPS:
+            tpot = np.minimum(tpot + _leap(before, moved), full / (1.0 - interference))
+        service = cases.fixed + first + prefill
+        queue = _budget_wait(cases, others, one, further) + _slot_wait(
+            cases, through, tpot, alone, longest, service
+        )
+        wait = DAMPING * wait + (1 - DAMPING) * queue
+    return _means(cases, through, tpot, step, service, wait, stable)
+
+
+def _leap(before: Array, moved: Array) -> Array:
+    """What all later moves of a geometric series add to the last (Aitken)."""
+    ratio = moved / np.where(before == 0.0, np.inf, before)
+    return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
+
+
+def _prompts(
+    cases: _Cases, others: Array, step: Array, tpot: Array, one: Array, further: Array
+) -> tuple[Array, Array, Array]:
+    """A prompt's own steps, the delay of decodes a prompt, and the wait for steps that run already.
+
+    Prompts that arrive during one step are computed together in the next.
+    """
+    if cases.interleaved:
+        window = tpot
+    else:
+        busy = np.minimum(others * one, 0.9)
+        window = step * (1.0 - busy) + one * busy
+    arriving = np.minimum(others * window, cases.most - 1.0 + 1e-9)
+    together = np.clip(arriving / -np.expm1(-np.maximum(arriving, 1e-9)), 1.0, cases.most)
+    length = one + (together - 1.0) * further
+    delay = cases.chunks * (length - step if cases.interleaved else length) / together
+    prefill = cases.chunks * (one + arriving * further)
+    share = np.minimum(others * cases.chunks * length / together, 1.0)
+    running = (1.0 - share) * step + share * length
+    following = 1.0 / ((1.0 - share) / step + share / length)
+    meets = -np.expm1(-others * (tpot * cases.gaps + prefill))
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following)
+
+
+def _budget_wait(cases: _Cases, others: Array, one: Array, further: Array) -> Array:
+    """Wait for the prompts of others where steps are full (M/D/1)."""
+    own = cases.chunks * (one + (cases.most - 1.0) * further) / cases.most
+    busy = np.clip(others * own, 0.0, 0.95)
+    wait = 0.5 * busy ** (np.sqrt(2.0 * cases.most + 2.0) - 1.0) / (1.0 - busy) * own
+    bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * own
+    return np.where(cases.closed, np.minimum(wait, bound), wait)
+
+
+def _slot_wait(
+    cases: _Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
+) -> Array:
+    """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
+
+    The number of decoding sequences varies as that of a shared processor does (negative binomial, its
+    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically.
+    """
+    slots = cases.slots
+    mean = through * tpot * cases.gaps
+    spread = np.sqrt(mean * tpot / alone) + 1e-9
+    z = np.clip((slots - mean) / spread, -4.0, 8.0)
+    density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
+    ratio = np.clip(through * longest / slots, 0.0, 0.98)
+    full = density / (1.0 - ratio)
+    arrivals = np.maximum(through, 1e-9)
+    opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
+    beyond = np.maximum(cases.clients / slots - 1.0, 0.0) * (tpot * cases.gaps + service)
+    return np.where(cases.closed, beyond, opened)
 
 
 def _means(
-    cases: _Cases, batch: Array, tpot: Array, step: Array, own: Array, wait: Array, stable: NDArray[np.bool_]
+    cases: _Cases,
+    through: Array,
+    tpot: Array,
+    step: Array,
+    service: Array,
+    wait: Array,
+    stable: NDArray[np.bool_],
 ) -> Steady:
     """The figures of a converged state."""
     table, ranks = cases.table, cases.table.price.pool.data
     decode = tpot * cases.gaps
-    ttft = cases.fixed + own + step + wait
+    ttft = service + wait
     ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
+    batch = np.clip(through * decode, np.minimum(cases.closed, 1.0), cases.slots)
     tokens = ends * (cases.output + cases.new) * tpot * ranks
     kv = batch * cases.keys * ranks
     return Steady(
@@ -198,28 +287,3 @@ def _means(
         stable=stable,
         decode_s=decode,
     )
-
-
-def _capacity(most: Array, decode: Array, service: Array, wait: Array) -> Array:
-    """Clients whose requests are being served, at most: slots over the share of service spent decoding."""
-    active = np.maximum(service - wait, 1e-9)
-    return most * (decode + service) / np.maximum(decode + active, 1e-9)
-
-
-def _wait(
-    closed: NDArray[np.bool_],
-    clients: Array,
-    most: Array,
-    through: Array,
-    own: Array,
-    decode: Array,
-    active: Array,
-) -> Array:
-    """Seconds before the first own step: for prefills of others (M/D/1), and for a slot if all are busy."""
-    busy = np.clip(through * own, 0.0, 0.9)
-    prefills = np.minimum(
-        0.5 * busy / (1.0 - busy) * own, 0.5 * np.maximum(clients - 1, 0) * own + 1e9 * ~closed
-    )
-    served = decode + active
-    slots = np.where(closed & (clients > most), (clients / most - 1.0) * served, 0.0)
-    return prefills + slots
