@@ -8,7 +8,7 @@ from pathlib import Path
 from hwmodels.errors import InputError, UnknownNameError
 from meshwright.exporters.base import Export, Exporter, Question
 
-TARGETS = ("megatron-lm",)
+TARGETS = ("megatron-lm", "vllm", "sglang", "trtllm", "dynamo", "slurm", "k8s")
 
 
 def exporter(target: str) -> Exporter:

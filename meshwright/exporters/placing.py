@@ -1,0 +1,36 @@
+"""What exporters to job schedulers share: the launch files that they wrap."""
+
+from __future__ import annotations
+
+from meshwright.exporters.base import Export, Question
+from meshwright.exporters.serving import family_of
+from simulator.serving.setting import PoolSetting
+
+BY_FRAMEWORK = (("torchtitan", "torchtitan"), ("torch-", "torchtitan"), ("deepspeed", "deepspeed"))
+"""Prefix of a framework's name, and the launcher of its jobs; Megatron-LM for all others."""
+
+
+def wrapped(question: Question) -> tuple[str, Export]:
+    """The launcher that suits the question's framework or engine, and its files."""
+    from meshwright.exporters import TARGETS, exporter
+
+    if question.serves:
+        setting = question.deployed()
+        target = family_of(setting, setting.pools[0]) or "vllm"
+    else:
+        name = question.training()[0].setting.framework.name
+        target = next((known for prefix, known in BY_FRAMEWORK if name.startswith(prefix)), "megatron-lm")
+        target = target if target in TARGETS else "megatron-lm"
+    return target, exporter(target).write(question)
+
+
+def placed_gaps(made: Export) -> tuple[str, ...]:
+    """Gaps of the launcher that remain when a job scheduler starts the replicas."""
+    return tuple(gap for gap in made.gaps if "start the script once a replica" not in gap)
+
+
+def replica_nodes(question: Question, pool: PoolSetting) -> tuple[int, int]:
+    """Nodes of one replica, and its devices on each."""
+    cluster = question.deployed().cluster
+    nodes = cluster.nodes_for(pool.pool.devices)
+    return nodes, -(-pool.pool.devices // nodes)

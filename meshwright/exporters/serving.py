@@ -1,0 +1,199 @@
+"""What exporters to serving engines share: facts of a pool, memory shares from bytes, the launch script."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from meshwright.exporters.base import Export, Question, array, commented, flags, header, one_line
+from meshwright.exporters.table import Facts, Options, Table
+from simulator.serving.costs import engine_of
+from simulator.serving.memory import Memory, memory
+from simulator.serving.price import StepPrice
+from simulator.serving.setting import PoolSetting, ServingSetting
+
+NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
+UNTOLD = ("name", "role", "replicas", "engine", "options", "speculation")
+"""Pool fields that are told elsewhere."""
+
+
+def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
+    """Everything that an engine may have to be told of a pool."""
+    shape, options = pool.pool, pool.options
+    facts: Facts = {f"pool.{name}": value for name, value in shape.model_dump().items() if name not in UNTOLD}
+    facts |= {f"options.{name}": value for name, value in options.model_dump().items()}
+    facts.pop("options.scheduler_options")
+    for name in ("options.max_context", "options.kv_blocks", "pool.expert_tensor"):
+        facts[name] = facts[name] or None
+    if setting.model.moe is None:
+        facts["pool.expert"] = facts["pool.expert_tensor"] = None
+    facts["role"] = shape.role
+    facts["derived.experts_spread"] = shape.expert > 1
+    facts["derived.all_ranks"] = shape.tensor * shape.data
+    facts["derived.attention_dp"] = shape.data > 1
+    if shape.data > 1:
+        facts["derived.attention_ranks"] = shape.data
+    if options.chunked_prefill:
+        facts["derived.chunk"] = options.token_budget
+    if options.kv_blocks:
+        facts["derived.kv_tokens"] = options.kv_blocks * options.block_tokens
+    nodes = setting.cluster.nodes_for(shape.devices)
+    if nodes > 1:
+        facts["derived.nodes"] = nodes
+    return facts | _memory_facts(setting, pool) | _speculation_facts(pool)
+
+
+def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
+    """Three engines, three meanings of one number: each from the bytes that this plan puts on a device."""
+    held, total = held_memory(setting, pool), setting.cluster.device.memory_bytes
+    free = total - held.weights - held.activations
+    return {
+        "derived.static_share": round((held.weights + held.kv_bytes) / total, 4),
+        "derived.free_share": round(min(held.kv_bytes / free, 1.0), 4),
+    }
+
+
+def held_memory(setting: ServingSetting, pool: PoolSetting) -> Memory:
+    """Bytes on one device of a pool."""
+    engine = engine_of(pool.pool.engine, setting.folder, setting.where)
+    price = StepPrice(setting.model, setting.cluster, pool.pool, engine)
+    options = pool.options
+    return memory(
+        price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
+    )
+
+
+def _speculation_facts(pool: PoolSetting) -> Facts:
+    """A draft model, in the words of each engine."""
+    drafted = pool.pool.speculation
+    if drafted is None:
+        return {}
+    name = drafted.draft if isinstance(drafted.draft, str) else "draft"
+    told = {"method": "draft_model", "model": name, "num_speculative_tokens": drafted.tokens}
+    return {
+        "derived.speculation": json.dumps(told, separators=(",", ":")),
+        "derived.draft": name,
+        "derived.draft_algorithm": "STANDALONE",
+        "derived.draft_type": "DraftTarget",
+        "derived.draft_tokens": drafted.tokens,
+    }
+
+
+def pool_options(known: Table, setting: ServingSetting, pool: PoolSetting) -> tuple[Options, list[str]]:
+    """Options of one pool, and what they leave out; facts that only other engines ask for are dropped."""
+    facts = pool_facts(setting, pool)
+    wanted = {
+        name: value
+        for name, value in facts.items()
+        if not name.startswith("derived.") or name in known.options
+    }
+    options, gaps = known.write(wanted)
+    shape = pool.pool
+    if setting.model.moe and shape.expert > 1 and known.target == "vllm" and shape.experts_cut > 1:
+        gaps.append(f"pool.expert = {shape.expert}: expert parallelism is over all tensor x data ranks")
+    if known.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
+        gaps.append(f"pool.data = {shape.data}: attention data parallelism is over all ranks or none")
+    if pool.options.scheduler_options:
+        gaps.append(f"options.scheduler_options: {known.version} has no option for it")
+    return options, gaps
+
+
+def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[str]:
+    """What one engine process is not told: replicas, router, scaler.
+
+    Args:
+        setting: of the question.
+        target: engine that the files run.
+        placed: whether the target starts replicas itself.
+    """
+    deployment = setting.deployment
+    predicted = {
+        pool.pool.engine: family_of(setting, pool)
+        for pool in setting.pools
+        if isinstance(pool.pool.engine, str)
+    }
+    gaps = [
+        f"deployment.engine = {name}: the prediction is of {name}, these files run {target}"
+        for name, family in predicted.items()
+        if family != target
+    ]
+    if setting.scaler.name != "fixed":
+        gaps.append(f"deployment.scaler = {setting.scaler.name}: the number of replicas is fixed here")
+    if not placed:
+        for pool in setting.pools:
+            if pool.pool.replicas > 1:
+                count = f"pools.{pool.name}.replicas = {pool.pool.replicas}"
+                gaps.append(f"{count}: start the script once a replica; slurm, k8s and dynamo exports do")
+        if sum(pool.pool.replicas for pool in setting.pools) > 1:
+            gaps.append(
+                f"deployment.router = {deployment.router}: an engine has no router before its replicas"
+            )
+    if len(setting.pools) > 1 and deployment.transfer != "layer-wise":
+        gaps.append(f"deployment.transfer = {deployment.transfer}: the connector decides how KV travels")
+    return gaps
+
+
+FAMILIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+"""Export target of an engine family."""
+
+
+def family_of(setting: ServingSetting, pool: PoolSetting) -> str:
+    """The export target that runs a pool's engine; empty where there is none."""
+    return FAMILIES.get(engine_of(pool.pool.engine, setting.folder, setting.where).engine, "")
+
+
+def file_of(setting: ServingSetting, pool: PoolSetting) -> str:
+    """Name of a pool's script."""
+    return "serve.sh" if len(setting.pools) == 1 else f"serve-{_plain(pool.name)}.sh"
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name) or "pool"
+
+
+def engine_scripts(question: Question, known: Table, command: str) -> Export:
+    """One script a pool, around an engine that is told everything by flags.
+
+    Args:
+        question: about serving.
+        known: table of the engine.
+        command: starts the engine with ``"${ENGINE_ARGS[@]}"``.
+    """
+    setting = question.deployed()
+    files, gaps = {}, deployment_gaps(setting, known.target, placed=False)
+    for pool in setting.pools:
+        options, more = pool_options(known, setting, pool)
+        gaps += [gap for gap in more if gap not in gaps]
+        text = script_head(question, known, pool, (*gaps,))
+        text += "\n" + array("ENGINE_ARGS", flags(options)) + "\n" + command
+        files[file_of(setting, pool)] = text
+    return Export(files, tuple(gaps), NOTES, f"bash {next(iter(files))}")
+
+
+def script_head(question: Question, known: Table, pool: PoolSetting, gaps: tuple[str, ...]) -> str:
+    """Comments and variables at the top of a pool's script."""
+    setting = question.deployed()
+    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    count = f"{pool.pool.devices} GPUs a replica"
+    text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
+    text += "set -euo pipefail\n\n"
+    text += f"MODEL=${{MODEL:?checkpoint of {one_line(setting.model.name)}: path or Hugging Face name}}\n"
+    text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
+    return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
+
+
+def nested(options: Options) -> dict[str, Any]:
+    """Dotted names as mappings inside each other."""
+    made: dict[str, Any] = {}
+    for name, value in options.items():
+        *path, last = name.split(".")
+        inner = made
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return made
+
+
+def resource_name(generation: str) -> str:
+    """The Kubernetes resource of a device."""
+    return "amd.com/gpu" if generation.startswith("cdna") else "nvidia.com/gpu"

@@ -1,0 +1,24 @@
+"""vLLM: ``vllm serve`` with its flags, one script a pool."""
+
+from __future__ import annotations
+
+from meshwright.exporters.base import Export, Exporter, Question
+from meshwright.exporters.serving import engine_scripts
+from meshwright.exporters.table import table
+
+TABLE = "vllm-0.33.yaml"
+COMMAND = """\
+if [[ " ${ENGINE_ARGS[*]} " == *" --nnodes "* ]]; then
+    ENGINE_ARGS+=(--node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT")
+    if [[ "$NODE_RANK" != 0 ]]; then ENGINE_ARGS+=(--headless); fi
+fi
+vllm serve "$MODEL" --port "$PORT" "${ENGINE_ARGS[@]}" "$@"
+"""
+
+
+def write(question: Question) -> Export:
+    """The scripts and their gaps."""
+    return engine_scripts(question, table(TABLE), COMMAND)
+
+
+EXPORTER = Exporter("vllm", "shell script for vllm serve", ("serving",), write, table=TABLE)

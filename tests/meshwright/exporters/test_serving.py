@@ -1,0 +1,88 @@
+"""Serving deployments as launch files: flags, memory shares from bytes, manifests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from hwmodels.errors import InputError
+from meshwright.exporters import TARGETS, export, exporter
+from meshwright.exporters.question import question_of
+from meshwright.exporters.serving import held_memory, pool_facts
+from meshwright.exporters.table import table
+from simulator.serving.deployment import Pool
+from simulator.serving.options import Options
+
+ENGINES = ("vllm", "sglang", "trtllm")
+SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]
+WRITTEN = ("name", "role", "replicas", "engine", "options", "speculation")
+
+
+@pytest.fixture(scope="module")
+def question():
+    return question_of("disaggregate-llama3-70b")
+
+
+@pytest.mark.parametrize("target", ENGINES)
+def test_every_field_has_an_option_or_a_reason(target):
+    known = table(exporter(target).table)
+    told = known.options.keys() | known.derived.keys()
+    assert {f"options.{name}" for name in Options.model_fields} - {"options.scheduler_options"} <= told
+    fields = {f"pool.{name}" for name in Pool.model_fields if name not in WRITTEN}
+    assert fields - told <= ({"pool.expert", "pool.expert_tensor"} if target == "trtllm" else set())
+
+
+@pytest.mark.parametrize("target", SERVING)
+def test_scripts_and_manifests_are_well_formed(target, question):
+    made = export(question, target)
+    assert made.files
+    for name, text in made.files.items():
+        if name.endswith(".yaml"):
+            assert all(isinstance(part, dict) for part in yaml.safe_load_all(text))
+        elif shutil.which("bash"):
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    for gap in made.gaps:
+        assert gap in next(iter(made.files.values()))
+
+
+def test_memory_shares_mean_what_each_engine_means(question):
+    setting = question.deployed()
+    pool = setting.pools[0]
+    facts, held = pool_facts(setting, pool), held_memory(setting, pool)
+    total = setting.cluster.device.memory_bytes
+    # vLLM: everything within the share; SGLang: weights and KV; TensorRT-LLM: KV of the rest.
+    assert facts["options.memory_share"] == 0.9
+    assert facts["derived.static_share"] * total == pytest.approx(held.weights + held.kv_bytes, rel=1e-3)
+    free = total - held.weights - held.activations
+    assert facts["derived.free_share"] * free == pytest.approx(held.kv_bytes, rel=1e-3)
+    assert facts["derived.static_share"] < 0.9
+
+
+def test_dynamo_starts_every_replica_with_its_devices(question):
+    graph = yaml.safe_load(export(question, "dynamo").files["deployment.yaml"])
+    workers = [part for part in graph["spec"]["services"].values() if part["componentType"] == "worker"]
+    placed = sum(part["replicas"] * int(part["resources"]["limits"]["gpu"]) for part in workers)
+    assert placed == question.deployed().gpus
+    assert {part["subComponentType"] for part in workers} == {"prefill", "decode"}
+
+
+def test_kubernetes_asks_for_all_devices():
+    objects = list(
+        yaml.safe_load_all(export(question_of("serve-llama3-70b"), "k8s").files["meshwright.yaml"])
+    )
+    deployment = next(part for part in objects if part["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert deployment["spec"]["replicas"] * int(container["resources"]["limits"]["nvidia.com/gpu"]) == 16
+    job = list(
+        yaml.safe_load_all(export(question_of("mixtral-8x7b-128-h100"), "k8s").files["meshwright.yaml"])
+    )[-1]
+    limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert job["spec"]["completions"] * int(limits["nvidia.com/gpu"]) == 128
+
+
+def test_a_training_plan_is_no_deployment():
+    with pytest.raises(InputError, match="vllm takes serving plans"):
+        export(question_of("gpt3-175b-1024-a100"), "vllm")
