@@ -31,10 +31,12 @@ from meshwright.variations.question import Question
 from planner.constraints import Constraints
 from planner.executors.local import cores
 from planner.headroom import headroom_share
+from planner.pareto import Fronts
 from planner.prediction import simulate_plan
 from planner.refine import Refined, refine
 from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
+from planner.serving.fronts import serving_fronts
 from planner.serving.mix.offers import Offer
 from planner.serving.mix.search import Mix, search_mix
 from planner.serving.refine import refine_serving
@@ -474,3 +476,38 @@ def mix(
     given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
     question = serving_question(scenario, given, fix or {}, limit or {})
     return search_mix(question, offers, watts=watts, progress=progress)
+
+
+def serving_front(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    engine: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Fronts:
+    """Throughput, cost and energy of one replica against the speed that a user sees: Pareto fronts.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        model, cluster: catalogue name, path, mapping or object.
+        gpus: most devices of a replica.
+        isl, osl: prompt and output tokens of a request.
+        engine: preset by name.
+        fix, limit: fields of a replica, as for ``deploy``.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica fits.
+    """
+    given: dict[str, Any] = dict.fromkeys(("ttft", "tpot", "share"))
+    given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
+    # The rate is not read: each point has a concurrency of its own.
+    question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
+    return serving_fronts(question, progress)

@@ -100,3 +100,11 @@ def question(**flags: str | int | None) -> dict[str, object]:
         name: whole_number(value, flag(name)) if name in sizes and isinstance(value, str) else value
         for name, value in flags.items()
     }
+
+
+Pareto = Annotated[
+    bool,
+    typer.Option(
+        "--pareto", help="Show fronts: time against memory and energy; serving: user speed, cost, energy."
+    ),
+]

@@ -40,6 +40,7 @@ def plan(
     together: given.Together = False,
     mix: given.Mix = None,
     watts: given.Watts = None,
+    pareto: given.Pareto = False,
     save: given.Save = None,
     rank: given.Rank = 1,
     html: given.Html = None,
@@ -53,6 +54,7 @@ def plan(
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
     """  # noqa: E501 - one line to copy
+    from meshwright.commands.fronts import show_serving_fronts, show_training_fronts
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import asks_serving, plan_mix, plan_serving, refuse_given
     from meshwright.commands.sizing import compare_sizes, count
@@ -69,6 +71,11 @@ def plan(
         return
     refuse_given({"--watts": watts}, "only a mix (--mix) has a power budget")
     if serve or asks_serving(scenario):
+        if pareto:
+            show_serving_fronts(
+                scenario, {"model": model, "cluster": cluster, "gpus": gpus, **load}, held, files, json
+            )
+            return
         load["split"] = not together
         asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
         plan_serving(scenario, {**asked, **load}, held, top, refine, files, json)
@@ -86,6 +93,9 @@ def plan(
         compare_sizes(scenario, cluster, gpus, tokens, days, asked, json)
         return
     devices = count(gpus) if gpus else None
+    if pareto:
+        show_training_fronts(scenario, {**asked, "cluster": cluster, "gpus": devices}, files, json)
+        return
     plan_training(
         scenario,
         {**asked, "cluster": cluster, "gpus": devices, "top": top, "raw": raw, "refine": refine},

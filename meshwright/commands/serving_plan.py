@@ -72,7 +72,7 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.mixes import describe_mix, mix_tables
 
-    _check_given(scenario, arguments, NEEDED_OF_A_MIX)
+    check_given(scenario, arguments, NEEDED_OF_A_MIX)
     rest = {
         name: arguments[name] for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts")
     }
@@ -105,7 +105,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from meshwright.commands.sizing import count
 
-    _check_given(scenario, arguments, NEEDED)
+    check_given(scenario, arguments, NEEDED)
     return {
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
@@ -114,7 +114,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:
+def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:
     """Refuse a question without a scenario whose flags are not all there.
 
     Raises:

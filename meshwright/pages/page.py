@@ -35,6 +35,7 @@ table {{ border-collapse: collapse; width: 100%; font-size: 14px; }}
 th, td {{ text-align: right; padding: 5px 10px; border-bottom: 1px solid {RULE}; white-space: nowrap; }}
 th {{ color: {FAINT}; font-weight: 600; }}
 th.words, td.words {{ text-align: left; white-space: normal; min-width: 170px; }}
+pre {{ background: #f5f7fa; border-radius: 6px; padding: 10px 12px; margin: 8px 0 0; white-space: pre-wrap; }}
 footer {{ color: {FAINT}; font-size: 13px; }}
 """
 
@@ -43,6 +44,11 @@ const options = {displaylogo: false, responsive: true, modeBarButtons: [["toImag
 for (const box of document.querySelectorAll("[data-figure]")) {
   const figure = JSON.parse(document.getElementById(box.dataset.figure).textContent);
   Plotly.newPlot(box, figure.data, figure.layout, options);
+  const picked = document.getElementById(box.dataset.figure + "-picked");
+  if (picked) box.on("plotly_click", (event) => {
+    const text = event.points[0].data.picks;
+    if (text) picked.textContent = text[event.points[0].pointNumber];
+  });
 }
 """
 
@@ -58,6 +64,8 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     words_in: Sequence[int] = (0,)
     """Columns that hold words instead of numbers."""
+    hint: str = ""
+    """Shown below the chart until a point is clicked, then that point's text (``picks`` of its trace)."""
 
 
 def layout(**changed: Any) -> dict[str, Any]:
@@ -123,6 +131,8 @@ def _section(index: int, section: Section) -> str:
             f'<div data-figure="figure-{index}" style="height:{height}px"></div>'
             f'<script type="application/json" id="figure-{index}">{_json(section.figure)}</script>'
         )
+    if section.hint:
+        inside += f'<pre id="figure-{index}-picked">{escape(section.hint)}</pre>'
     if section.columns:
         inside += f'<div class="wide">{_table(section)}</div>'
     words = f"<p>{escape(section.words)}</p>" if section.words else ""

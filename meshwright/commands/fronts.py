@@ -1,0 +1,76 @@
+"""``meshwright plan --pareto``: fronts of training and of serving plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.commands.plan_files import PlanFiles
+    from planner.pareto import Fronts
+
+NEEDED = ("model", "cluster", "gpus", "isl", "osl")
+UNUSED = {"rate": "--rate", "ttft": "--ttft", "tpot": "--tpot"}
+
+
+def show_serving_fronts(
+    scenario: str,
+    arguments: Mapping[str, Any],
+    held: Mapping[str, Mapping[str, str]],
+    files: PlanFiles,
+    json: bool,
+) -> None:
+    """Print the fronts of a replica, and write their page where asked for.
+
+    Raises:
+        InputError: a wrong flag, or one that is missing.
+        InfeasibleError: no replica fits.
+    """
+    from meshwright import api
+    from meshwright.commands.output import progress
+    from meshwright.commands.serving_plan import check_given, refuse_given
+    from meshwright.commands.sizing import count
+
+    check_given(scenario, arguments, NEEDED)
+    refuse_given({flag: arguments[name] for name, flag in UNUSED.items()}, "fronts show every concurrency")
+    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine")}
+    gpus = count(arguments["gpus"]) if arguments["gpus"] else None
+    with progress("searching") as advance:
+        found = api.serving_front(
+            scenario or None, gpus=gpus, **rest, fix=held["fix"], limit=held["limit"], progress=advance
+        )
+    _show(found, files, json)
+
+
+def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
+    """Print the fronts of training plans, and write their page where asked for.
+
+    Raises:
+        InfeasibleError: no plan fits.
+    """
+    from meshwright import api
+    from meshwright.commands.output import progress
+    from planner.fronts import training_fronts
+
+    with progress("searching") as advance:
+        found = api.plan(scenario or None, progress=advance, every=True, **arguments)
+    found.check()
+    if found.scored is not None:
+        _show(training_fronts(found.result.setting, found.scored), files, json)
+
+
+def _show(found: Fronts, files: PlanFiles, json: bool) -> None:
+    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.reports.fronts import describe_fronts, front_tables
+
+    files.refuse("fronts", "save", "csv")
+    if files.html is not None:
+        from meshwright.pages.fronts import write_fronts
+
+        write_fronts(files.html, found)
+    if json:
+        print_json(describe_fronts(found))
+    else:
+        show_tables(*front_tables(found))
+    if files.html is not None:
+        note(f"page written: {files.html}")

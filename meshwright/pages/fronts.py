@@ -1,0 +1,78 @@
+"""Pareto fronts as an HTML page: plans as points, the front as a line, a click for a point's scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hwmodels.yaml_text import yaml_text
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from planner.pareto import Front, Fronts
+
+MOST_POINTS = 1500
+"""Points beside a front that a chart draws, evenly spread over all."""
+FRONT, OTHERS = "#c8374a", "#9fb3c8"
+HINT = "Click a point of the front for its scenario: save it as a file and run `meshwright simulate FILE`."
+
+
+def write_fronts(path: Path, found: Fronts) -> None:
+    """Write the page.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    sections = [
+        Section(_heading(front), _words(front), _figure(found, front), hint=HINT) for front in found.fronts
+    ]
+    counts = {f"front of {front.y.name}": f"{len(front.points)} plans" for front in found.fronts}
+    facts = {"plans": f"{len(found):,}", **counts}
+    write_page(path, f"Pareto fronts: {found.subject}", facts, sections)
+
+
+def _heading(front: Front) -> str:
+    text = f"{front.y.name} against {front.x.name}"
+    return text[0].upper() + text[1:]
+
+
+def _words(front: Front) -> str:
+    better = [f"{'more' if one.higher else 'less'} {one.name}" for one in (front.x, front.y)]
+    return f"Better is {better[0]} and {better[1]}. On the line no other plan is better in both."
+
+
+def _figure(found: Fronts, front: Front) -> Figure:
+    on = front.points
+    usable = np.flatnonzero(np.isfinite(front.x.values) & np.isfinite(front.y.values))
+    others = np.setdiff1d(usable, on)
+    others = others[:: max(1, -(-len(others) // MOST_POINTS))]
+    line = {
+        **_points(found, front, on, "front", FRONT, 8),
+        "mode": "lines+markers",
+        "line": {"color": FRONT, "width": 1.5},
+        "picks": [yaml_text(found.scenario(int(point))) for point in on],
+    }
+    data = [_points(found, front, others, "other plans", OTHERS, 5), line]
+    spread = {
+        name: {"type": "log", "dtick": 1}
+        if one.values[usable].max() > 30 * max(one.values[usable].min(), 1e-12)
+        else {}
+        for name, one in (("x", front.x), ("y", front.y))
+    }
+    x, y = axis(front.x.name, **spread["x"]), axis(front.y.name, **spread["y"])
+    return {"data": data, "layout": layout(height=480, hovermode="closest", xaxis=x, yaxis=y)}
+
+
+def _points(
+    found: Fronts, front: Front, chosen: np.ndarray, name: str, shade: str, size: int
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": front.x.values[chosen].tolist(),
+        "y": front.y.values[chosen].tolist(),
+        "marker": {"color": shade, "size": size},
+        "customdata": [label(found.name(int(point))) for point in chosen],
+        "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
+    }

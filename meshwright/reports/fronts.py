@@ -1,0 +1,56 @@
+"""Pareto fronts: tables for people, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from meshwright.reports.tables import table
+from planner.pareto import Front, Fronts
+
+MOST_ROWS = 16
+"""Points of a front in a table; a longer front is thinned evenly, its ends kept."""
+
+
+def describe_fronts(found: Fronts) -> dict[str, Any]:
+    """All fronts with documented keys."""
+    return {
+        "subject": found.subject,
+        "points": len(found),
+        "fronts": [
+            {
+                "x": front.x.key,
+                "y": front.y.key,
+                "points": [
+                    {
+                        "name": found.name(int(point)),
+                        front.x.key: float(front.x.values[point]),
+                        front.y.key: float(front.y.values[point]),
+                        "scenario": found.scenario(int(point)),
+                    }
+                    for point in front.points
+                ],
+            }
+            for front in found.fronts
+        ],
+    }
+
+
+def front_tables(found: Fronts) -> list[Table | str]:
+    """One table a front."""
+    return [_table(found, front) for front in found.fronts]
+
+
+def _table(found: Fronts, front: Front) -> Table:
+    shown = front.points
+    if len(shown) > MOST_ROWS:
+        shown = shown[np.unique(np.linspace(0, len(shown) - 1, MOST_ROWS).round().astype(int))]
+    rows = [
+        [found.name(int(point)), f"{front.x.values[point]:.4g}", f"{front.y.values[point]:.4g}"]
+        for point in shown
+    ]
+    more = f"; {len(shown)} of {len(front.points)} shown" if len(shown) < len(front.points) else ""
+    title = f"{found.subject}: front of {len(found):,} plans{more}"
+    return table(("plan", front.x.name, front.y.name), rows, title, left=1)

@@ -1,0 +1,40 @@
+"""Fronts of training: memory and energy against the step's time, over every scored plan of a search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.pareto import Figure, Front, Fronts
+from planner.scored import ScoredPlans
+from simulator.plan import Plan, concatenate
+from simulator.scenario_file import scenario_of
+from simulator.setting import Setting
+
+
+def training_fronts(setting: Setting, scored: ScoredPlans) -> Fronts:
+    """Fronts over the plans that fit.
+
+    Args:
+        setting: what the plans share.
+        scored: plans of a search; at least one.
+    """
+    blocks = list(scored.predictions(setting))
+    time = np.concatenate([block.metrics.step_time_s for block in blocks])
+    kwh = np.concatenate([block.metrics.kwh_per_million_tokens for block in blocks])
+    peak = np.concatenate([block.memory.peak for block in blocks])
+    plans = concatenate([block.plans for block in blocks])
+    step = Figure("step time, s", "step_time_s", time)
+    memory = Figure("peak memory, GiB", "peak_memory_gib", peak / 2**30)
+    energy = Figure("kWh per million tokens", "kwh_per_million_tokens", kwh)
+    training, cluster = setting.training, setting.cluster
+    return Fronts(
+        f"{setting.model.name} on {cluster.devices:,} {cluster.device.name}, "
+        f"{training.global_batch:,} sequences of {training.seq_len:,} tokens",
+        [Front(step, memory), Front(step, energy)],
+        lambda point: _name(plans.plan(point)),
+        lambda point: scenario_of(setting, plans.plan(point)),
+    )
+
+
+def _name(plan: Plan) -> str:
+    return f"{plan.describe()}, micro batch {plan.micro_batch}, recompute {plan.recompute}, ZeRO {plan.zero}"

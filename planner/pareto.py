@@ -1,0 +1,82 @@
+"""Pareto fronts: the points of which no other is better in both figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """One figure of every point.
+
+    Attributes:
+        name: for people, with its unit.
+        key: in JSON.
+        values: shape (points,); infinite where a point has none.
+        higher: whether more is better.
+    """
+
+    name: str
+    key: str
+    values: Array
+    higher: bool = False
+
+    @property
+    def costs(self) -> Array:
+        """The values with less being better."""
+        return -self.values if self.higher else self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Two figures of the same points."""
+
+    x: Figure
+    y: Figure
+
+    @cached_property
+    def points(self) -> NDArray[np.int64]:
+        """Indices of the points on the front, the best in ``x`` first; of equal points the first."""
+        return front(self.x.costs, self.y.costs)
+
+
+@dataclass(frozen=True, eq=False)
+class Fronts:
+    """Fronts over the plans of one search.
+
+    Attributes:
+        subject: what the plans are for.
+        fronts: pairs of figures.
+        name: one line about a point.
+        scenario: a point as a mapping that ``simulate`` reads.
+    """
+
+    subject: str
+    fronts: Sequence[Front]
+    name: Callable[[int], str]
+    scenario: Callable[[int], dict[str, object]]
+
+    def __len__(self) -> int:
+        return len(self.fronts[0].x.values)
+
+
+def front(first: Array, second: Array) -> NDArray[np.int64]:
+    """Indices of the points that no other beats in both costs, in order of the first.
+
+    Args:
+        first, second: costs, shape (points,); points with an infinite one are left out.
+    """
+    order = np.lexsort((second, first))
+    order = order[np.isfinite(first[order]) & np.isfinite(second[order])]
+    if not len(order):
+        return order.astype(np.int64)
+    least = np.minimum.accumulate(second[order])
+    better = np.concatenate([[True], second[order][1:] < least[:-1]])
+    return order[better].astype(np.int64)

@@ -1,0 +1,94 @@
+"""Fronts of serving: throughput, cost and energy against what a user feels, over shapes and concurrencies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from hwmodels.errors import InfeasibleError
+from planner.pareto import Figure, Front, Fronts
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
+from planner.serving.question import Question
+from planner.serving.score import Limited
+from planner.serving.shapes import Shape, shapes
+from simulator.serving.arrivals.closed import Closed
+from simulator.serving.steady import Limits, Load, steady_state
+
+STEPS_AN_OCTAVE = 2
+MOST_CLIENTS = 2048
+
+
+def serving_fronts(question: Question, progress: Callable[[float], None] | None = None) -> Fronts:
+    """Every shape of a replica under every concurrency, with the engine's own limits.
+
+    Args:
+        question: model, devices, lengths; a rate and targets are not read.
+        progress: called with the finished share.
+
+    Raises:
+        InfeasibleError: no replica fits.
+    """
+    removed: Counter[str] = Counter()
+    kept = list(shapes(question, removed))
+    if not kept:
+        raise InfeasibleError(f"{question.model.name} fits no replica of {question.cluster.device.name}")
+    steps = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
+    clients = np.unique(np.round(2.0 ** (steps / STEPS_AN_OCTAVE)))
+    limits = [_own_limits(question, shape) for shape in kept]
+    states = []
+    for index, (shape, own) in enumerate(zip(kept, limits, strict=True)):
+        load = Load(question.prompt, question.output, concurrency=clients)
+        bounds = Limits(own.budget, own.sequences, float(shape.kv_tokens))
+        states.append(steady_state(shape.table, load, bounds))
+        if progress:
+            progress((index + 1) / len(kept))
+
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([np.asarray(getattr(state, name), float) for state in states])
+
+    devices = np.repeat([float(shape.devices) for shape in kept], len(clients))
+    tokens, tpot, e2e = joined("output_tokens_s"), joined("tpot_s"), joined("e2e_s")
+    price = question.cluster.device.price_per_hour_usd
+    speed = Figure("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True)
+    latency = Figure("end-to-end latency, s", "e2e_s", e2e)
+    carried = Figure("output tokens/s per GPU", "tokens_per_s_per_gpu", tokens / devices, higher=True)
+    cost = Figure(
+        "$ per million tokens", "usd_per_million_tokens", devices * price / SECONDS_AN_HOUR / tokens * 1e6
+    )
+    energy = Figure("J per token", "joules_per_token", joined("watts") / tokens)
+
+    def parts(point: int) -> tuple[Shape, Limited, int]:
+        shape, at = divmod(point, len(clients))
+        return kept[shape], limits[shape], int(clients[at])
+
+    def name(point: int) -> str:
+        shape, _, busy = parts(point)
+        return f"{shape.describe()}, {busy} requests at a time"
+
+    def scenario(point: int) -> dict[str, object]:
+        shape, own, busy = parts(point)
+        group = Group(shape, "mixed", 1, int(own.budget[0]), int(own.sequences[0]))
+        plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
+        closed = question.workload.model_copy(
+            update={"arrivals": Closed(concurrency=busy, ramp=0.0, think=0.0)}
+        )
+        return scenario_of(replace(question, workload=closed), plan)
+
+    return Fronts(
+        f"{question.model.name} on {question.cluster.device.name}, {question.prompt:,.0f} tokens in, "
+        f"{question.output:,.0f} out",
+        [Front(speed, carried), Front(latency, cost), Front(latency, energy)],
+        name,
+        scenario,
+    )
+
+
+def _own_limits(question: Question, shape: Shape) -> Limited:
+    """The engine's default limits, or those that are fixed."""
+    budget = float(question.fix.get("token_budget", shape.options.token_budget))
+    sequences = float(question.fix.get("max_sequences", shape.options.max_sequences))
+    return Limited(np.array([budget]), np.array([sequences]))
