@@ -9,6 +9,14 @@ from pydantic import AfterValidator, Field
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(gt=0, le=2**24)]
+Few = Annotated[int, Field(ge=1, le=4096)]
+"""Replicas, ranks and requests that are simulated one by one."""
+Tokens = Annotated[int, Field(ge=1, le=2**27)]
+"""Tokens of a sequence."""
+Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Events a second."""
+Duration = Annotated[float, Field(ge=0, le=1e7)]
+"""s; a third of a year."""
 
 SLOWEST_LINK = 1e6
 """B/s; a link below it was meant in GB/s."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
 from meshwright.scenarios import scenario_path
 from planner.serving.question import FIELDS, Question
@@ -21,6 +21,9 @@ DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
 """Requests of an event-engine run where the scenario does not say."""
 NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "token_budget", "max_sequences")
+MOST = {"token_budget": 2**20, "max_sequences": 2**16}
+LARGEST = 2**24
+"""Highest values of the numbers."""
 
 
 def serving_question(
@@ -119,6 +122,7 @@ def _value(name: str, raw: Any, option: str) -> Any:
     if name not in NUMBERS or name not in FIELDS:
         return raw
     text = str(raw)
-    if not text.isdigit() or int(text) < 1 or len(text) > 9:
-        raise InputError(f"must be a positive whole number, found {raw!r}", f"{option}.{name}")
+    most = MOST.get(name, LARGEST)
+    if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise InputError(f"must be a whole number from 1 to {most:,}, found {shown(raw)}", f"{option}.{name}")
     return int(text)

@@ -28,6 +28,7 @@ def simulate_serving(
         InputError: the scenario is wrong, or a file cannot be written.
         InfeasibleError: the model does not fit.
     """
+    from hwmodels.files import written_together
     from meshwright.reports.serving import serving_tables
     from simulator.serving.result import serve
     from simulator.serving.scenario import make_serving
@@ -39,7 +40,11 @@ def simulate_serving(
         print_json(result.to_dict())
     else:
         show_tables(*serving_tables(result))
-    _write_files(result, requests, trace, html)
+    with written_together():
+        _write_files(result, requests, trace, html)
+    for kind, written in (("requests", requests), ("trace", trace), ("page", html)):
+        if written is not None:
+            note(f"{kind} written: {written}")
     if result.interrupted:
         import typer
 
@@ -100,14 +105,11 @@ def _write_files(result: ServingResult, requests: Path | None, trace: Path | Non
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(request_rows(result))
         write_text(requests, text.getvalue())
-        note(f"requests written: {requests}")
     if trace is not None:
         from simulator.serving.trace import write_serving_trace
 
         write_serving_trace(trace, result.fleet)
-        note(f"trace written: {trace}")
     if html is not None:
         from meshwright.pages.serving import write_serving
 
         write_serving(html, result)
-        note(f"page written: {html}")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
+MOST_PLANS = 10_000
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -36,12 +37,14 @@ def plan_serving(
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: nothing meets the targets; the message names the best latency.
     """
-    from hwmodels.errors import InfeasibleError
+    from hwmodels.errors import InfeasibleError, InputError
     from meshwright import api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
     files.refuse("serving plans", "html", "csv")
+    if top is not None and not 1 <= top <= MOST_PLANS:
+        raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
     with progress("searching") as advance:
         found = api.deploy(
             scenario or None,

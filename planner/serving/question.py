@@ -11,6 +11,7 @@ from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import build
 from planner.serving.sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.deployment import Pool
@@ -29,6 +30,8 @@ FIELDS = (
     "max_sequences",
 )
 """What may be fixed or limited."""
+FORMATS = ("weights", "kv")
+"""Fields that have no order."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,24 @@ class Question:
             for name in option:
                 if name not in FIELDS:
                     raise UnknownNameError("field of a serving plan", name, FIELDS)
+        for name in FORMATS:
+            if name in self.limit:
+                raise InputError("is a number format, which has no order; fix it instead", f"limit.{name}")
         if self.rate is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.given and self.objective == "goodput":
             raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")
+        if self.prompt + self.output > self.model.max_sequence:
+            raise InputError(
+                f"requests of {self.prompt + self.output:,.0f} tokens are longer than the "
+                f"{self.model.max_sequence:,} that {self.model.name} takes",
+                "workload",
+            )
+        if self.objective == "cost" and not self.cluster.device.price_per_hour_usd:
+            raise InputError(
+                f"objective cost needs a price; {self.cluster.device.name} has none (price_per_hour_usd)",
+                "objective",
+            )
 
     @property
     def devices(self) -> int:
@@ -112,5 +129,9 @@ class Question:
         return -log(max(1 - self.workload.slo.share, 1e-4))
 
     def pool(self, **fields: Any) -> Pool:
-        """A pool with the question's engine."""
-        return Pool(engine=self.engine, **fields)
+        """A pool with the question's engine.
+
+        Raises:
+            InputError: a fixed field has a value that no pool takes.
+        """
+        return build(Pool, {"engine": self.engine, **fields}, "--fix")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.errors import InputError
 from planner.serving.question import Question
 from planner.serving.shapes import Shape
 from simulator.serving.steady import Limits, Load, Steady, steady_state
@@ -41,11 +42,21 @@ class Limited:
 
     @classmethod
     def of(cls, question: Question, shape: Shape) -> Limited:
-        """Budgets and sequence limits up to the engine's defaults, unless fixed."""
+        """Budgets and sequence limits up to the engine's defaults, unless fixed.
+
+        Raises:
+            InputError: more sequences are fixed than a step has tokens.
+        """
         budgets = _up_to(question, "token_budget", BUDGETS, shape.options.token_budget)
-        sequences = _up_to(question, "max_sequences", SEQUENCES, shape.options.max_sequences)
+        most = min(shape.options.max_sequences, int(budgets.max()))
+        sequences = _up_to(question, "max_sequences", SEQUENCES, most)
         budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
         keep = budget.ravel() >= sequence.ravel()
+        if not keep.any():
+            raise InputError(
+                f"max_sequences {int(sequences.min()):,} is above the token budget of {int(budgets.max()):,}",
+                "--fix",
+            )
         return cls(budget.ravel()[keep], sequence.ravel()[keep])
 
     def __len__(self) -> int:

@@ -24,6 +24,8 @@ Ints = NDArray[np.int64]
 NEVER = 1e9
 """Seconds that stand for a wait without end."""
 LEAST_RATE = 1e-6
+MOST_COUNTS = 128
+"""Replicas of one shape up to which every count is tried beside every count of the other pool."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +226,14 @@ def _counts(question: Question, most: int) -> Ints:
     return counts[counts <= question.limit.get("replicas", most)]
 
 
+def _thinned(counts: Ints) -> Ints:
+    """All counts up to ``MOST_COUNTS``; of more, small ones and a geometric series: pairs stay few."""
+    if len(counts) <= MOST_COUNTS:
+        return counts
+    series = np.geomspace(1, len(counts), MOST_COUNTS).round().astype(np.int64) - 1
+    return counts[np.union1d(np.arange(MOST_COUNTS // 4), series)]
+
+
 def _together(question: Question, index: int, phase: Phase) -> tuple[np.ndarray, ...]:
     """Rows of one mixed pool."""
     counts = _counts(question, len(phase.ttft))
@@ -246,9 +256,8 @@ def _apart(
     question: Question, first: int, prefill: Phase, second: int, decode: Phase
 ) -> tuple[np.ndarray, ...]:
     """Rows of a prefill and a decode pool."""
-    grids = np.meshgrid(
-        _counts(question, len(prefill.ttft)), _counts(question, len(decode.ttft)), indexing="ij"
-    )
+    counts = (_thinned(_counts(question, len(phase.ttft))) for phase in (prefill, decode))
+    grids = np.meshgrid(*counts, indexing="ij")
     before, after = (grid.ravel() for grid in grids)
     devices = before * prefill.shape.devices + after * decode.shape.devices
     fits = devices <= question.devices

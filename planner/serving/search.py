@@ -47,7 +47,7 @@ def search_serving(
         progress: called with the finished share.
 
     Raises:
-        InfeasibleError: no replica fits the devices.
+        InfeasibleError: no replica, or no count of them, fits the devices.
     """
     removed: Counter[str] = Counter()
     kept: list[Shape] = []
@@ -63,6 +63,11 @@ def search_serving(
             f"{question.cluster.device.name}: choices removed: {words}"
         )
     table = scores(question, kept, progress)
+    if not len(table):
+        raise InfeasibleError(
+            f"no replica count that --fix and --limit leave fits {question.devices} "
+            f"{question.cluster.device.name}"
+        )
     order = np.lexsort((table.groups, table.devices, np.round(table.value, 9), ~table.meets))
     good = int(np.count_nonzero(table.meets))
     chosen = _different(table, order[:good], top) if good else [int(np.argmin(table.miss))]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from hwmodels.loading import Strict
+from hwmodels.quantities import Few
 from simulator.serving.drafts import Speculation
 
 Role = Literal["mixed", "prefill", "decode"]
@@ -32,13 +33,13 @@ class Pool(Strict):
 
     name: str = Field("", description="of the pool in reports; default: its role")
     role: Role = Field("mixed", description="phases that the pool's replicas run")
-    replicas: int = Field(1, ge=1, description="replicas at the start")
-    tensor: int = Field(1, ge=1, description="tensor-parallel ranks of attention and dense MLPs")
-    data: int = Field(1, ge=1, description="data-parallel attention ranks of one replica")
-    pipeline: int = Field(1, ge=1, description="pipeline stages")
-    expert: int = Field(1, ge=1, description="expert-parallel ranks")
+    replicas: Few = Field(1, description="replicas at the start")
+    tensor: Few = Field(1, description="tensor-parallel ranks of attention and dense MLPs")
+    data: Few = Field(1, description="data-parallel attention ranks of one replica")
+    pipeline: Few = Field(1, description="pipeline stages")
+    expert: Few = Field(1, description="expert-parallel ranks")
     expert_tensor: int = Field(
-        0, ge=0, description="tensor-parallel ranks inside one expert; 0: what is left"
+        0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: what is left"
     )
     weights: WeightFormat = Field("bf16", description="number format of the weights")
     activations: ActivationFormat | None = Field(

@@ -15,17 +15,29 @@ class Options(Strict):
     scheduler: str = Field("chunked", description="policy that picks the sequences of a step")
     scheduler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scheduler")
     chunked_prefill: bool = Field(True, description="cut prompts that the token budget does not hold")
-    token_budget: int = Field(2048, ge=1, description="most query tokens of a step (max_num_batched_tokens)")
-    max_sequences: int = Field(128, ge=1, description="most running sequences of a rank (max_num_seqs)")
-    max_context: int = Field(0, ge=0, description="most tokens of a sequence (max_model_len); 0: the model's")
-    block_tokens: int = Field(16, ge=1, description="tokens of a KV block")
-    memory_share: float = Field(0.9, gt=0, le=1, description="share of device memory that the engine may use")
-    kv_blocks: int = Field(0, ge=0, description="KV blocks of a rank; 0: what the memory rule leaves")
+    token_budget: int = Field(
+        2048, ge=1, le=2**20, description="most query tokens of a step (max_num_batched_tokens)"
+    )
+    max_sequences: int = Field(
+        128, ge=1, le=2**16, description="most running sequences of a rank (max_num_seqs)"
+    )
+    max_context: int = Field(
+        0, ge=0, le=2**27, description="most tokens of a sequence (max_model_len); 0: the model's"
+    )
+    block_tokens: int = Field(16, ge=1, le=2**13, description="tokens of a KV block")
+    memory_share: float = Field(
+        0.9, ge=0.01, le=1, description="share of device memory that the engine may use"
+    )
+    kv_blocks: int = Field(
+        0, ge=0, le=2**31, description="KV blocks of a rank; 0: what the memory rule leaves"
+    )
     prefix_caching: bool = Field(True, description="reuse KV blocks of equal prefixes")
     asynchronous: bool = Field(True, description="schedule step k+1 while step k runs")
     preemption: Literal["recompute", "swap", "none"] = Field(
         "recompute",
         description="how KV of the preempted returns; none: blocks are reserved for all of a request",
     )
-    stream_interval: int = Field(1, ge=1, description="tokens in a streamed chunk")
-    ingest_s: float = Field(0.001, ge=0, description="seconds from the client's send to the engine's queue")
+    stream_interval: int = Field(1, ge=1, le=2**16, description="tokens in a streamed chunk")
+    ingest_s: float = Field(
+        0.001, ge=0, le=60, description="seconds from the client's send to the engine's queue"
+    )

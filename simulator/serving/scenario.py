@@ -11,6 +11,7 @@ from pydantic import Field
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
 from hwmodels.loading import Strict, build
+from hwmodels.quantities import Count
 from simulator.models import models
 from simulator.scenario import Reference, Variation, find
 from simulator.serving.deployment import Deployment
@@ -26,12 +27,12 @@ class ServingDefinition(Strict):
     title: str = Field("", description="what it asks, in a line")
     model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
     cluster: Reference = Field(description="catalogue name, path or mapping")
-    gpus: int | None = Field(None, gt=0, description="devices of the job; default: what the pools occupy")
+    gpus: Count | None = Field(None, description="devices of the job; default: what the pools occupy")
     workload: Serving = Field(description="what users ask")
     deployment: Deployment = Field(
         default_factory=lambda: Deployment.model_validate({}), description="how the model is served"
     )
-    seed: int = Field(0, ge=0, description="of all random draws")
+    seed: int = Field(0, ge=0, le=10**18, description="of all random draws")
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )

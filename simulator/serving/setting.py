@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
 from simulator.scenario import find
@@ -147,6 +148,9 @@ def pools_of(deployment: Deployment, where: str) -> list[Pool]:
         return [Pool(**defaults)]
     found = []
     for index, given in enumerate(deployment.pools):
-        options = {**deployment.options, **(given.get("options") or {})}
+        own = given.get("options") or {}
+        if not isinstance(own, Mapping):
+            raise InputError(f"a mapping is needed, found {shown(own)}", f"{where}.pools.{index}.options")
+        options = {**deployment.options, **own}
         found.append(build(Pool, {**defaults, **given, "options": options}, f"{where}.pools.{index}"))
     return found

@@ -11,7 +11,8 @@ import time
 from collections import Counter
 from random import Random
 
-from tests.fuzz.kinds import KINDS, Case, describe
+from tests.fuzz.case import Case, describe
+from tests.fuzz.kinds import KINDS
 from tests.fuzz.outcome import Finding, peak_mebibytes, run, smaller
 
 MOST_MEBIBYTES = 1024

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from meshwright.__main__ import UNEXPECTED, app
-from tests.fuzz.kinds import ROOT, Case
+from tests.fuzz.case import ROOT, Case
 
 HANG_S = 30
 LONGEST_MESSAGE = 6000
@@ -157,12 +157,32 @@ def _implausible(report: Any) -> Finding | None:
             and memory["peak_bytes"] <= 0
         ):
             return Finding("a device that holds nothing", str(memory["peak_bytes"]))
+        if (found := _impossible_service(entry)) is not None:
+            return found
         parts = entry.get("time_breakdown_s")
         if isinstance(parts, dict) and isinstance(step, int | float):
             if min(parts.values(), default=0) < -1e-9 * step:
                 return Finding("a part that takes less than no time", str(min(parts.values())))
             if abs(sum(parts.values()) - step) > 1e-6 * step:
                 return Finding("parts that do not add up", f"{sum(parts.values())} of {step}")
+    return None
+
+
+def _impossible_service(entry: dict[str, Any]) -> Finding | None:
+    """A latency, share or rate that no server can have."""
+    for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s"):
+        figures = entry.get(name)
+        if not isinstance(figures, dict):
+            continue
+        found = [figures[key] for key in ("p50", "p90", "p99") if isinstance(figures.get(key), int | float)]
+        if found != sorted(found) or min(found, default=0) < 0:
+            return Finding(f"{name} out of order or below 0", str(figures))
+    for name in ("kv_use", "hit_rate", "slo_share", "busy"):
+        if isinstance(entry.get(name), int | float) and not 0 <= entry[name] <= 1.0001:
+            return Finding(f"{name} outside 0 to 1", str(entry[name]))
+    for name in ("goodput", "output_rate", "joules_per_million", "dollars_per_million"):
+        if isinstance(entry.get(name), int | float) and not 0 <= entry[name] < math.inf:
+            return Finding(f"{name} below 0", str(entry[name]))
     return None
 
 

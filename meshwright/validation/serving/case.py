@@ -18,6 +18,11 @@ from simulator.serving.memory import memory
 from simulator.serving.price import StepPrice
 from simulator.serving.table import IterationTable
 
+SMALLEST, LARGEST = 1e-6, 1e9
+"""Sizes of the numbers that rows state."""
+MOST_TOKENS, MOST_SEQUENCES, LONGEST_CONTEXT = 2**20, 2**16, 2**21
+"""Of a step and of a request, up to which steps are tabulated."""
+
 
 class Row:
     """One CSV row with typed access."""
@@ -33,7 +38,7 @@ class Row:
         """The number in a column; None where it is blank.
 
         Raises:
-            InputError: it is not a finite, non-negative number.
+            InputError: it is neither 0 nor a number of a likely size.
         """
         text = self.text(name)
         if not text:
@@ -42,8 +47,9 @@ class Row:
             value = float(text)
         except ValueError:
             raise InputError(f"column {name!r} must be a number, found {text!r}", self.where) from None
-        if not 0 <= value < float("inf"):
-            raise InputError(f"column {name!r} must be finite and not negative, found {text!r}", self.where)
+        if value and not SMALLEST <= value <= LARGEST:
+            allowed = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
+            raise InputError(f"column {name!r} must be {allowed}, found {text!r}", self.where)
         return value
 
     def need(self, name: str) -> float:
@@ -153,7 +159,15 @@ def _table(key: tuple[str, ...], budget: int, sequences: int, context: int) -> I
 
 
 def table_of(found: Setup, budget: float, sequences: float, context: float) -> IterationTable:
-    """The iteration table of a replica; sizes are rounded up to powers of 2 so that cases share it."""
+    """The iteration table of a replica; sizes are rounded up to powers of 2 so that cases share it.
+
+    Raises:
+        InputError: a size beyond those of any server.
+    """
+    limits = (("tokens of a step", budget, MOST_TOKENS), ("sequences of a step", sequences, MOST_SEQUENCES))
+    for name, size, most in (*limits, ("tokens of a request", context, LONGEST_CONTEXT)):
+        if size > most:
+            raise InputError(f"{size:,.0f} {name}; at most {most:,} are priced")
     sizes = (1 << (max(int(size), 16) - 1).bit_length() for size in (budget, sequences, context))
     return _table(found.key, *sizes)
 

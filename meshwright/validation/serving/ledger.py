@@ -194,5 +194,5 @@ def _predict(reader: ModuleType, cases: list[Case], ledger: ServingLedger) -> No
         return
     for case, predicted in zip(cases, found, strict=True):
         for metric, measured in case.measured.items():
-            if metric in predicted and np.isfinite(predicted[metric]):
+            if measured > 0 and metric in predicted and np.isfinite(predicted[metric]):
                 ledger.entries.append(Entry(case, metric, predicted[metric], measured))

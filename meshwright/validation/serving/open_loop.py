@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hwmodels.errors import InputError
 from meshwright.validation.serving.case import Case, Row, Setup, price_of, setup, table_of
 from meshwright.validation.serving.names import Skipped
 from meshwright.validation.serving.replay import Client, Timed
@@ -19,6 +17,7 @@ from simulator.serving.kv import PagedBlocks
 from simulator.serving.memory import memory
 from simulator.serving.sequence import Request
 from simulator.serving.sequence import Sequence as Running
+from simulator.serving.traces.base import csv_rows, number
 
 NEEDS = ("run", "file", "max_num_seqs", "max_num_batched_tokens", "arrival")
 WARM_UP = 1
@@ -68,30 +67,63 @@ def read(row: Row, file: str) -> Case:
     tp, dp = row.count("tp"), row.count("dp")
     pool = {"tensor": tp, "data": dp, "expert": row.count("ep") if row.count("ep") > 1 else 1}
     serving = setup(row, row.text("engine"), row.text("engine_version"), pool, row.text("weight_precision"))
-    requests = _requests(path)
+    timed = _requests(path)
     question = OpenLoop(
         serving=serving,
-        arrivals=tuple(float(one["arrival_s"]) for one in requests),
-        prompts=tuple(int(one["input_tokens"]) for one in requests),
-        outputs=tuple(int(one["output_tokens"]) for one in requests),
-        hits=tuple(int(float(one.get("prefix_match_tokens") or 0)) for one in requests),
+        arrivals=tuple(one.arrival_s for one in timed),
+        prompts=tuple(one.prompt for one in timed),
+        outputs=tuple(one.output for one in timed),
+        hits=tuple(one.hit for one in timed),
         sequences=int(row.need("max_num_seqs")),
         budget=int(row.need("max_num_batched_tokens")),
         share=row.number("gpu_memory_utilization") or 0.9,
     )
-    queued, first, last = (
-        np.array([float(one[name]) for one in requests])
-        for name in ("queued_s", "first_token_s", "last_token_s")
-    )
-    arrival = np.array(question.arrivals)
-    measured = columns(Timed(arrival, first, last, np.array(question.outputs, dtype=float)), queued)
+    queued, first, last, arrival, outputs = np.array(
+        [(one.queued_s, one.first_s, one.last_s, one.arrival_s, one.output) for one in timed]
+    ).T
+    measured = columns(Timed(arrival, first, last, outputs), queued)
     return Case(row.text("run"), file, serving.engine.name, row.text("gpu"), measured, False, "", question)
 
 
-def _requests(path: Path) -> list[dict[str, str]]:
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+class TimedRequest(NamedTuple):
+    """One measured request; s from the start of the run."""
+
+    arrival_s: float
+    prompt: int
+    output: int
+    hit: int
+    """Prompt tokens found in the prefix cache."""
+    queued_s: float
+    first_s: float
+    last_s: float
+
+
+NEEDED = ("arrival_s", "input_tokens", "output_tokens", "queued_s", "first_token_s", "last_token_s")
+
+
+def _requests(path: Path) -> list[TimedRequest]:
+    """The requests of a run, in order of arrival.
+
+    Raises:
+        InputError: a column is missing, a number is wrong (file, line, column), or there are too few rows.
+    """
+    found = []
+    for where, cells in csv_rows(path, NEEDED):
+        hit = number(cells, "prefix_match_tokens", where, float, 0) if cells.get("prefix_match_tokens") else 0
+        found.append(
+            TimedRequest(
+                number(cells, "arrival_s", where, float, 0),
+                number(cells, "input_tokens", where, int, 1),
+                number(cells, "output_tokens", where, int, 1),
+                int(hit),
+                *(number(cells, name, where, float, 0) for name in NEEDED[3:]),
+            )
+        )
+        if len(found) > 1 and found[-1].arrival_s < found[-2].arrival_s:
+            raise InputError("arrives before the request above it", where)
+    if len(found) <= WARM_UP:
+        raise InputError(f"{len(found)} requests; more than {WARM_UP} are needed", str(path))
+    return found
 
 
 def columns(run: Timed, queued: np.ndarray) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.errors import InputError
 from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, price_of, setup, table_of
 from meshwright.validation.serving.names import Skipped
 from simulator.serving.memory import memory
@@ -40,10 +41,10 @@ def read(row: Row, file: str) -> Case:
     Raises:
         Skipped: the row leaves open what was run.
     """
-    rates = _numbers(row.text("rate_req_s"))
+    rates = _numbers(row, "rate_req_s")
     if not rates:
         raise Skipped("rate not stated")
-    durations = _numbers(row.text("duration_s")) or tuple(1.0 for _ in rates)
+    durations = _numbers(row, "duration_s") or tuple(1.0 for _ in rates)
     data = row.count("dp")
     found = setup(
         row,
@@ -87,8 +88,17 @@ def read(row: Row, file: str) -> Case:
     )
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split("+")) if text else ()
+def _numbers(row: Row, name: str) -> tuple[float, ...]:
+    """Numbers of a cell as ``6+12``.
+
+    Raises:
+        InputError: one of them is none, or not positive.
+    """
+    parts = row.text(name).split("+") if row.text(name) else []
+    found = tuple(Row({name: part}, row.where).number(name) or 0.0 for part in parts)
+    if parts and min(found) <= 0:
+        raise InputError(f"column {name!r}: positive numbers are needed, found {row.text(name)!r}", row.where)
+    return found
 
 
 def predict(questions: Sequence[Stage]) -> list[dict[str, float]]:

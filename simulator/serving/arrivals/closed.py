@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Count, Duration
 from simulator.serving.arrivals.base import Arrivals
 
 
@@ -19,9 +20,9 @@ class Closed(Arrivals):
 
     closed: ClassVar[bool] = True
     kind: Literal["closed"] = "closed"
-    concurrency: int = Field(ge=1, description="clients")
-    ramp: float = Field(0.0, ge=0, description="seconds over which the clients start, evenly")
-    think: float = Field(0.0, ge=0, description="mean seconds between a client's programs, exponential")
+    concurrency: Count = Field(description="clients")
+    ramp: Duration = Field(0.0, description="seconds over which the clients start, evenly")
+    think: Duration = Field(0.0, description="mean seconds between a client's programs, exponential")
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
         """Starts of the clients."""

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Rate
 from simulator.serving.arrivals.base import BLOCK, Arrivals, summed
 
 
@@ -18,8 +19,8 @@ class Gamma(Arrivals):
     """
 
     kind: Literal["gamma"] = "gamma"
-    rate: float = Field(gt=0, description="arrivals a second")
-    cv: float = Field(gt=0, description="standard deviation of the gaps over their mean")
+    rate: Rate = Field(description="arrivals a second")
+    cv: float = Field(ge=0.01, le=100, description="standard deviation of the gaps over their mean")
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
         """See `Arrivals.times`."""

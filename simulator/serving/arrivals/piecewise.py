@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simulator.serving.arrivals.base import BLOCK, Arrivals
 
-Rate = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, le=1e6)]
+
+LEAST = 1e-6
+"""Highest rate of a cycle that has arrivals, 1/s."""
 
 
 class Piecewise(Arrivals):
@@ -20,8 +23,14 @@ class Piecewise(Arrivals):
     """
 
     kind: Literal["piecewise"] = "piecewise"
-    period: float = Field(gt=0, description="seconds that each rate lasts")
+    period: float = Field(ge=1e-3, le=1e7, description="seconds that each rate lasts")
     rates: list[Rate] = Field(min_length=1, description="arrivals a second, one after the other")
+
+    @model_validator(mode="after")
+    def _arrives(self) -> Piecewise:
+        if max(self.rates) < LEAST:
+            raise ValueError(f"rates: one of at least {LEAST:g} a second is needed")
+        return self
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
         """Unit-rate arrivals, mapped through the inverse of the integrated rate."""

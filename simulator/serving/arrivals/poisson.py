@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Rate
 from simulator.serving.arrivals.base import BLOCK, Arrivals, summed
 
 
@@ -15,7 +16,7 @@ class Poisson(Arrivals):
     """Exponential gaps."""
 
     kind: Literal["poisson"] = "poisson"
-    rate: float = Field(gt=0, description="arrivals a second")
+    rate: Rate = Field(description="arrivals a second")
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
         """See `Arrivals.times`."""

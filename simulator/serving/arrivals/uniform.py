@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Rate
 from simulator.serving.arrivals.base import Arrivals
 
 
@@ -16,7 +17,7 @@ class Uniform(Arrivals):
     """Equal gaps."""
 
     kind: Literal["uniform"] = "uniform"
-    rate: float = Field(gt=0, description="arrivals a second")
+    rate: Rate = Field(description="arrivals a second")
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
         """See `Arrivals.times`."""

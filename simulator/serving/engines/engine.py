@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from hwmodels.errors import shown
 from hwmodels.loading import Strict, read_mapping
 from hwmodels.quantities import NotNegative, Positive
 
@@ -40,6 +41,24 @@ class Figure(Strict, Generic[ValueT]):
     """Median relative error of TPOT on rows that the fit did not see."""
 
 
+BOUNDS: dict[str, tuple[float, float]] = {
+    "block_tokens": (1, 2**13),
+    "memory_share": (0.01, 1),
+    "max_batched_tokens": (1, 2**20),
+    "max_sequences": (1, 2**16),
+    "stream_interval": (1, 2**16),
+    "step_s": (0, 60),
+    "first_token_s": (0, 60),
+    "first_token_per_token_s": (0, 1),
+    "custom_all_reduce_bytes": (0, 2**40),
+    "context_bytes": (0, 1e13),
+    "graph_bytes": (0, 1e13),
+}
+"""Least and highest value of each figure that is a number."""
+Host = Annotated[float, Field(ge=0, le=60)]
+"""s."""
+
+
 class LayerTimes(Strict):
     """Time around the kernels of one class of layers at one number format."""
 
@@ -47,15 +66,15 @@ class LayerTimes(Strict):
     format: FormatClass
     generation: str = ""
     """Of the devices, e.g. "cdna3"; empty for NVIDIA devices."""
-    layer_s: NotNegative
+    layer_s: Host
     """Launches and gaps of one layer, s."""
-    all_reduce_s: NotNegative = 0.0
+    all_reduce_s: Host = 0.0
     """Wait for the slowest rank at one all-reduce, beyond the collective itself, s."""
-    sequence_s: NotNegative
+    sequence_s: Host
     """Sampling and host work of one sequence in a step, s."""
-    first_token_s: NotNegative = 0.0
+    first_token_s: Host = 0.0
     """Further fixed part of TTFT beside the engine's, s."""
-    prefill_factor: Positive = 1.0
+    prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Elapsed over priced time of prefill kernels."""
     kind: Kind
     source: str
@@ -130,22 +149,33 @@ class Engine(Strict):
         if not isinstance(base, str):
             return data
         path = FOLDER / f"{base}.yaml"
-        if not path.is_file():
-            raise ValueError(f"based_on: no shipped engine is called {base!r}")
+        if path not in FOLDER.glob("*.yaml"):
+            raise ValueError(f"based_on: no shipped engine is called {shown(base)}")
         inherited = cls.model_validate(read_mapping(path)).model_dump(exclude={"name", "version", "based_on"})
         return {**{key: _assumed(value, base) for key, value in inherited.items()}, **data}
 
     @model_validator(mode="after")
     def _check(self) -> Engine:
         self.graphs()
+        for name, (least, most) in BOUNDS.items():
+            self._bounded(name, getattr(self, name).value, least, most)
+        if self.small_device is not None:
+            for name in ("max_batched_tokens", "max_sequences"):
+                value = getattr(self.small_device, name).value
+                self._bounded(f"small_device.{name}", value, *BOUNDS[name])
         return self
+
+    @staticmethod
+    def _bounded(name: str, value: float, least: float, most: float) -> None:
+        if not least <= value <= most:
+            raise ValueError(f"{name}.value: a number from {least:g} to {most:g} is needed, found {value:g}")
 
     def graphs(self) -> NDArray[np.int64]:
         """Return the captured sizes, ascending; empty where every step is eager."""
         sizes: set[int] = set()
         for part in self.graph_sizes.value.split():
-            if not re.fullmatch(r"\d+(:\d+:[1-9]\d*)?", part):
-                raise ValueError(f"graph_sizes: {part!r} is neither a size nor first:last:step")
+            if not re.fullmatch(r"\d{1,6}(:\d{1,6}:[1-9]\d{0,5})?", part):
+                raise ValueError(f"graph_sizes: {shown(part)} is neither a size nor first:last:step")
             numbers = [int(number) for number in part.split(":")]
             first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[0], 1)
             sizes.update(range(first, last + 1, step))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths
 
 
@@ -14,7 +15,7 @@ class Empirical(Lengths):
     """Given lengths, each as often as its weight says."""
 
     kind: Literal["empirical"] = "empirical"
-    tokens: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="lengths")
+    tokens: list[Tokens] = Field(min_length=1, description="lengths")
     weights: list[Annotated[float, Field(ge=0)]] = Field(
         default_factory=list, description="how often each is drawn; default: equally often"
     )

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths
 
 
@@ -14,7 +15,7 @@ class Fixed(Lengths):
     """One length."""
 
     kind: Literal["fixed"] = "fixed"
-    tokens: int = Field(ge=1, description="tokens")
+    tokens: Tokens = Field(description="tokens")
 
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
         """See `Lengths.draw`."""

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths, whole
 
 
@@ -15,9 +16,9 @@ class Lognormal(Lengths):
     """Lengths whose logarithm is normal, cut at ``most``."""
 
     kind: Literal["lognormal"] = "lognormal"
-    median: float = Field(gt=0, description="half of the lengths are below it, tokens")
-    sigma: float = Field(ge=0, description="standard deviation of the logarithm")
-    most: int = Field(1 << 20, ge=1, description="longer draws are cut to it, tokens")
+    median: float = Field(ge=0.1, le=2**27, description="half of the lengths are below it, tokens")
+    sigma: float = Field(ge=0, le=10, description="standard deviation of the logarithm")
+    most: Tokens = Field(1 << 20, description="longer draws are cut to it, tokens")
 
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
         """See `Lengths.draw`."""

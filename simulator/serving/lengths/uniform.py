@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths
 
 
@@ -18,8 +19,8 @@ class Uniform(Lengths):
     """
 
     kind: Literal["uniform"] = "uniform"
-    low: int = Field(ge=1, description="fewest tokens")
-    high: int = Field(ge=1, description="most tokens")
+    low: Tokens = Field(description="fewest tokens")
+    high: Tokens = Field(description="most tokens")
 
     @model_validator(mode="after")
     def _ordered(self) -> Uniform:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Duration, Few
 from simulator.serving.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 
@@ -17,9 +18,9 @@ class Agent(Program):
     """
 
     kind: Literal["agent"] = "agent"
-    rounds: int = Field(ge=1, description="times that it forks and joins")
-    fork: int = Field(1, ge=1, description="worker requests of a round")
-    tool: float = Field(0.0, ge=0, description="mean seconds of tools between rounds, exponential")
+    rounds: Few = Field(description="times that it forks and joins")
+    fork: Few = Field(1, description="worker requests of a round")
+    tool: Duration = Field(0.0, description="mean seconds of tools between rounds, exponential")
 
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Duration, Few
 from simulator.serving.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 
@@ -14,10 +15,8 @@ class Conversation(Program):
     """A user reads the answer, thinks, and sends the whole history with a new question."""
 
     kind: Literal["conversation"] = "conversation"
-    turns: int = Field(ge=1, description="requests of a conversation")
-    think: float = Field(
-        0.0, ge=0, description="mean seconds between an answer and the next turn, exponential"
-    )
+    turns: Few = Field(description="requests of a conversation")
+    think: Duration = Field(0.0, description="mean seconds between an answer and the next turn, exponential")
 
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from hwmodels.quantities import Few
 from simulator.serving.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 
@@ -14,7 +15,7 @@ class Samples(Program):
     """``count`` requests with one prompt, sent together, each with an output length of its own."""
 
     kind: Literal["samples"] = "samples"
-    count: int = Field(ge=1, description="answers to one prompt")
+    count: Few = Field(description="answers to one prompt")
 
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""

@@ -18,7 +18,7 @@ class LeastLoaded(Router):
     name: ClassVar[str] = "least-loaded"
     rule: ClassVar[str] = "fewest sequences, waiting ones weighted"
     source: ClassVar[str] = "vLLM data-parallel load balancer (4 x waiting + running)"
-    waiting_weight: float = Field(4.0, ge=0, description="weight of a waiting sequence")
+    waiting_weight: float = Field(4.0, ge=0, le=1e6, description="weight of a waiting sequence")
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""

@@ -23,8 +23,10 @@ class PrefixAware(Router):
     rule: ClassVar[str] = "most of the prompt cached; the least loaded where loads differ or nothing matches"
     source: ClassVar[str] = "SGLang cache-aware router (Zheng et al., arXiv 2312.07104)"
     match_share: float = Field(0.3, ge=0, le=1, description="share of the prompt that must be cached")
-    load_difference: int = Field(64, ge=0, description="sequences between the most and the least loaded")
-    load_ratio: float = Field(1.5, ge=1, description="most over least load")
+    load_difference: int = Field(
+        64, ge=0, le=2**24, description="sequences between the most and the least loaded"
+    )
+    load_ratio: float = Field(1.5, ge=1, le=1e6, description="most over least load")
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""

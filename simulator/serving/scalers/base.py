@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from hwmodels.loading import Strict
+from hwmodels.quantities import Duration
 
 
 class Scaler(Strict):
@@ -23,9 +24,9 @@ class Scaler(Strict):
     rule: ClassVar[str]
     source: ClassVar[str]
 
-    interval: float = Field(10.0, gt=0, description="seconds between two looks at the pool")
-    start: float = Field(
-        60.0, ge=0, description="seconds until a new replica takes requests: allocation, weights, warm-up"
+    interval: float = Field(10.0, ge=0.1, le=1e6, description="seconds between two looks at the pool")
+    start: Duration = Field(
+        60.0, description="seconds until a new replica takes requests: allocation, weights, warm-up"
     )
 
     @abstractmethod

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from hwmodels.quantities import Few
 from simulator.serving.scalers.base import Scaler
 
 
@@ -19,10 +20,12 @@ class Reactive(Scaler):
     name: ClassVar[str] = "reactive"
     rule: ClassVar[str] = "replicas = sequences / target, within bounds"
     source: ClassVar[str] = "Kubernetes horizontal pod autoscaler"
-    target: float = Field(32.0, gt=0, description="sequences, running and waiting, of a replica")
-    tolerance: float = Field(0.1, ge=0, description="relative distance from the target that changes nothing")
-    least: int = Field(1, ge=1, description="fewest replicas")
-    most: int = Field(64, ge=1, description="most replicas")
+    target: float = Field(32.0, ge=0.01, le=1e6, description="sequences, running and waiting, of a replica")
+    tolerance: float = Field(
+        0.1, ge=0, le=100, description="relative distance from the target that changes nothing"
+    )
+    least: Few = Field(1, description="fewest replicas")
+    most: Few = Field(64, description="most replicas")
 
     def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""

@@ -22,7 +22,7 @@ class Static(Scheduler):
     name: ClassVar[str] = "static"
     rule: ClassVar[str] = "a batch runs until its longest output ends; others wait"
     source: ClassVar[str] = "FasterTransformer; Yu et al., OSDI 2022, section 2"
-    batch: int = Field(0, ge=0, description="most sequences of a batch; 0: max_sequences")
+    batch: int = Field(0, ge=0, le=2**16, description="most sequences of a batch; 0: max_sequences")
 
     def fill(self, batcher: Batcher, step: Step, now: float) -> None:
         """See `Scheduler.fill`."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown, shown_path
+
+LARGEST = 1e12
+"""Of a number in a trace."""
 
 NumberT = TypeVar("NumberT", int, float)
 
@@ -46,18 +51,25 @@ class TraceFormat:
     prefix_tokens: int = 0
 
 
-def opened(path: Path) -> TextIO:
+@contextmanager
+def opened(path: Path) -> Iterator[TextIO]:
     """Open a text file, gzipped or not.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, there or later.
     """
     try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-        return path.open(encoding="utf-8-sig", newline="")
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", str(path)) from None
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig", newline="")
+        ) as file:
+            yield file
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read ({reason})", shown_path(path)) from None
+    except ValueError as error:  # a path with a NUL character
+        raise InputError(f"cannot be opened ({error})", shown_path(path)) from None
 
 
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -68,18 +80,32 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
     """
     with opened(path) as file:
         reader = csv.DictReader(file)
-        found = reader.fieldnames or []
-        missing = [name for name in columns if name not in found]
-        if missing:
-            raise InputError(
-                f"line 1: column {missing[0]!r} is missing; found {', '.join(map(repr, found)) or 'nothing'}",
-                str(path),
-            )
         try:
+            found = reader.fieldnames or []
+            missing = [name for name in columns if name not in found]
+            if missing:
+                there = ", ".join(map(shown, found[:20])) or "nothing"
+                problem = f"line 1: column {missing[0]!r} is missing; found {there}"
+                raise InputError(problem, shown_path(path))
             for cells in reader:
                 yield f"{path}: line {reader.line_num}", cells
-        except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
-            raise InputError(f"line {reader.line_num}: cannot be read ({error})", str(path)) from None
+        except csv.Error as error:
+            raise InputError(f"line {reader.line_num}: cannot be read ({error})", shown_path(path)) from None
+
+
+def parsed(text: str, where: str) -> Any:
+    """The value of JSON text.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}: " if "\n" in text.strip() else ""
+        raise InputError(f"{line}not valid JSON ({error.msg})", where) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON ({str(error).split(';')[0]})", where) from None
 
 
 def json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -93,12 +119,9 @@ def json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             if not line.strip():
                 continue
             where = f"{path}: line {number}"
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"not valid JSON ({error.msg})", where) from None
+            row = parsed(line, where)
             if not isinstance(row, dict):
-                raise InputError(f"a JSON object is needed, found {line.strip()[:40]!r}", where)
+                raise InputError(f"a JSON object is needed, found {shown(line.strip())}", where)
             yield where, row
 
 
@@ -113,9 +136,11 @@ def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT
         value = kind(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         wanted = "a whole number" if kind is int else "a number"
-        raise InputError(f"column {column!r}: {wanted} is needed, found {text!r}", where) from None
+        raise InputError(f"column {column!r}: {wanted} is needed, found {shown(text)}", where) from None
     if not value >= least:
-        raise InputError(f"column {column!r}: at least {least:g} is needed, found {text!r}", where)
+        raise InputError(f"column {column!r}: at least {least:g} is needed, found {shown(text)}", where)
+    if value > LARGEST:
+        raise InputError(f"column {column!r}: at most {LARGEST:g} is allowed, found {shown(text)}", where)
     return value
 
 

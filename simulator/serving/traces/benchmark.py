@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError
-from simulator.serving.traces.base import Row, TraceFormat, json_rows, opened
+from simulator.serving.traces.base import LARGEST, Row, TraceFormat, json_rows, opened, parsed
 
 NO_TIME = float("nan")
 
@@ -17,9 +16,9 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """One JSON document (vLLM's ``--save-result``), or one object a line (SGLang's ``--output-file``)."""
     with opened(path) as file:
         try:
-            whole = json.load(file)
-        except json.JSONDecodeError:
-            whole = None
+            whole = parsed(file.read(), str(path))
+        except InputError:
+            whole = None  # one object a line
     if isinstance(whole, dict):
         yield str(path), whole
     else:
@@ -29,9 +28,10 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _read(path: Path) -> Iterator[Row]:
     for where, run in _objects(path):
         prompts, outputs = _list(run, "input_lens", where), _list(run, "output_lens", where)
-        starts = run.get("start_times") or [NO_TIME] * len(prompts)
+        starts = _starts(run, where) or [NO_TIME] * len(prompts)
         if not len(prompts) == len(outputs) == len(starts):
-            raise InputError(f"input_lens has {len(prompts)} entries, output_lens {len(outputs)}", where)
+            sizes = f"input_lens has {len(prompts)} entries, output_lens {len(outputs)}"
+            raise InputError(f"{sizes}, start_times {len(starts)}", where)
         first = min(starts, default=0.0)
         rows = (
             sorted(zip(starts, prompts, outputs, strict=True))
@@ -43,9 +43,18 @@ def _read(path: Path) -> Iterator[Row]:
                 yield Row(start - first, prompt, output)
 
 
+def _starts(run: Mapping[str, Any], where: str) -> list[float]:
+    found = run.get("start_times") or []
+    if not isinstance(found, list) or not all(
+        isinstance(one, int | float) and abs(one) <= LARGEST for one in found
+    ):
+        raise InputError("'start_times': a list of seconds is needed", where)
+    return found
+
+
 def _list(run: Mapping[str, Any], name: str, where: str) -> list[int]:
     found = run.get(name)
-    if not isinstance(found, list) or not all(isinstance(one, int) for one in found):
+    if not isinstance(found, list) or not all(isinstance(one, int) and one <= LARGEST for one in found):
         raise InputError(f"{name!r}: a list of whole numbers is needed (--save-detailed writes it)", where)
     return found
 

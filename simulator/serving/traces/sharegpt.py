@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from hwmodels.errors import InputError
-from simulator.serving.traces.base import Row, TraceFormat, opened
+from hwmodels.errors import InputError, shown
+from simulator.serving.traces.base import Row, TraceFormat, opened, parsed
 
 CHARACTERS_PER_TOKEN = 4.0
 """English text in tokenizers of 32k to 128k entries: 3.5 to 4.5 (assumed; no tokenizer is run)."""
@@ -17,10 +16,7 @@ NO_TIME = float("nan")
 def _read(path: Path) -> Iterator[Row]:
     """The first two turns of each conversation, as vLLM's benchmark client takes them."""
     with opened(path) as file:
-        try:
-            talks = json.load(file)
-        except json.JSONDecodeError as error:
-            raise InputError(f"line {error.lineno}: not valid JSON ({error.msg})", str(path)) from None
+        talks = parsed(file.read(), str(path))
     if not isinstance(talks, list):
         raise InputError("a JSON list of conversations is needed", str(path))
     for index, talk in enumerate(talks):
@@ -28,11 +24,14 @@ def _read(path: Path) -> Iterator[Row]:
         if not isinstance(turns, list):
             raise InputError(f"entry {index}: key 'conversations' is missing", str(path))
         if len(turns) >= 2:
-            prompt, answer = (_tokens(str(turn.get("value", ""))) for turn in turns[:2])
+            prompt, answer = (_tokens(turn, f"{path}: entry {index}") for turn in turns[:2])
             yield Row(NO_TIME, prompt, answer)
 
 
-def _tokens(text: str) -> int:
+def _tokens(turn: object, where: str) -> int:
+    text = turn.get("value") if isinstance(turn, dict) else None
+    if not isinstance(text, str):
+        raise InputError(f"a turn needs key 'value' with text, found {shown(turn)}", where)
     return max(round(len(text) / CHARACTERS_PER_TOKEN), 1)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from hwmodels.errors import InputError
 from hwmodels.loading import Strict
+from hwmodels.quantities import Duration, Tokens
 from simulator.serving.arrivals import AnyArrivals
 from simulator.serving.lengths import AnyLengths
 from simulator.serving.programs import AnyProgram
@@ -18,12 +19,18 @@ WARM_UP = 0.1
 """Share of an open loop's requests that statistics leave out at the start, where nothing else is said."""
 
 
+MOST_REQUESTS = 5_000_000
+"""Of a run; each is kept with 100 bytes until the end."""
+Target = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""s."""
+
+
 class Slo(Strict):
     """Latency targets of one request; a request meets them all or misses."""
 
-    ttft: float | None = Field(None, gt=0, description="time to first token, s")
-    tpot: float | None = Field(None, gt=0, description="mean time per output token after the first, s")
-    e2e: float | None = Field(None, gt=0, description="whole request, s")
+    ttft: Target | None = Field(None, description="time to first token, s")
+    tpot: Target | None = Field(None, description="mean time per output token after the first, s")
+    e2e: Target | None = Field(None, description="whole request, s")
     share: float = Field(0.9, gt=0, le=1, description="share of requests that must meet them")
 
     @property
@@ -35,8 +42,8 @@ class Slo(Strict):
 class Prefix(Strict):
     """A system prompt in front of each prompt's own tokens."""
 
-    tokens: int = Field(ge=1, description="tokens that the prompts of a group share")
-    groups: int = Field(1, ge=1, description="different system prompts, drawn equally often")
+    tokens: Tokens = Field(description="tokens that the prompts of a group share")
+    groups: int = Field(1, ge=1, le=2**18, description="different system prompts, drawn equally often")
 
 
 class TraceFile(Strict):
@@ -44,8 +51,8 @@ class TraceFile(Strict):
 
     format: str = Field(description="trace format (`show traces`)")
     path: str = Field(description="file, gzipped or not; relative to the scenario's")
-    rate_scale: float = Field(1.0, gt=0, description="arrival rate over the trace's own")
-    start: float = Field(0.0, ge=0, description="seconds of the trace to skip")
+    rate_scale: float = Field(1.0, ge=1e-6, le=1e6, description="arrival rate over the trace's own")
+    start: Duration = Field(0.0, description="seconds of the trace to skip")
 
     @model_validator(mode="after")
     def _known(self) -> TraceFile:
@@ -60,7 +67,7 @@ class Serving(Strict):
     """A serving workload: either drawn lengths or a trace, in time by a process or by the trace."""
 
     kind: Literal["serving"]
-    requests: int = Field(1000, ge=1, description="requests to simulate")
+    requests: int = Field(1000, ge=1, le=MOST_REQUESTS, description="requests to simulate")
     arrivals: AnyArrivals | None = Field(
         None, description="when requests (or programs) begin; default: the trace's times"
     )

@@ -17,6 +17,8 @@ from simulator.serving.sequence import Request
 from simulator.serving.traces import Row, get_format
 from simulator.serving.workload.serving import Serving
 
+LATEST_S = 1e9
+"""Of a trace; 30 years. A later time was meant in milliseconds, or as a date."""
 FRESH = 1 << 40
 """First prefix id that is used once only; below are system prompts and the ids of traces."""
 
@@ -153,9 +155,11 @@ class Source:
             while True:
                 yield ()
         spans = prefix.tokens // self.prefix_tokens
-        ids = [tuple(range(group * spans, (group + 1) * spans)) for group in range(prefix.groups)]
+        ids: dict[int, tuple[int, ...]] = {}
         while True:
             for group in self._groups.integers(0, prefix.groups, BLOCK).tolist():
+                if group not in ids:
+                    ids[group] = tuple(range(group * spans, (group + 1) * spans))
                 yield ids[group]
 
     def _trace(self) -> Iterator[Row]:
@@ -171,6 +175,11 @@ class Source:
                     f"request {number} arrives at {time:g} s, before the one above it ({last:g} s)"
                     if time >= 0
                     else f"request {number} arrives at {time:g} s, a time before 0",
+                    str(self._path),
+                )
+            if time > LATEST_S:
+                raise InputError(
+                    f"request {number} arrives at {time:g} s; times are in seconds and at most {LATEST_S:g}",
                     str(self._path),
                 )
             last = time if time == time else last
