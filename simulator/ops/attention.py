@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -241,7 +240,7 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
     kept = matrix * (rank.width + (rank.width + 1) * mask)
     count = passes.SOFTMAX[rank.how.elementwise, rank.how.dropout]
     softmax = kernel(rank, f"{name}.softmax", "softmax", count, matrix, part="core", kept=kept)
-    yield replace(softmax, intermediate=kept)
+    yield softmax.changed(intermediate=kept)
 
 
 def _split_projection(rank: Rank) -> Op:
@@ -327,7 +326,7 @@ def _exchange(rank: Rank) -> Iterator[Op]:
         back = (one(operation, "input", 2),) if chosen == RING else (one(operation, "input"),)
         extra = (one(again, "input"),) if again else ()
         forward = one(operation)
-        return replace(forward, only_backward=back + extra)
+        return forward.changed(only_backward=back + extra)
 
     yield send("ring", RING, "send_receive", kv, times=c - 1)
     yield send("gather", ALL_GATHER, "all_gather", kv * c, again="reduce_scatter")

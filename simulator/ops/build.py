@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from simulator.ops import elementwise as passes
@@ -45,42 +43,25 @@ def linear(
         groups: experts of the rank, each with its own ``tokens``.
         launches: kernels of one product.
     """
-    how, formats = rank.how, rank.formats
+    formats = rank.formats
     dtype = dtype or formats.linear
     tokens = rank.tokens if tokens is None else tokens
     bias = rank.model.bias if bias is None else bias
     elements = groups * outputs * inputs
+    kind = "grouped_gemm" if role == "expert" else "gemm"
     after: list[Op] = []
-    grouped = role == "expert"
-    if how.accumulated_bytes:
-        after.append(
-            MemoryBound(
-                name=f"{name}.accumulate",
-                kind="grouped_gemm" if grouped else "gemm",
-                variant="elementwise",
-                part=part,
-                role=role,
-                bytes=how.accumulated_bytes * elements,
-                gradient="weight",
-            )
-        )
-    if bias and how.elementwise == "eager":
+    if rank.how.accumulated_bytes:
+        moved = rank.how.accumulated_bytes * elements
+        after.append(_weight_kernel(f"{name}.accumulate", kind, part, moved, role, variant="elementwise"))
+    if bias and rank.how.elementwise == "eager":
         count = passes.BIAS_GRADIENT
         moved = count.backward * formats.width * tokens * outputs * groups
-        after.append(
-            MemoryBound(
-                name=f"{name}.bias_gradient",
-                kind="elementwise",
-                part=part,
-                bytes=moved,
-                launches=count.backward_launches,
-                gradient="weight",
-            )
-        )
+        gradient = _weight_kernel(f"{name}.bias_gradient", "elementwise", part, moved)
+        after.append(gradient.changed(launches=count.backward_launches))
     held = tokens * inputs * groups if keeps is None else keeps
     product = Product(
         name=name,
-        kind="grouped_gemm" if grouped else "gemm",
+        kind=kind,
         part=part,
         m=tokens,
         n=outputs,
@@ -93,19 +74,32 @@ def linear(
         kept=held * (formats.kept_width if dtype == formats.linear else formats.width),
         only_backward=tuple(after),
     )
-    if dtype not in LOW_PRECISION or not how.cast_passes:
+    if dtype not in LOW_PRECISION or not rank.how.cast_passes:
         return [product]
-    size = formats.width * how.cast_passes * groups
-    weights = outputs * inputs if how.casts_weights else 0.0
-    cast = MemoryBound(
-        name=f"{name}.cast",
+    return [_cast(rank, product), product]
+
+
+def _weight_kernel(
+    name: str, kind: str, part: str, moved: Size, role: Role = "", variant: str = ""
+) -> MemoryBound:
+    """A memory-bound kernel of the backward pass that belongs to the gradient of weights."""
+    return MemoryBound(
+        name=name, kind=kind, variant=variant, part=part, role=role, bytes=moved, gradient="weight"
+    )
+
+
+def _cast(rank: Rank, product: Product) -> MemoryBound:
+    """The kernel that quantises the operands of a product."""
+    size = rank.formats.width * rank.how.cast_passes * product.groups
+    weights = product.n * product.k if rank.how.casts_weights else 0.0
+    return MemoryBound(
+        name=f"{product.name}.cast",
         kind="elementwise",
         variant="quantize_fp8",
-        part=part,
-        bytes=size * (inputs * tokens + weights),
-        backward_bytes=size * (outputs * tokens + weights),
+        part=product.part,
+        bytes=size * (product.k * product.m + weights),
+        backward_bytes=size * (product.n * product.m + weights),
     )
-    return [cast, product]
 
 
 def kernel(
@@ -154,10 +148,10 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
     size = rank.tokens * rank.model.hidden
     gathered = size * (rank.formats.operand_width if width is None else width)
     gather = _collective(name, part, "all_gather", gathered, sharded)
-    again = replace(gather, name=f"{name}.again", gradient="weight", launches=0.0)
+    again = gather.changed(name=f"{name}.again", gradient="weight", launches=0.0)
     scatter = _collective(name, part, "reduce_scatter", size * rank.width, sharded, "input")
     reduce = _collective(name, part, "all_reduce", size * rank.width, whole, "input")
-    return [replace(gather, only_backward=(scatter, reduce, again))]
+    return [gather.changed(only_backward=(scatter, reduce, again))]
 
 
 def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
@@ -176,7 +170,7 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
     gather = _collective(name, part, "all_gather", gathered, sharded, "input")
     scatter = _collective(name, part, "reduce_scatter", reduced, sharded)
     reduce = _collective(name, part, "all_reduce", reduced, whole)
-    return [replace(scatter, only_backward=(gather,)), reduce]
+    return [scatter.changed(only_backward=(gather,)), reduce]
 
 
 def _groups(rank: Rank) -> tuple[Size, Size]:

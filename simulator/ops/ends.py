@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,7 +110,7 @@ def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
         op = kernel(rank, f"loss.{number}", "cross_entropy", count, tokens * rows, part="end")
         # Passes over logits are counted in 2 bytes, whatever the width of activations.
         two = 2.0 / rank.width
-        yield replace(op, bytes=op.bytes * two, backward_bytes=op.backward_bytes * two)
+        yield op.changed(bytes=op.bytes * two, backward_bytes=op.backward_bytes * two)
     yield Collective(
         name="loss.statistics",
         kind="tensor",

@@ -6,7 +6,6 @@ Tokens are spread evenly over experts and ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +134,7 @@ def _biases(rank: Rank, routed: Array, local: Array) -> Op:
     op = kernel(
         rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, routed * rank.model.hidden, part="routed"
     )
-    return replace(op, launches=op.launches * local, backward_launches=op.backward_launches * local)
+    return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
 
 
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
@@ -221,7 +220,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             speedup=faster if operation == "all_to_all" else 1.0,
             repeats=repeats,
         )
-        return replace(forward, only_backward=(replace(forward, gradient="input"),))
+        return forward.changed(only_backward=(forward.changed(gradient="input"),))
 
     yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
     yield send("gather", "all_gather", size * et, et, 1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -81,4 +80,4 @@ def around(rank: Rank, kind: LayerKind) -> Iterator[Op]:
     mask = kind.parts * elements if how.dropout else np.zeros(())
     times = float(kind.parts)
     op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=times, kept=mask)
-    yield replace(op, variant="elementwise")
+    yield op.changed(variant="elementwise")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -85,4 +84,4 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
     norm = kernel(rank, "gated_norm", "norm", passes.GATED_NORM, rank.tokens * width, part="core")
     # The norm keeps the scan's output and the gate.
     kept = 2 * rank.width * rank.tokens * width
-    yield replace(norm, kept=kept, parameters=shared + spec.head_parameters * heads)
+    yield norm.changed(kept=kept, parameters=shared + spec.head_parameters * heads)

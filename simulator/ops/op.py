@@ -7,8 +7,8 @@ Forward ops are given; ``backward`` derives the backward pass from each of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,18 @@ class Op:
         """The ops of its backward pass."""
         return self.only_backward
 
+    def changed(self, **values: Any) -> Self:
+        """A copy with other values of some fields: ``dataclasses.replace`` in a fifth of its time."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **values)
+        return copy
+
+    def _back(self, gradient: Gradient = "input", **values: Any) -> Self:
+        """A backward op like this one, which has no parameters of its own and keeps nothing."""
+        return self.changed(
+            parameters=0.0, kept=0.0, intermediate=0.0, only_backward=(), gradient=gradient, **values
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Product(Op):
@@ -98,15 +110,15 @@ class Product(Op):
     def backward(self) -> tuple[Op, ...]:
         """The products for the input's and the weight's gradient."""
         if not self.weights:
-            both = replace(self, repeats=2 * self.repeats, launches=2 * self.launches, gradient="input")
-            return (_spent(both), *self.only_backward)
-        dgrad = replace(self, n=self.k, k=self.n, layout="dgrad", gradient="input")
-        wgrad = replace(self, m=self.n, n=self.k, k=self.m, layout="wgrad", gradient="weight")
-        return _spent(dgrad), _spent(wgrad), *self.only_backward
+            both = self._back(repeats=2 * self.repeats, launches=2 * self.launches)
+            return both, *self.only_backward
+        dgrad = self._back(n=self.k, k=self.n, layout="dgrad")
+        wgrad = self._back("weight", m=self.n, n=self.k, k=self.m, layout="wgrad")
+        return dgrad, wgrad, *self.only_backward
 
     def sliced(self, slices: Size) -> Product:
         """The same product with its tokens cut into slices, each of which reads the weights."""
-        return replace(self, m=self.m / slices, groups=self.groups * slices)
+        return self.changed(m=self.m / slices, groups=self.groups * slices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +166,7 @@ class Attention(Op):
     def backward(self) -> tuple[Op, ...]:
         """One backward kernel, which computes the scores again."""
         launches = FLASH_BACKWARD_LAUNCHES * self.launches
-        back = replace(self, direction="backward", launches=launches, gradient="input")
-        return _spent(back), *self.only_backward
+        return self._back(direction="backward", launches=launches), *self.only_backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +245,7 @@ class Scan(Op):
 
     def backward(self) -> tuple[Op, ...]:
         """One scan back, which computes what lies within chunks again."""
-        return (_spent(replace(self, direction="backward", launches=2 * self.launches, gradient="input")),)
+        return (self._back(direction="backward", launches=2 * self.launches),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,8 +333,8 @@ class MemoryBound(Op):
         """One memory-bound kernel, where its gradient has any."""
         if not np.any(self.backward_bytes):
             return self.only_backward
-        back = replace(self, bytes=self.backward_bytes, launches=self.backward_launches, gradient="input")
-        return _spent(back), *self.only_backward
+        back = self._back(bytes=self.backward_bytes, launches=self.backward_launches)
+        return back, *self.only_backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,8 +360,3 @@ class Collective(Op):
 def backward(ops: Iterable[Op]) -> list[Op]:
     """The backward pass of a list of forward ops, in forward order."""
     return [back for op in ops for back in op.backward()]
-
-
-def _spent(op: Op) -> Op:
-    """A backward op, which has no parameters of its own and keeps nothing."""
-    return replace(op, parameters=0.0, kept=0.0, intermediate=0.0, only_backward=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def _slicing(
         return longer[""], longer["input"]
     calls = np.where(sliced, plans.tensor, 1.0)
     cut = [
-        replace(each.op, layout="forward")
+        each.op.changed(layout="forward")
         for role, gradient in (("column", ""), ("row", ""), ("row", "input"))
         for each in products(ops, role, gradient)
         if isinstance(each.op, Product)
