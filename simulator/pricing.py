@@ -113,8 +113,9 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
 
 def _stacked(rows: list[tuple[Any, ...]]) -> Array:
     """Sizes of many ops side by side, shape (sizes, ops, cases)."""
-    shapes = {np.shape(size) for row in rows for size in row}
-    sizes = np.empty((len(rows[0]), len(rows), *np.broadcast_shapes(*shapes)))
+    shapes = {getattr(size, "shape", ()) for row in rows for size in row} - {()}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    sizes = np.empty((len(rows[0]), len(rows), *shape))
     for number, row in enumerate(rows):
         for column, size in enumerate(row):
             sizes[column, number] = size

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.layout.model_ops import ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
-from simulator.ops import Batch, Op, Rank, Shard, embedding, head, layer
+from simulator.ops import Op
 from simulator.plan import Plans
 from simulator.setting import Setting
 
@@ -18,12 +19,14 @@ class Parameters:
     """Parameters of one device of each class of stage; arrays of shape (classes, plans).
 
     ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones;
-    ``experts`` are sharded over expert-parallel ranks too. ``largest_layer`` has shape (plans,).
+    ``experts`` are sharded over expert-parallel ranks too. ``largest_layer`` has shape (plans,). ``ops`` are
+    what they were counted from.
     """
 
     dense: np.ndarray
     experts: np.ndarray
     largest_layer: np.ndarray
+    ops: ModelOps
 
     @property
     def total(self) -> np.ndarray:
@@ -33,24 +36,19 @@ class Parameters:
 
 def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
     """Count the parameters that one device of each class holds before data-parallel sharding."""
-    unique, which = plans.unique("tensor", "expert", "expert_tensor")
-    rank = _rank(setting, unique)
-    groups = [layer(rank, *kind) for kind in stages.groups]
+    ops = ModelOps.of(setting, plans, stages.groups)
     dense, experts = (
-        np.stack([_count(ops, len(unique), routed)[which] for ops in groups]) for routed in (False, True)
+        np.stack([_count(layer, len(ops.plans), routed)[ops.index] for layer in ops.layers])
+        for routed in (False, True)
     )
     second = by_schedule(plans, lambda schedule: schedule.copies - 1)
     held = stages.layers + second * stages.mirrored
     return Parameters(
-        dense=(held * dense).sum(axis=1) + _ends(setting, plans, stages, rank, which),
+        dense=(held * dense).sum(axis=1) + _ends(setting, plans, stages, ops),
         experts=(held * experts).sum(axis=1),
         largest_layer=(dense + experts).max(axis=0),
+        ops=ops,
     )
-
-
-def _rank(setting: Setting, plans: Plans) -> Rank:
-    shard = Shard(plans.tensor, 1, plans.expert, plans.expert_tensor)
-    return Rank(setting.model, Batch.prefill(1, 1), shard)
 
 
 def _count(ops: Iterable[Op], plans: int, routed: bool) -> np.ndarray:
@@ -74,11 +72,11 @@ def head_share(plans: Plans, classes: int) -> np.ndarray:
     return share
 
 
-def _ends(setting: Setting, plans: Plans, stages: Stages, rank: Rank, which: np.ndarray) -> np.ndarray:
+def _ends(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
     """Parameters of the input embedding and of the output layer, shape (classes, plans)."""
-    named = {op.name: op.parameters for op in (*embedding(rank), *head(rank))}
-    table, norm = np.asarray(named["output_layer"])[which], named["final_norm"]
-    positions = np.asarray(named["embedding"])[which] - table
+    named = {op.name: np.asarray(op.parameters) for op in (*ops.embedding, *ops.head)}
+    table, norm = named["output_layer"][ops.index], named["final_norm"]
+    positions = named["embedding"][ops.index] - table
     spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
     both = by_schedule(plans, lambda schedule: schedule.copies > 1)
     back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
-from simulator.training.ends import End, embedding_ops, embedding_passes, head_ops, head_passes
-from simulator.training.layer import LAYER_FIELDS, Layer, PassCosts, layer_ops, layer_passes
+from simulator.training.ends import End, embedding_passes, head_passes
+from simulator.training.layer import Layer, PassCosts, layer_passes
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
@@ -101,7 +102,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     """
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
-    pieces = _pieces(setting, plans, stages)
+    pieces = _pieces(setting, plans, stages, counts.ops)
     m = micro_batches(setting, plans)
     passes = _stage_passes(setting, plans, stages, counts, pieces)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
@@ -140,7 +141,7 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
     m = micro_batches(setting, plans)
-    passes = _stage_passes(setting, plans, stages, counts, _pieces(setting, plans, stages))
+    passes = _stage_passes(setting, plans, stages, counts, _pieces(setting, plans, stages, counts.ops))
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
     data, gradients, gathers = _data_parallel(setting, plans, passes, counts, _slowest(stages, passes, m)[1])
@@ -159,18 +160,13 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, chosen[np.newaxis], axis=0)[0]
 
 
-def _pieces(setting: Setting, plans: Plans, stages: Stages) -> list[Component]:
+def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
     """What stages are made of: layers of each kind, and both ends of the model."""
-    unique, index = plans.unique(*LAYER_FIELDS)
-    priced = price_passes(
-        setting,
-        embedding_ops(setting, unique),
-        *head_ops(setting, unique),
-        *(layer_ops(setting, unique, kind) for kind in stages.groups),
-    )
+    unique, index = ops.plans, ops.index
+    priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
     pieces = []
-    for number, (ops, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
-        each = layer_passes(setting, unique, ops, kind)
+    for number, (layer, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
+        each = layer_passes(setting, unique, layer, kind)
         pieces.append(_piece(each, [each.recompute], stages.layers[:, number], index))
     embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
     embedded[FIRST] = 1.0

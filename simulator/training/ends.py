@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from hwmodels.collectives.cost import Cost
 from simulator import ops
-from simulator.ops import Op
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
@@ -27,23 +26,15 @@ class End:
 
 def embedding(setting: Setting, plans: Plans) -> End:
     """Passes through the input embedding; arrays of shape (plans,)."""
-    return embedding_passes(setting, plans, price_passes(setting, embedding_ops(setting, plans))[0])
+    listed = ops.embedding(setting.rank(plans))
+    return embedding_passes(setting, plans, price_passes(setting, listed)[0])
 
 
 def head(setting: Setting, plans: Plans) -> End:
     """Passes through final norm, output layer and loss, for each prediction; arrays of shape (plans,)."""
-    return head_passes(setting, plans, *price_passes(setting, *head_ops(setting, plans)))
-
-
-def embedding_ops(setting: Setting, plans: Plans) -> list[Op]:
-    """Forward ops of the input embedding."""
-    return ops.embedding(setting.rank(plans))
-
-
-def head_ops(setting: Setting, plans: Plans) -> list[list[Op]]:
-    """Forward ops of one prediction, and of the projection before a further one."""
     rank = setting.rank(plans)
-    return [ops.head(rank), further_prediction(rank) if setting.mtp_layers else []]
+    further = further_prediction(rank) if setting.mtp_layers else []
+    return head_passes(setting, plans, *price_passes(setting, ops.head(rank), further))
 
 
 def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> End:

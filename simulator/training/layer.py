@@ -10,6 +10,7 @@ import numpy as np
 
 from hwmodels.collectives.cost import Cost
 from simulator import ops
+from simulator.layout.model_ops import step_rank
 from simulator.models import LayerKind
 from simulator.ops import Op, Product
 from simulator.ops import elementwise as passes
@@ -17,22 +18,8 @@ from simulator.ops.experts import DISPATCH_LAUNCHES
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.overlap import Transfer, contention
-from simulator.training.tensor import products, slices_products, tensor_traffic
+from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
-
-LAYER_FIELDS = (
-    "tensor",
-    "context",
-    "expert",
-    "expert_tensor",
-    "micro_batch",
-    "sequence_parallel",
-    "recompute",
-    "context_algorithm",
-    "overlap_tensor",
-    "overlap_expert",
-)
-"""The plan fields that a layer's cost depends on."""
 
 ORDER = "projections", "core", "mlp", "routed", "around"
 """Parts of a layer in the order in which they run."""
@@ -107,13 +94,7 @@ def layer(setting: Setting, plans: Plans, kind: LayerKind) -> Layer:
 
 def layer_ops(setting: Setting, plans: Plans, kind: LayerKind) -> list[Op]:
     """Forward ops of one layer."""
-    rank = setting.rank(plans)
-    sliced = slices_products(setting, plans)
-    # User buffers reduce the outputs of fp8 products in 8 bits too (NeMo, tp_overlap_configs/userbuffers.py:
-    # fp8_buf).
-    partial = np.where(sliced, setting.operand_width, setting.width)
-    rank = replace(rank, formats=replace(rank.formats, partial_width=partial))
-    return ops.layer(rank, *kind)
+    return ops.layer(step_rank(setting, plans), *kind)
 
 
 def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:

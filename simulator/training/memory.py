@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import FIRST, Stages, by_schedule, gathered_together
 from simulator.models import LayerKind, Model
-from simulator.ops import layer
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
@@ -81,7 +81,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     parts = {
         **state,
-        "activations": _activations(setting, plans, stages) * framework.fragmentation,
+        "activations": _activations(setting, plans, stages, counts.ops) * framework.fragmentation,
         "workspace": _workspace(setting, plans, stages, counts) * framework.fragmentation,
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
         "context": np.full(shape, framework.context_bytes),
@@ -118,21 +118,15 @@ def _state(setting: Setting, plans: Plans, dense: np.ndarray, experts: np.ndarra
     return parts
 
 
-KEPT_FIELDS = ("tensor", "context", "expert", "expert_tensor", "micro_batch", "sequence_parallel")
-"""The plan fields that the activations of a layer depend on."""
-
-
-def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[Kept]:
+def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
-    unique, which = plans.unique(*KEPT_FIELDS)
     found = []
-    for kind in groups:
-        ops = layer(setting.rank(unique), *kind)
-        whole, core = np.zeros(len(unique)), np.zeros(len(unique))
-        for op in ops:
+    for kind, layer in zip(groups, ops.layers, strict=True):
+        whole, core = np.zeros((2, len(ops.plans)))
+        for op in layer:
             whole = whole + op.kept
             core = core + op.intermediate
-        found.append(_kept(setting, plans, kind, whole[which], core[which]))
+        found.append(_kept(setting, plans, kind, whole[ops.index], core[ops.index]))
     return found
 
 
@@ -147,9 +141,9 @@ def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, co
         selective = boundary + width * tokens * projected / t
     if setting.framework.selective == "every-other-product":
         selective = boundary + width * tokens * _every_other_result(model, kind.experts) / t
-    choice = [plans.recompute == FULL, plans.recompute == SELECTIVE]
-    kept = np.select(choice, [boundary, selective], whole)
-    return Kept(kept, np.select(choice, [whole, whole - selective], 0.0))
+    full, some = plans.recompute == FULL, plans.recompute == SELECTIVE
+    kept = np.where(full, boundary, np.where(some, selective, whole))
+    return Kept(kept, np.where(full, whole, np.where(some, whole - selective, 0.0)))
 
 
 def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
@@ -158,11 +152,11 @@ def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
     return setting.width * setting.tokens(plans) * setting.model.hidden / spread
 
 
-def _activations(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
+def _activations(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
     """Activations held at the peak: those in flight, and one layer opened again under full recomputation."""
     flight = _in_flight(setting, plans, stages)
     held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
-    for number, kept in enumerate(kept_by_layers(setting, plans, stages.groups)):
+    for number, kept in enumerate(kept_by_layers(setting, plans, stages.groups, ops)):
         layers = stages.layers[:, number]
         held += flight * layers * kept.between_passes
         alone = len(stages.groups) == 1

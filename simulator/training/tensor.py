@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.layout.model_ops import slices_products
 from simulator.ops import Product
-from simulator.plan import BACKWARD_OVERLAP, FULL_OVERLAP, Plans
+from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
 from simulator.training.overlap import Transfer, contention
@@ -61,15 +62,6 @@ class _Collectives:
         )
 
 
-def slices_products(setting: Setting, plans: Plans) -> np.ndarray:
-    """Whether a plan cuts products into slices beside their communication, shape (plans,).
-
-    Transformer Engine's user buffers do; they reach one NVLink domain.
-    """
-    within = plans.tensor <= setting.cluster.domain
-    return (plans.overlap_tensor == FULL_OVERLAP) & plans.sequence_parallel.astype(bool) & within
-
-
 def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -> TensorTraffic:
     """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
 
@@ -119,9 +111,8 @@ def _beside(
     forward = np.minimum(sends.gather, others * product("column"))
     forward += others * np.minimum(sends.output, product("row"))
     backward = whole + np.minimum(sends.gather, others * product("row", "input"))
-    return np.where(sliced, forward, 0.0), np.select(
-        [sliced, plans.overlap_tensor >= BACKWARD_OVERLAP], [backward, whole], 0.0
-    )
+    whole = np.where(plans.overlap_tensor >= BACKWARD_OVERLAP, whole, 0.0)
+    return np.where(sliced, forward, 0.0), np.where(sliced, backward, whole)
 
 
 def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:

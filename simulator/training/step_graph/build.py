@@ -300,7 +300,7 @@ class _Build:
             static.append(sum(size for name, size in parts.items() if name != "activations"))
         # What is opened again, and the embedding's, is spread over the first stage's layers.
         activations = held.breakdown(0, FIRST)["activations"]
-        kept = kept_by_layers(self.setting, self.plans, self.stages.groups)
+        kept = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
         sizes = [one(each.between_passes) for each in kept]
         layers = self.stages.layers[FIRST, :, 0]
         share = activations / max(float(flight) * float(layers @ np.array(sizes)), 1.0)

@@ -1,0 +1,78 @@
+"""The ops of a model on one rank, listed once for everything that is read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator import ops
+from simulator.models import LayerKind
+from simulator.ops import Op, Rank
+from simulator.ops.ends import further_prediction
+from simulator.plan import FULL_OVERLAP, Plans
+from simulator.setting import Setting
+
+LAYER_FIELDS = (
+    "tensor",
+    "context",
+    "expert",
+    "expert_tensor",
+    "micro_batch",
+    "sequence_parallel",
+    "recompute",
+    "context_algorithm",
+    "overlap_tensor",
+    "overlap_expert",
+)
+"""The plan fields that the cost of a layer, of an embedding and of an output layer depends on."""
+
+
+@dataclass(frozen=True)
+class ModelOps:
+    """Forward ops of one micro batch, of shape (distinct plans,).
+
+    ``plans`` are those that differ in ``LAYER_FIELDS``, ``index`` says which of them each plan is, shape
+    (plans,). ``layers`` holds the ops of one layer of each group of equal layers; ``further`` is the
+    projection before each further prediction (multi-token prediction), if any.
+    """
+
+    plans: Plans
+    index: np.ndarray
+    embedding: list[Op]
+    head: list[Op]
+    further: list[Op]
+    layers: list[list[Op]]
+
+    @classmethod
+    def of(cls, setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> ModelOps:
+        """List the ops of a model with these groups of equal layers."""
+        distinct, index = plans.unique(*LAYER_FIELDS)
+        rank = step_rank(setting, distinct)
+        return cls(
+            distinct,
+            index,
+            ops.embedding(rank),
+            ops.head(rank),
+            further_prediction(rank) if setting.mtp_layers else [],
+            [ops.layer(rank, *kind) for kind in groups],
+        )
+
+
+def step_rank(setting: Setting, plans: Plans) -> Rank:
+    """One rank's view of a micro batch, with the formats that sliced products reduce in."""
+    rank = setting.rank(plans)
+    # User buffers reduce the outputs of fp8 products in 8 bits too (NeMo, tp_overlap_configs/userbuffers.py:
+    # fp8_buf).
+    partial = np.where(slices_products(setting, plans), setting.operand_width, setting.width)
+    return replace(rank, formats=replace(rank.formats, partial_width=partial))
+
+
+def slices_products(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether a plan cuts products into slices beside their communication, shape (plans,).
+
+    Transformer Engine's user buffers do; they reach one NVLink domain.
+    """
+    within = plans.tensor <= setting.cluster.domain
+    return (plans.overlap_tensor == FULL_OVERLAP) & plans.sequence_parallel.astype(bool) & within
