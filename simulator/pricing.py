@@ -62,6 +62,9 @@ on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 
 83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
 
 
+NO_TIME = np.zeros(())
+"""The seconds of an op that is idle in all cases."""
+
 FEW_CASES = 32
 """Fewer cases than this are priced without looking for equal ones."""
 
@@ -92,15 +95,16 @@ class Prices:
 def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
     """Seconds of each op, in the order of ``ops``; each of shape (cases,), or () where its sizes are scalars.
 
+    Idle ops take ``NO_TIME``.
+
     Raises:
         InputError: a number format that the device lacks.
     """
-    seconds: list[Array] = [np.zeros(())] * len(ops)
+    seconds: list[Array] = [NO_TIME] * len(ops)
     calls: dict[tuple[Any, ...], list[int]] = {}
     for index, op in enumerate(ops):
-        key = _key(op, prices)
-        if key is not None:
-            calls.setdefault(key, []).append(index)
+        if not op.is_idle:
+            calls.setdefault(_key(op, prices), []).append(index)
     for key, indices in calls.items():
         kind, sizes = CALLS[key[0]]
         rows = [sizes(ops[index]) for index in indices]
@@ -141,8 +145,8 @@ def _distinct(sizes: Array) -> tuple[Array, Any]:
     return (distinct, which) if same else (sizes, slice(None))
 
 
-def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
-    """Ops with one key are priced in one call; None: an op that takes no time."""
+def _key(op: Op, prices: Prices) -> tuple[Any, ...]:
+    """Ops with one key are priced in one call."""
     if isinstance(op, Product):
         return _product_form(op, prices), op.dtype, op.weights, op.row_bytes
     if isinstance(op, Attention):
@@ -156,9 +160,9 @@ def _key(op: Op, prices: Prices) -> tuple[Any, ...] | None:
     if isinstance(op, ExpertLayer):
         return "experts", op.dtype, op.skewed
     if isinstance(op, Collective):
-        return ("collective", op.operation) if np.any(np.asarray(op.size) > 1) else None
+        return "collective", op.operation
     if isinstance(op, MemoryBound):
-        return None if op.is_idle else ("memory", op.variant or op.kind)
+        return "memory", op.variant or op.kind
     raise TypeError(f"an op of unknown class: {type(op).__name__}")
 
 

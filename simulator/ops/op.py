@@ -60,6 +60,11 @@ class Op:
         """Floating-point operations of matrix products and attention."""
         return 0.0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs in any case."""
+        return False
+
     def backward(self) -> tuple[Op, ...]:
         """The ops of its backward pass."""
         return self.only_backward
@@ -325,13 +330,13 @@ class MemoryBound(Op):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it moves nothing in any case."""
+        """Whether no case moves a byte."""
         moved = np.asarray(self.bytes)
         return moved.size > 0 and not moved.any()
 
     def backward(self) -> tuple[Op, ...]:
         """One memory-bound kernel, where its gradient has any."""
-        if not np.any(self.backward_bytes):
+        if not np.asarray(self.backward_bytes).any():
             return self.only_backward
         back = self._back(bytes=self.backward_bytes, launches=self.backward_launches)
         return back, *self.only_backward
@@ -355,6 +360,11 @@ class Collective(Op):
     size: Size
     stride: Size = 1.0
     speedup: Size = 1.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every group is a single rank."""
+        return not (np.asarray(self.size) > 1).any()
 
 
 def backward(ops: Iterable[Op]) -> list[Op]:

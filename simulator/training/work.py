@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels.collectives.cost import Cost, Links
-from simulator.ops import Collective, MemoryBound, Op, backward
-from simulator.pricing import price
+from simulator.ops import Collective, Op, backward
+from simulator.pricing import NO_TIME, price
 from simulator.setting import Setting
 
 
@@ -22,10 +22,16 @@ class Priced(NamedTuple):
 
 
 def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
-    """Price lists of forward ops and of the backward ops that follow from them, all in one go."""
+    """Price lists of forward ops and of the backward ops that follow from them, all in one go.
+
+    Idle ops are left out.
+    """
     both = [[*forward, *backward(forward)] for forward in lists]
     seconds = iter(price([op for ops in both for op in ops], setting.prices))
-    return [[Priced(op, next(seconds)) for op in ops] for ops in both]
+    return [
+        [Priced(op, time) for op, time in zip(ops, seconds, strict=False) if time is not NO_TIME]
+        for ops in both
+    ]
 
 
 @dataclass
@@ -41,12 +47,11 @@ class KernelTimes:
 
     @classmethod
     def of(cls, ops: Iterable[Priced]) -> KernelTimes:
-        """The kernels among priced ops; those that move no bytes are not launched."""
+        """The kernels among priced ops."""
         work = cls()
         for op, seconds in ops:
-            if isinstance(op, Collective) or (isinstance(op, MemoryBound) and op.is_idle):
-                continue
-            work.add(op.kind, seconds, op.launches)
+            if not isinstance(op, Collective):
+                work.add(op.kind, seconds, op.launches)
         return work
 
     def add(self, kind: str, seconds: np.ndarray, launches: float | np.ndarray = 1) -> None:
