@@ -21,7 +21,7 @@ from simulator.setting import Setting
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
-from simulator.training.overlap import contention
+from simulator.training.overlap import NO_TRANSFER, contention
 from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
 
@@ -184,7 +184,7 @@ def _piece(each: Layer | End, recompute: list[PassCosts], count: np.ndarray, ind
     forward, backward = [each.forward], [each.backward_input, each.backward_weight]
     none = np.zeros_like(each.forward.seconds)
     parts: dict[str, np.ndarray] = {}
-    sent: dict[str, Cost] = {}
+    sent: dict[str, Cost] = {name: Cost.none(none.shape) for name in ("tensor", "context", "expert")}
 
     def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
         into[name] = into.get(name, none) + seconds
@@ -197,11 +197,13 @@ def _piece(each: Layer | End, recompute: list[PassCosts], count: np.ndarray, ind
         put(parts, "launch", one.kernels - device * pace)
     for one in recompute:
         put(parts, "recompute", one.kernels)
+    parts.update(dict.fromkeys(("tensor", "context", "expert"), none))
     for one in forward + backward + recompute:
-        for name in ("tensor", "context", "expert"):
+        for name in sent:
             transfer = getattr(one, name)
-            put(parts, name, transfer.exposed)
-            sent[name] = sent.get(name, NOTHING) + transfer.cost
+            if transfer is not NO_TRANSFER:
+                put(parts, name, transfer.exposed)
+                sent[name] = sent[name] + transfer.cost
 
     def elapsed(passes: list[PassCosts]) -> np.ndarray:
         return sum((one.seconds for one in passes), none)[index]

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwmodels.collectives.cost import Cost
 from simulator import ops
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training.layer import PassCosts
-from simulator.training.overlap import Transfer
+from simulator.training.overlap import NO_TRANSFER, Transfer
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs
 
 
@@ -69,14 +68,13 @@ def _end(
     works: tuple[KernelTimes, KernelTimes, KernelTimes],
     times: float = 1.0,
 ) -> End:
-    shape = (len(plans),)
-    none = Transfer(Cost.none(shape))
-    sends = [each for each in priced if each.op.kind == "tensor"]
-    first = sum_costs(setting, (each for each in sends if not each.op.gradient), shape)
-    second = sum_costs(setting, (each for each in sends if each.op.gradient), shape)
+    def sent(backward: bool) -> Transfer:
+        sends = [each for each in priced if each.op.kind == "tensor" and bool(each.op.gradient) is backward]
+        return Transfer(times * sum_costs(setting, sends, (len(plans),))) if sends else NO_TRANSFER
+
     forward, backward_input, backward_weight = works
     return End(
-        PassCosts(forward, Transfer(times * first), none, none, setting),
-        PassCosts(backward_input, Transfer(times * second), none, none, setting),
-        PassCosts(backward_weight, none, none, none, setting),
+        PassCosts(forward, sent(False), NO_TRANSFER, NO_TRANSFER, setting),
+        PassCosts(backward_input, sent(True), NO_TRANSFER, NO_TRANSFER, setting),
+        PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting),
     )

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from hwmodels.collectives.cost import Cost
 from simulator import ops
 from simulator.layout.model_ops import step_rank
 from simulator.models import LayerKind
@@ -17,7 +16,7 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import DISPATCH_LAUNCHES
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
-from simulator.training.overlap import Transfer, contention
+from simulator.training.overlap import NO_TRANSFER, Transfer, contention
 from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
 
@@ -106,7 +105,6 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     if setting.framework.stacks_activations:
         _stack(setting, plans, parts, forward, backward_input)
 
-    none = Transfer(Cost.none((len(plans),)))
     communicates = not kind.experts or (model.moe and model.moe.shared_experts)
     mixer, mlp = parts.named("projections"), parts.named("mlp")
     blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
@@ -126,13 +124,13 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
         core = KernelTimes(core.seconds)
     _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
-    expert = [Transfer(parts.sent(setting, "expert", gradient, len(plans))) for gradient in ("", "input")]
+    expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting)
     back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting)
     return Layer(
         forward=_beside_experts(plans, first),
         backward_input=_beside_experts(plans, back),
-        backward_weight=PassCosts(backward_weight, none, none, none, setting),
+        backward_weight=PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting),
         recompute=_recompute(setting, plans, parts, core, first),
     )
 
@@ -155,10 +153,10 @@ class _Parts:
         """Backward ops for the gradients of inputs or of weights, in the same order."""
         return _linear_first(each for each in self.priced if each.op.gradient == gradient)
 
-    def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Cost:
-        """Cost of one kind of communication, shape (plans,)."""
-        found = (each for each in self.priced if each.op.kind == kind and each.op.gradient == gradient)
-        return sum_costs(setting, found, (plans,))
+    def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
+        """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""
+        found = [each for each in self.priced if each.op.kind == kind and each.op.gradient == gradient]
+        return Transfer(sum_costs(setting, found, (plans,))) if found else NO_TRANSFER
 
 
 def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
@@ -185,6 +183,8 @@ def _beside_experts(plans: Plans, each: PassCosts) -> PassCosts:
     the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
     DualPipe does alike). A pass hides as much as it has kernels.
     """
+    if each.expert is NO_TRANSFER:
+        return each
     beside = np.where(plans.overlap_expert, np.minimum(each.expert.total, each.device), 0.0)
     return replace(each, expert=Transfer(each.expert.cost, beside, contention(each.setting)))
 
@@ -206,8 +206,10 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     Ring attention computes a block while the next one's keys and values travel; gathers and all-to-alls are
     not hidden (Llama 3, section 3.3.2). Sends take few channels: they slow nothing.
     """
-    found = []
     c, ring = plans.context, plans.context_algorithm == RING
+    if (c == 1).all():
+        return NO_TRANSFER, NO_TRANSFER
+    found = []
     for gradient in ("", "input"):
         some = [each for each in core if each.op.gradient == gradient]
         cost = sum_costs(setting, (each for each in some if each.op.kind == "context"), (len(plans),))

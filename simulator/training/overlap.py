@@ -59,7 +59,13 @@ class Transfer:
 
     def times(self, factor: np.ndarray) -> Transfer:
         """The same communication a number of times, shape (plans,)."""
+        if self is NO_TRANSFER:
+            return self
         return Transfer(self.cost * factor, self.beside * factor, self.slows)
+
+
+NO_TRANSFER = Transfer(Cost.none())
+"""A pass sends nothing of a kind, whatever the plan."""
 
 
 @dataclass(frozen=True)
