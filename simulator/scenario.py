@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from hwmodels.cluster import Cluster, clusters
+from hwmodels.device import Device
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
-from simulator.frameworks import Framework, frameworks
+from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import Plan
@@ -106,7 +107,9 @@ class Definition(Strict):
     cluster: Reference = Field(description="catalogue name, path or mapping")
     gpus: int = Field(gt=0, le=2**24, description="devices of the job")
     workload: Training = Field(description="what is trained")
-    framework: Reference = Field("megatron-core", description="catalogue name, path or mapping")
+    framework: Reference | None = Field(
+        None, description="catalogue name, path or mapping; default: by device, as below"
+    )
     recipe: Reference | None = Field(
         None,
         description="a release's settings: catalogue name, path or mapping; it names its framework where "
@@ -211,7 +214,7 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         raise InputError(problem, f"{where}: gpus")
     _has_format(cluster.peak_flops, written.workload.precision, where)
     model = find(models, written.model, folder, f"{where}: model")
-    framework = find_framework(written, folder, where)
+    framework = find_framework(written, cluster.groups[0].alone.device, folder, where)
     setting = MixedSetting(model, cluster, written.workload, framework, written.placement)
     uniform = Setting(model, cluster.groups[0].uniform(written.gpus), written.workload, framework)
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
@@ -240,18 +243,19 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         find(CATALOGUES[name], getattr(written, name), folder, f"{where}: {name}")
         for name in ("model", "cluster")
     )
-    return written, (model, cluster, find_framework(written, folder, where))
+    return written, (model, cluster, find_framework(written, cluster.device, folder, where))
 
 
-def find_framework(written: Definition, folder: Path, where: str) -> Framework:
-    """The framework of a scenario, set up by its recipe.
+def find_framework(written: Definition, device: Device, folder: Path, where: str) -> Framework:
+    """The framework of a scenario, set up by its recipe; where none is named, the recipe's or the device's.
 
     Raises:
         InputError: an unknown name, or a recipe of another framework.
     """
     recipe = find(recipes, written.recipe, folder, f"{where}: recipe") if written.recipe else None
-    implied = recipe is not None and "framework" not in written.model_fields_set
-    reference = recipe.framework if recipe and implied else written.framework
+    reference = written.framework
+    if reference is None:
+        reference = recipe.framework if recipe else default_framework(device).framework
     framework = find(frameworks, reference, folder, f"{where}: framework")
     return recipe.applied(framework, f"{where}: recipe") if recipe else framework
 

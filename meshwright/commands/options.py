@@ -19,7 +19,7 @@ BatchTokens = Annotated[
     str | None, typer.Option(help="Tokens in an optimizer step instead, as 4M (4 x 1024 x 1024).")
 ]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
-Framework = Annotated[str | None, typer.Option(help="Name or YAML; default megatron-core.")]
+Framework = Annotated[str | None, typer.Option(help="Name or YAML; default by device.")]
 OneCluster = Annotated[str | None, typer.Option("--cluster", help="Name or YAML.")]
 OneSize = Annotated[int | None, typer.Option("--gpus", min=1, help="Devices of the job.")]
 Fix = Annotated[

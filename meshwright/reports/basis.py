@@ -17,6 +17,7 @@ from meshwright.validation.ledger import published_files
 from meshwright.validation.rows import Skipped, read_rows
 from planner.metrics import flops_per_token
 from planner.search import SearchResult
+from simulator.frameworks import default_framework
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.training import predict
@@ -41,7 +42,7 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     device = setting.cluster.device
     network = setting.cluster.network_error
     words = {
-        "framework": setting.framework.name,
+        "framework": _framework(setting),
         "overlaps": _overlaps(setting, plan, float(result.step.time[0])),
         "kernels": f"{setting.kernels.calibration.name}: {setting.kernels.calibration.status}",
         "network": f"{setting.cluster.network.fabric}: "
@@ -50,13 +51,23 @@ def basis_words(result: SearchResult) -> dict[str, str]:
             if network is None
             else f"{percent(network, 0)} median error"
         ),
-        "price": f"{device.price_per_hour_usd:g} $ an hour and device, list price ({device.name})",
+        "price": f"{device.price_per_hour_usd:g} $ an hour and device: "
+        + device.sources.get("price_per_hour_usd", "as given"),
         "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
         "nearest published run": _published(setting),
     }
     if counts_differ(result.metrics):
         words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
     return words
+
+
+def _framework(setting: Setting) -> str:
+    """The framework, and why it is the default of the device where it is."""
+    name, rule = setting.framework.name, default_framework(setting.cluster.device)
+    if name != rule.framework:
+        return name
+    kinds = f"of {', '.join(rule.generations)}" if rule.generations else "elsewhere"
+    return f"{name}, the default {kinds}: {rule.why}"
 
 
 def _overlaps(setting: Setting, plan: Plan, step_s: float) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, build
+from simulator.frameworks import default_framework
 from simulator.plan import Plan
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.deployment import Pool
@@ -103,9 +104,12 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:
-    if name == "framework" and data.get("recipe"):
-        return find_framework(build(Definition, data, where), folder, where).model_dump()
-    reference = data.get(name, Definition.model_fields[name].default)
+    reference = data.get(name)
+    if name == "framework" and (reference is None or data.get("recipe")):
+        device = find(CATALOGUES["cluster"], data["cluster"], folder, f"{where}: cluster").device
+        if data.get("recipe"):
+            return find_framework(build(Definition, data, where), device, folder, where).model_dump()
+        reference = default_framework(device).framework
     found = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
     return found.model_dump(exclude={"devices"} if name == "cluster" else None)
 

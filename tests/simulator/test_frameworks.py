@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,10 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from hwmodels.sources import USER
 from simulator.frameworks import Framework, frameworks
+from simulator.frameworks.default import default_rules
 from simulator.models import LayerKind
 from simulator.plan import Plan, Plans
+from simulator.scenario import make_scenario
 from simulator.training import boundary_transfer, predict
 from simulator.training.layer import layer
 from simulator.training.step_graph import run
@@ -196,3 +199,36 @@ def test_an_exchange_that_the_host_waits_for_is_part_of_each_transfer(make_setti
         boundary_transfer(make_setting(devices=16, exchange_seconds=s), plans).seconds[0] for s in (0.0, 4e-4)
     )
     assert waiting - plain == pytest.approx(4e-4)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "name"),
+    [
+        ("dgx-h100", "megatron-bridge"),
+        ("gb200-nvl72", "megatron-bridge"),
+        ("dgx-a100-80gb", "megatron-core"),
+        ("mi300x-8", "megatron-core"),
+        ("frontier", "megatron-deepspeed"),
+        ("dgx-2", "megatron-lm-2021"),
+    ],
+)
+def test_the_default_framework_follows_the_device(cluster, name):
+    data = {"model": "gpt2", "cluster": cluster, "gpus": 8, "workload": {"seq_len": 1024, "global_batch": 8}}
+    data["workload"]["precision"] = "fp16"
+    assert make_scenario(data, "question", Path()).setting.framework.name == name
+    named = make_scenario({**data, "framework": "torch-fsdp"}, "question", Path())
+    assert named.setting.framework.name == "torch-fsdp"
+    with_recipe = make_scenario({**data, "recipe": "nemo-gpt3"}, "question", Path())
+    assert with_recipe.setting.framework.name == "nemo"
+
+
+def test_rules_name_frameworks_and_the_last_holds_everywhere():
+    rules = default_rules()
+    assert {rule.framework for rule in rules} <= set(frameworks.names())
+    assert [rule.generations is None for rule in rules] == [False] * (len(rules) - 1) + [True]
+
+
+def test_the_page_tells_the_rules():
+    page = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    for rule in default_rules():
+        assert f"| `{rule.framework}` | {rule.why} |" in page
