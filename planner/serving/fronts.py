@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
 from planner.serving.question import Question
 from planner.serving.score import Limited
 from planner.serving.shapes import Shape, shapes
-from simulator.serving.arrivals.closed import Closed
 from simulator.serving.steady import Limits, Load, steady_state
 
 STEPS_AN_OCTAVE = 2
@@ -73,10 +71,9 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
         shape, own, busy = parts(point)
         group = Group(shape, "mixed", 1, int(own.budget[0]), int(own.sequences[0]))
         plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
-        closed = question.workload.model_copy(
-            update={"arrivals": Closed(concurrency=busy, ramp=0.0, think=0.0)}
-        )
-        return scenario_of(replace(question, workload=closed), plan)
+        made = scenario_of(question, plan)
+        made["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}
+        return made
 
     return Fronts(
         f"{question.model.name} on {question.cluster.device.name}, {question.prompt:,.0f} tokens in, "
