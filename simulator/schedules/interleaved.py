@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -77,16 +79,18 @@ class Interleaved(Schedule):
         c = chain(times)
         p, m = c.stages, c.micro_batches
         total = m * c.chunks
+        all_visits = _visits(c, total)
         best = np.zeros(())
         for rank in (np.zeros_like(p), np.minimum(1, p - 1), np.maximum(p - 2, 0), p - 1):
-            own_start, data_start = _waits(c, rank)
-            own_end, data_end = _waits(c.reversed(), rank)
+            visits = _WaitVisits.of(c, rank)
+            own_start, data_start = _waits(c, rank, visits)
+            own_end, data_end = _waits(c.reversed(), rank, visits)
             # With every forward in the warm-up the two waits overlap: one path cannot take both.
             apart = _warm_up(p, c.chunks, rank) + 1 < total
             waits = np.maximum(own_start + data_end, data_start + own_end)
             waits = np.maximum(waits, own_start + own_end)
             waits = np.where(apart, np.maximum(waits, data_start + data_end), waits)
-            work = _forwards(c, rank, total) + _backwards(c, rank, total)
+            work = _forwards(c, rank, all_visits) + _backwards(c, rank, all_visits)
             best = np.maximum(best, work + waits)
         return best
 
@@ -95,30 +99,64 @@ def _warm_up(stages: Array, chunks: Array, rank: Array) -> Array:
     return 2 * (stages - 1 - rank) + (chunks - 1) * stages
 
 
-def _visits(c: Chain, count: Array) -> tuple[Array, Array]:
-    """Of a rank's first ``count`` chunk visits, those of the chunk it starts and of the one it ends with."""
+class _Visits(NamedTuple):
+    """A rank's first ``visited`` chunk visits: those of the chunk it starts and of the one it ends with."""
+
+    visited: Array
+    starting: Array
+    ending: Array
+
+
+def _visits(c: Chain, count: Array) -> _Visits:
     p = c.stages
     # Exact for whole numbers of this size, and four times as fast as divmod of floats.
     rounds = np.floor(count / (p * c.chunks))
     rest = count - rounds * p * c.chunks
-    return rounds * p + np.minimum(rest, p), rounds * p + np.clip(rest - (c.chunks - 1) * p, 0, p)
+    ending = rounds * p + np.minimum(np.maximum(rest - (c.chunks - 1) * p, 0), p)
+    return _Visits(count, rounds * p + np.minimum(rest, p), ending)
 
 
-def _forwards(c: Chain, rank: Array, count: Array) -> Array:
-    """Work of a rank's first ``count`` forward chunks."""
-    first, last = _visits(c, count)
-    extra = np.where(rank == 0, first * c.forward_first, 0.0)
-    return count * c.forward + extra + np.where(rank == c.stages - 1, last * c.forward_last, 0.0)
+class _WaitVisits(NamedTuple):
+    """Visits that the waits of a rank are made of, whichever way time runs."""
+
+    warm_up: _Visits
+    """Forwards before a rank's first backward."""
+    group: _Visits
+    """The first forward of the last chunk, and all before it."""
+    second_forward: _Visits
+    """The first forward of chunk 1 in the second group, and all before it."""
+    second_backward: _Visits
+    """Backwards before that forward."""
+
+    @classmethod
+    def of(cls, c: Chain, rank: Array) -> _WaitVisits:
+        p, m, v = c.stages, c.micro_batches, c.chunks
+        warm_up, index = _warm_up(p, v, rank), p * v + p
+        counts = np.minimum(warm_up + 1, m * v), (v - 1) * p + 1, index, index - warm_up
+        return cls(*(_visits(c, count) for count in counts))
 
 
-def _backwards(c: Chain, rank: Array, count: Array) -> Array:
-    """Work of a rank's first ``count`` backward chunks, which come from the last position."""
-    last, first = _visits(c, count)
-    extra = np.where(rank == 0, first * c.backward_first, 0.0)
-    return count * c.backward + extra + np.where(rank == c.stages - 1, last * c.backward_last, 0.0)
+def _forwards(c: Chain, rank: Array, visits: _Visits) -> Array:
+    """Work of a rank's first forward chunks."""
+    extra = np.where(rank == 0, visits.starting * c.forward_first, 0.0)
+    return (
+        visits.visited * c.forward
+        + extra
+        + np.where(rank == c.stages - 1, visits.ending * c.forward_last, 0.0)
+    )
 
 
-def _waits(c: Chain, rank: Array) -> tuple[Array, Array]:
+def _backwards(c: Chain, rank: Array, visits: _Visits) -> Array:
+    """Work of a rank's first backward chunks, which come from the last position."""
+    extra = np.where(rank == 0, visits.ending * c.backward_first, 0.0)
+    return (
+        visits.visited * c.backward
+        + extra
+        + np.where(rank == c.stages - 1, visits.starting * c.backward_last, 0.0)
+    )
+
+
+def _waits(c: Chain, rank: Array, visits: _WaitVisits) -> tuple[Array, Array]:
     """Idle seconds of a rank before its steady state: if always busy once reached, and if data is late.
 
     Data is late for the first backward because the first micro batch must pass every position, or
@@ -126,19 +164,16 @@ def _waits(c: Chain, rank: Array) -> tuple[Array, Array]:
     """
     p, m, v = c.stages, c.micro_batches, c.chunks
     step = c.forward + c.hop
-    held = np.minimum(_warm_up(p, v, rank) + 1, m * v)
     own = rank * step + np.where(rank > 0, c.forward_first, 0.0)
 
     first_ring = np.maximum(p * step + c.forward_first, p * (c.forward + c.forward_first))
     last_forward = first_ring + (v - 2) * p * step + (p - 1) * step + c.forward + c.forward_last
     data = last_forward + (p - 1 - rank) * (c.backward + c.hop) + np.where(rank < p - 1, c.backward_last, 0.0)
-    data = data - _forwards(c, rank, held)
+    data = data - _forwards(c, rank, visits.warm_up)
 
-    last_held = (v - 1) * p + 1
-    group = np.maximum(last_forward, (p - 1) * step + c.forward_first + _forwards(c, p - 1, last_held))
+    group = np.maximum(last_forward, (p - 1) * step + c.forward_first + _forwards(c, p - 1, visits.group))
     group = group + p * (c.backward + c.backward_last) + (p - 1) * (c.forward + c.forward_last)
     group = group + (rank + 1) * step
-    index = p * v + p  # the first forward of chunk 1 in the second group
-    group = group - _forwards(c, rank, index) - _backwards(c, rank, index - _warm_up(p, v, rank))
+    group = group - _forwards(c, rank, visits.second_forward) - _backwards(c, rank, visits.second_backward)
     data = np.where((m > p) & (rank < p - 1), np.maximum(data, group), data)
     return own, data
