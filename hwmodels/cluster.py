@@ -25,6 +25,9 @@ from hwmodels.loading import Catalogue, Strict, build, looks_like_path
 from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
 
+EFA_V2_GBPS = 3200.0
+"""Gb/s of a node from which its EFA is of the second generation (AWS EC2 P5 and P6 pages)."""
+
 
 class Cluster(Strict):
     """Devices, the levels of links that join them, and the network between nodes."""
@@ -141,7 +144,8 @@ class Cluster(Strict):
         nics = self.network.nics_per_node
         changed: dict[str, object] = {"nic_gbps": nic_gbps_per_node / nics}
         if fabric is not None and fabric != self.network.fabric:
-            changed |= {"fabric": fabric, "calibration": None}
+            second = fabric == "efa" and nic_gbps_per_node >= EFA_V2_GBPS
+            changed |= {"fabric": fabric, "calibration": "efa-v2" if second else None}
         return self._with(network={**dict(self.network), **changed})
 
     def with_node(self, devices_per_node: int) -> Cluster:

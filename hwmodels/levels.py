@@ -66,6 +66,11 @@ class Level(Strict):
         return self.latency - self.constants.latency_s
 
 
+GPU_INITIATED = 0.9
+"""Share of a NIC's bandwidth that DeepEP's sends reach: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
+NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md)."""
+
+
 class Network(Strict):
     """The network between nodes, entered through each node's NICs."""
 
@@ -93,6 +98,14 @@ class Network(Strict):
     def constants(self) -> FabricCalibration:
         """The measured constants of this fabric."""
         return fabric_calibrations.get(self.calibration or self.fabric)
+
+    def dispatcher(self, library: str) -> float:
+        """Speed of a library's dispatch of tokens to experts over an NCCL all-to-all of the same bytes.
+
+        Where nobody measured it on this fabric, GPUs are taken to start their sends, as on InfiniBand.
+        """
+        share = self.constants.dispatchers.get(library, GPU_INITIATED)
+        return share / self.constants.all_to_all_efficiency
 
     @property
     def latency(self) -> float:

@@ -271,8 +271,12 @@ def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
     return prices.kernels.expert_layer(*sizes, dtype=ops[0].dtype, skewed=ops[0].skewed)
 
 
-def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array) -> Array:
-    return prices.kernels.memory_bound(moved, ops[0].variant or ops[0].kind)
+def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array) -> Array:
+    kind = ops[0].variant or ops[0].kind
+    seconds = prices.kernels.memory_bound(moved, kind)
+    if np.all(starts == 1):
+        return seconds
+    return seconds + (starts - 1) * prices.kernels.memory_bound(np.zeros(()), kind)
 
 
 def _collective(
@@ -280,7 +284,8 @@ def _collective(
 ) -> Array:
     if prices.cluster is None:
         raise ValueError("collectives are priced on a cluster")
-    return prices.cluster.collective(ops[0].operation, moved, size, stride) / speedup
+    # A library with another rate changes what bytes take, not how long a message takes to start.
+    return prices.cluster.collective(ops[0].operation, moved / speedup, size, stride)
 
 
 def _product_sizes(op: Product) -> tuple[Any, ...]:
@@ -333,7 +338,7 @@ CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] 
             op.expert_parallel,
         ),
     ),
-    "memory": (_memory_bound, lambda op: (op.bytes,)),
+    "memory": (_memory_bound, lambda op: (op.bytes, op.starts)),
     "collective": (_collective, lambda op: (op.bytes, op.size, op.stride, op.speedup)),
 }
 """How each kernel class is priced: the function, and the sizes of an op that it takes."""

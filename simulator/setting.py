@@ -69,6 +69,7 @@ class Setting:
         """Which kernels the framework runs."""
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
+        each = framework.grouped_launches == "per-expert"
         return Implementation(
             attention=framework.attention,
             elementwise=framework.elementwise,
@@ -76,11 +77,18 @@ class Setting:
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
             cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),
+            cast_launches=next(
+                (n for f, n in framework.cast_launches.items() if f == self.linear_dtype), 1.0
+            ),
+            casts_by_expert=each and self.linear_dtype not in framework.shared_casts,
             casts_weights=framework.casts_weights,
+            swizzles=framework.swizzled_scales,
             accumulated_bytes=0 if framework.fused_accumulation else added,
             accumulated_table_bytes=added,
-            experts="per-expert" if framework.grouped_launches == "per-expert" else "one",
+            experts=framework.grouped_launches,
+            fused_router=framework.fused_router,
             dispatcher=framework.dispatcher,
+            flex_network=cluster.network.dispatcher(framework.dispatcher_library),
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=framework.cross_entropy,
@@ -121,11 +129,17 @@ class Setting:
         return max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
 
     @property
+    def host_seconds_per_looped_kernel(self) -> float:
+        """Host time of a kernel that a loop in C++ launches: the driver's alone."""
+        driver = self.kernels.launch_seconds * self.cluster.host_slowdown
+        return min(driver, self.host_seconds_per_kernel)
+
+    @property
     def graphs(self) -> str:
-        """Kernels that are replayed from CUDA graphs: none, router, layer or step."""
+        """Kernels that are replayed from CUDA graphs: none, router, attention, layer or step."""
         graphs = self.framework.graphs
         if graphs == "slow-hosts":
-            return "router" if self.cluster.host_slowdown > 1.0 else "none"
+            return "attention" if self.cluster.host_slowdown > 1.0 else "none"
         return graphs
 
     @property

@@ -106,6 +106,9 @@ class FabricCalibration(Sourced):
     """The same for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """What is left of the bandwidth when every rank talks to every other."""
+    dispatchers: dict[str, Positive] = Field(default_factory=dict)
+    """Share of the NICs' bandwidth at which a library that dispatches tokens to experts sends the one copy of
+    a token that each node gets, by library; ``Network.dispatcher`` gives those that are not listed."""
     group_gbps: Positive | None = None
     """Gb/s of the one adapter of a node that all rings of a group use; none where they use all adapters."""
     latency_s: NotNegative

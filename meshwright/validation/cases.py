@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodels.cluster import Cluster
+from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
@@ -134,8 +134,9 @@ def _precision(text: str) -> str:
 
 def _cluster(row: Row, gpus: int) -> Cluster:
     gpu = row.text("gpu")
+    cloud = conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
     try:
-        cluster = usual_cluster(gpu)
+        cluster = clusters.get(cloud) if cloud else usual_cluster(gpu)
     except UnknownNameError:
         raise Skipped(f"no cluster with {gpu!r} is known") from None
     for variant in conventions()["variants"]:
@@ -178,7 +179,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "micro_batch": row.need("micro_batch"),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
-        "recompute": _recompute(row),
+        "recompute": _recompute(row, defaults),
         **_sharding(row, gpus, defaults),
         **_uneven(row, model, pipeline, chunks),
     }
@@ -212,10 +213,11 @@ def _schedule(row: Row, pipeline: int, chunks: int) -> str:
     return text
 
 
-def _recompute(row: Row) -> str:
-    if not row.text("activation_recompute"):
+def _recompute(row: Row, defaults: dict[str, Any]) -> str:
+    if not row.text("activation_recompute") and "recompute" not in defaults:
         row.assume("recomputation")
-    text = row.text("activation_recompute", conventions()["defaults"]["recompute"]).lower()
+    usual = defaults.get("recompute", conventions()["defaults"]["recompute"])
+    text = row.text("activation_recompute", usual).lower()
     return next((word for word in ("full", "selective") if text.startswith(word)), "none")
 
 

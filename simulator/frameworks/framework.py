@@ -58,19 +58,32 @@ class Framework(Sourced):
         False,
         description="what forward keeps for backward is copied into a stack over the layers, and out again",
     )
-    grouped_launches: Literal["one", "per-expert"] = Field(
-        "per-expert", description="whether the products of all experts are one kernel or one kernel each"
+    grouped_launches: Literal["one", "per-expert", "fused-mlp"] = Field(
+        "per-expert",
+        description="whether the products of all experts are one kernel or one kernel each, or one with "
+        "activation and casts inside (fused-mlp)",
+    )
+    fused_router: bool = Field(True, description="the choice of experts and its statistics are fused kernels")
+    reads_token_counts: bool = Field(
+        True,
+        description="the host waits in each layer for the tokens of each expert; not where experts have a "
+        "fixed capacity",
     )
     dispatcher: Literal["all-to-all", "flex", "flex-between-nodes"] = Field(
         "all-to-all",
         description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
         "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
     )
-    graphs: Literal["none", "slow-hosts", "router", "layer", "step"] = Field(
+    dispatcher_library: str = Field(
+        "deepep",
+        description="library behind the flex dispatcher, whose rate between nodes the fabric's calibration "
+        "may state: deepep, hybridep, uccl, nvshmem",
+    )
+    graphs: Literal["none", "slow-hosts", "router", "attention", "layer", "step"] = Field(
         "none",
-        description="kernels that are replayed from CUDA graphs: none; attention, router and shared experts "
-        "of layers with experts (router), or these only on hosts that launch slowly, as Grace (slow-hosts); "
-        "these and whole dense layers (layer); all (step)",
+        description="kernels that are replayed from CUDA graphs: none; router, dispatch preparation and "
+        "shared experts of layers with experts (router); attention too (attention), or these only on hosts "
+        "that launch slowly, as Grace (slow-hosts); whole dense layers too (layer); all (step)",
     )
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"
@@ -92,6 +105,18 @@ class Framework(Sourced):
         description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by "
         "rows and by columns: with one scale a tensor known from earlier steps, with one a block, and with "
         "both a block's and a tensor's, for which it is read twice",
+    )
+    cast_launches: dict[Literal["fp8", "mxfp8", "nvfp4"], Annotated[float, Field(ge=1, le=100)]] = Field(
+        {"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 2.0},
+        description="kernels that quantise one operand of a product, or one expert's rows of it",
+    )
+    shared_casts: list[Literal["fp8", "mxfp8", "nvfp4"]] = Field(
+        ["fp8"], description="formats in which one kernel quantises the rows of all experts of a device"
+    )
+    swizzled_scales: Literal["none", "one", "per-expert"] = Field(
+        "none",
+        description="kernels that bring scales of blocks into the order that products read: none, one for "
+        "each operand of a call, or one for each expert's",
     )
     casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from simulator.ops import elementwise as passes
@@ -10,6 +12,9 @@ from simulator.ops.rank import Rank
 
 LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Number formats that operands are cast to before each product."""
+
+SCALE_BYTES = {"mxfp8": 1 / 32, "nvfp4": 1 / 16}
+"""Bytes of scales of one element, by format with a scale a block (OCP MX: 32 elements; NVFP4: 16)."""
 
 
 def linear(
@@ -76,7 +81,7 @@ def linear(
     )
     if dtype not in LOW_PRECISION or not rank.how.cast_passes:
         return [product]
-    return [_cast(rank, product), product]
+    return [*_casts(rank, product), product]
 
 
 def _weight_kernel(
@@ -88,17 +93,45 @@ def _weight_kernel(
     )
 
 
-def _cast(rank: Rank, product: Product) -> MemoryBound:
-    """The kernel that quantises the operands of a product."""
-    size = rank.formats.width * rank.how.cast_passes * product.groups
-    weights = product.n * product.k if rank.how.casts_weights else 0.0
-    return MemoryBound(
+def _casts(rank: Rank, product: Product) -> Iterator[MemoryBound]:
+    """Kernels that quantise a product's operands, and those that reorder scales of blocks.
+
+    Backward, the gradient of the output is quantised once, by rows and by columns, and both products read
+    scales of two operands (Transformer Engine, general_grouped_gemm: swizzle_scaling_factors).
+    """
+    how, grouped = rank.how, product.role == "expert"
+    size = rank.formats.width * how.cast_passes * product.groups
+    weights = product.n * product.k if how.casts_weights else 0.0
+    kernels = how.cast_launches * (product.groups if grouped and how.casts_by_expert else 1.0)
+    fused = grouped and how.experts == "fused-mlp"
+    activated = product.name.endswith("down")
+    yield MemoryBound(
         name=f"{product.name}.cast",
         kind="elementwise",
         variant="quantize_fp8",
         part=product.part,
-        bytes=size * (product.k * product.m + weights),
-        backward_bytes=size * (product.n * product.m + weights),
+        bytes=0.0 if fused and activated else size * (product.k * product.m + weights),
+        looped=kernels - 1.0,
+        starts=kernels,
+        backward_bytes=0.0 if fused and not activated else size * (product.n * product.m + weights),
+    )
+    if how.swizzles == "none" or product.dtype not in SCALE_BYTES or fused:
+        return
+    operands = 2.0 * (product.groups if grouped and how.swizzles == "per-expert" else 1.0)
+    scales = 2.0 * SCALE_BYTES[product.dtype] * product.groups
+    read = product.m * product.k + product.k * product.n
+    yield MemoryBound(
+        name=f"{product.name}.swizzle",
+        kind="elementwise",
+        part=product.part,
+        bytes=scales * read,
+        launches=0.0,
+        looped=operands,
+        starts=operands,
+        backward_bytes=scales * (2 * product.m * product.n + read),
+        backward_launches=0.0,
+        backward_looped=2.0 * operands,
+        backward_starts=2.0 * operands,
     )
 
 

@@ -17,18 +17,28 @@ from simulator.ops.mlp import activation, mlp_products
 from simulator.ops.op import Collective, ExpertLayer, MemoryBound, Op, Size
 from simulator.ops.rank import Array, Rank
 
-ROUTING_LAUNCHES = 40, 24
-"""Kernels of router, dispatch preparation, permutation and its inverse, forward and backward: 31 of router
-and preparation with Megatron Core's fused router (deepseek-v3-gb200-optimization.md, section 2.1.4: from 72
-without) and 9 of two permutations, two sorts and the exchange of probabilities (token_dispatcher.py);
-backward those of them that have gradients, counted in the source."""
+ROUTER_LAUNCHES = {True: 31.0, False: 72.0}
+"""Kernels of router and dispatch preparation, with Megatron Core's fused router and without
+(deepseek-v3-gb200-optimization.md, section 2.1.4)."""
 
-DISPATCH_LAUNCHES = 9
-"""Those of them that stay outside a graph of the router: permutations, sorts and exchanges."""
+FLEX_PREPARES = 14.0
+"""Those of them that DeepEP's kernels replace (section 2.2.1: 17 of 31 are left)."""
 
-FLEX_NETWORK = 45.0 / (0.74 * 50.0)
-"""Speed of DeepEP between nodes over an NCCL all-to-all: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
-NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md), where the fabric's all-to-all reaches 0.74 of it."""
+DISPATCH_LAUNCHES = 9.0, 4.0
+"""Kernels that bring tokens to experts and back, by all-to-all (two permutations, two sorts, exchanges of
+tokens and probabilities) and by DeepEP or HybridEP (dispatch, permutation, its inverse, combination): what
+stays outside a graph of the router (Megatron Core, token_dispatcher.py)."""
+
+HAS_GRADIENT = 0.6
+"""Share of the routing kernels that have one in the backward pass, counted in the source: 24 of 40."""
+
+ROUTER_PASSES = 12.0
+"""Reads and writes of a token's 32-bit scores while its experts are chosen and counted: scores, their
+softmax or sigmoid, top-k, map, probabilities and the loss that balances experts (Megatron Core,
+router.py)."""
+
+ROUTING = "routing"
+"""Name of the op that chooses experts and prepares their dispatch."""
 
 
 def expert_mlp(rank: Rank) -> list[Op]:
@@ -102,11 +112,14 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             groups=local,
             launches=launches,
         )
-    yield activation(rank, "expert_activation", routed * width, "routed")
+    active = activation(rank, "expert_activation", routed * width, "routed")
+    fused = how.experts == "fused-mlp"
+    # Epilogues of the products activate; what they keep stays.
+    yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
         yield _biases(rank, routed, local)
     if not replicated:
-        yield _routing(rank, moe, own)
+        yield from _routing(rank, moe, own)
 
 
 def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
@@ -137,19 +150,28 @@ def _biases(rank: Rank, routed: Array, local: Array) -> Op:
     return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
 
 
-def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
+def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """Kernels of the router and of bringing copies of tokens into their experts' order and back."""
-    size = own * rank.model.hidden * rank.width
-    moved = _permutation(rank, moe, arrivals(rank, moe)) * size
-    return MemoryBound(
-        name="routing",
-        kind="copy",
-        part="routed",
-        bytes=moved,
-        launches=ROUTING_LAUNCHES[0],
-        backward_bytes=moved,
-        backward_launches=ROUTING_LAUNCHES[1],
-    )
+    flex = _flex(rank)
+    moved = _permutation(rank, moe, arrivals(rank, moe)) * own * rank.model.hidden * rank.width
+    scores = ROUTER_PASSES * 4.0 * own * moe.experts
+    choices = ROUTER_LAUNCHES[rank.how.fused_router] - np.where(flex, FLEX_PREPARES, 0.0)
+    copies = np.where(flex, DISPATCH_LAUNCHES[1], DISPATCH_LAUNCHES[0])
+    for name, kind, size, launches in (
+        (ROUTING, "elementwise", scores, choices),
+        ("permutation", "copy", moved, copies),
+    ):
+        yield MemoryBound(
+            name=name,
+            kind=kind,
+            part="routed",
+            bytes=size,
+            launches=launches,
+            starts=launches,
+            backward_bytes=HAS_GRADIENT * size if name == ROUTING else size,
+            backward_launches=HAS_GRADIENT * launches,
+            backward_starts=HAS_GRADIENT * launches,
+        )
 
 
 def arrivals(rank: Rank, moe: MixtureOfExperts) -> Array:
@@ -206,7 +228,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same."""
     e, et = rank.expert, rank.expert_tensor
     size = arrivals(rank, moe) * own * rank.model.hidden * rank.width
-    faster = np.where(_flex(rank) & (e * et > rank.how.domain), FLEX_NETWORK, 1.0)
+    faster = np.where(_flex(rank) & (e * et > rank.how.domain), rank.how.flex_network, 1.0)
 
     def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
         forward = Collective(

@@ -34,7 +34,8 @@ class Op:
             (norms and residuals), or end.
         role: of a linear layer's ops: its outputs are sharded over tensor-parallel ranks (column), its inputs
             (row), neither (down), or it is an expert's.
-        launches: kernels that the host launches.
+        launches: kernels that the host launches from Python.
+        looped: further kernels that the same calls launch from a loop in C++.
         repeats: times that the kernel runs with this shape.
         parameters: weights of one rank.
         kept: bytes that the backward pass needs of it.
@@ -48,6 +49,7 @@ class Op:
     part: str = ""
     role: Role = ""
     launches: Size = 1.0
+    looped: Size = 0.0
     repeats: Size = 1.0
     parameters: Size = 0.0
     kept: Size = 0.0
@@ -319,14 +321,20 @@ class MemoryBound(Op):
     Args:
         bytes: read and written.
         variant: the operation, where calibrations know it apart from others of its kind.
+        starts: kernels that share the bytes and start one after another on the device.
         backward_bytes: read and written by its backward kernels.
         backward_launches: of those.
+        backward_looped: of those; as ``looped``, where not given.
+        backward_starts: of those; as ``starts``, where not given.
     """
 
     bytes: Size
     variant: str = ""
+    starts: Size = 1.0
     backward_bytes: Size = 0.0
     backward_launches: Size = 1.0
+    backward_looped: Size | None = None
+    backward_starts: Size | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -338,7 +346,12 @@ class MemoryBound(Op):
         """One memory-bound kernel, where its gradient has any."""
         if not np.asarray(self.backward_bytes).any():
             return self.only_backward
-        back = self._back(bytes=self.backward_bytes, launches=self.backward_launches)
+        back = self._back(
+            bytes=self.backward_bytes,
+            launches=self.backward_launches,
+            looped=self.looped if self.backward_looped is None else self.backward_looped,
+            starts=self.starts if self.backward_starts is None else self.backward_starts,
+        )
         return back, *self.only_backward
 
 

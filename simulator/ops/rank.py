@@ -77,12 +77,20 @@ class Implementation:
         absorbs: latent attention decodes in the latent space (MLA with absorbed projections).
         cast_passes: reads and writes of 2 bytes to quantise an element of a product's operand in a kernel of
             its own; 0 where the product's call does it.
+        cast_launches: kernels that quantise one operand: with a scale of its own largest value, that value is
+            cleared, found and turned into a scale first.
+        casts_by_expert: whether a cast kernel quantises the rows of one expert, not of all.
         casts_weights: whether weights are quantised in every pass.
+        swizzles: whether block scales are brought into the order that products read, by one kernel for each
+            operand of a call, or one for each expert's.
         accumulated_bytes: bytes moved for each weight to add its gradient in a kernel of its own; 0: the
             product does.
         accumulated_table_bytes: the same for the embedding's gradient, which no product makes.
-        experts: products of experts as one kernel, one kernel each, or a fused layer.
+        experts: products of experts as one kernel, one kernel each, one with activation and casts inside
+            (fused-mlp), or a fused layer with the routing kernels.
+        fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
+        flex_network: speed of DeepEP and its like between nodes over an NCCL all-to-all.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
@@ -97,11 +105,16 @@ class Implementation:
     appends: bool = False
     absorbs: bool = True
     cast_passes: float = 0.0
+    cast_launches: float = 1.0
+    casts_by_expert: bool = False
     casts_weights: bool = False
+    swizzles: Literal["none", "one", "per-expert"] = "none"
     accumulated_bytes: float = 0.0
     accumulated_table_bytes: float = 0.0
-    experts: Literal["one", "per-expert", "fused-layer"] = "one"
+    experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
+    fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"
+    flex_network: float = 1.0
     domain: int = 8
     node: int = 8
     loss: str = ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from simulator.layout.model_ops import step_rank
 from simulator.models import LayerKind
 from simulator.ops import Op, Product
 from simulator.ops import elementwise as passes
-from simulator.ops.experts import DISPATCH_LAUNCHES
+from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.overlap import NO_TRANSFER, Transfer, contention
@@ -29,13 +29,19 @@ GRAPH_LAUNCHES = 1
 
 @dataclass(frozen=True, eq=False)
 class PassCosts:
-    """One pass through a layer: kernels, and each kind of communication inside it."""
+    """One pass through a layer: kernels, and each kind of communication inside it.
+
+    ``after_read`` are those of the kernels that the host launches after it has read how many tokens each
+    expert has, where it does; ``reads`` says for which plans.
+    """
 
     work: KernelTimes
     tensor: Transfer
     context: Transfer
     expert: Transfer
     setting: Setting
+    after_read: KernelTimes = field(default_factory=KernelTimes)
+    reads: np.ndarray | bool = False
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -51,13 +57,28 @@ class PassCosts:
     def kernels(self) -> np.ndarray:
         """Seconds of kernels and of waiting for them to be launched, where that is slower.
 
-        The host launches on while collectives run, but not past a dispatch to experts, whose sizes it reads.
+        The host launches on while collectives run. Where it reads the experts' token counts, it waits there
+        for the device, once a layer; the experts' kernels follow, then combination and whatever leads to the
+        next dispatch. A host that is late with the first makes up for it only in the wait for the next read.
         """
-        host = self.work.launches * self.setting.host_seconds_per_kernel
-        device = self.device * self.setting.pace
-        if not self.setting.launches_ahead:
+        setting = self.setting
+        host, device = self._host(self.work), self.device * setting.pace
+        if not setting.launches_ahead:
             return device + host
-        return np.maximum(device, host - self.tensor.exposed - self.context.exposed)
+        beside = self.tensor.exposed + self.context.exposed
+        free = np.maximum(device, host - self.exposed)
+        if not np.any(self.reads):
+            return free
+        first = self._host(self.after_read)
+        late = np.maximum(first - self.after_read.device * setting.pace, 0.0)
+        # The host waits for the dispatch, and launches while tokens are combined.
+        hidden = beside + self.expert.exposed / 2
+        return np.where(self.reads, np.maximum(device + late, host - hidden), free)
+
+    def _host(self, work: KernelTimes) -> np.ndarray | float:
+        setting = self.setting
+        python, loops = setting.host_seconds_per_kernel, setting.host_seconds_per_looped_kernel
+        return work.launches * python + work.looped * loops
 
     @cached_property
     def exposed(self) -> np.ndarray:
@@ -112,20 +133,27 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     tensor = tensor_traffic(setting, plans, blocks)
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
-    for work, gradients in ((forward, ("",)), (backward_input, ("input", "weight"))):
-        sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in gradients)
+    graphed = partial(_in_graph, setting.graphs, kind.experts)
+    works = (forward, ("",), ("",)), (backward_input, ("input",), ("input", "weight"))
+    for work, gradients, sent in (*works, (backward_weight, ("weight",), ())):
+        sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in sent and not graphed(op))
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
+        if setting.graphs != "none":
+            replayed = [each for each in priced if each.op.gradient in gradients and graphed(each.op)]
+            inside = KernelTimes.of(replayed)
+            work.launches = work.launches - inside.launches + GRAPH_LAUNCHES
+            work.looped = work.looped - inside.looped
     core = KernelTimes.of(parts.forward("core"))
-    if setting.graphs in (("router", "layer", "step") if kind.experts else ("layer", "step")):
-        routed = kind.experts and setting.graphs != "step"
-        for work, gradient in ((forward, ""), (backward_input, "input"), (backward_weight, "weight")):
-            work.launches = (_routed_launches(parts, gradient) if routed else 0.0) + GRAPH_LAUNCHES
+    if any(graphed(each.op) for each in parts.named("core")):
         # The graph of the backward pass repeats the core too.
         core = KernelTimes(core.seconds)
     _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
-    first = PassCosts(forward, tensor.forward, context[0], expert[0], setting)
+    routed = KernelTimes.of(each for each in parts.forward("routed") if each.op.name != ROUTING)
+    counts = kind.experts and setting.framework.reads_token_counts and setting.graphs != "step"
+    reads = ~plans.overlap_expert.astype(bool) & counts
+    first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads)
     back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting)
     return Layer(
         forward=_beside_experts(plans, first),
@@ -167,13 +195,15 @@ def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
     return sorted(priced, key=place)
 
 
-def _routed_launches(parts: _Parts, gradient: str) -> float | np.ndarray:
-    """Kernels of routed experts, which graphs of a layer cannot hold, as the tokens of an expert differ."""
-    routed = (
-        each for each in parts.named("routed") if each.op.gradient == gradient and each.op.name != "routing"
-    )
-    launches = KernelTimes.of(routed).launches
-    return launches + (0.0 if gradient == "weight" else DISPATCH_LAUNCHES)
+def _in_graph(graphs: str, experts: bool, op: Op) -> bool:
+    """Whether a CUDA graph replays an op; graphs of a layer hold no routed experts, whose tokens differ."""
+    if graphs in ("none", "step"):
+        return graphs == "step"
+    if not experts:
+        return graphs == "layer" or (graphs == "attention" and op.part in ("projections", "core"))
+    if op.part == "routed":
+        return op.name == ROUTING
+    return op.part == "mlp" or graphs != "router"
 
 
 def _beside_experts(plans: Plans, each: PassCosts) -> PassCosts:
@@ -195,9 +225,11 @@ def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:
     Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
     ones of the other.
     """
-    launches, both = inputs.launches + weights.launches, inputs.device + weights.device
+    both = inputs.device + weights.device
     share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
+    launches, looped = inputs.launches + weights.launches, inputs.looped + weights.looped
     inputs.launches, weights.launches = launches * share, launches * (1 - share)
+    inputs.looped, weights.looped = looped * share, looped * (1 - share)
 
 
 def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple[Transfer, Transfer]:
@@ -282,7 +314,7 @@ def _every_other_product(
     for kind, seconds in first.work.seconds.items():
         if kind not in ("attention", "gemm"):
             work.add(kind, seconds * selective, 0)
-    work.launches = work.launches + first.work.launches * selective
+    work.extend(KernelTimes({}, first.work.launches, first.work.looped), selective)
 
     def seconds_of(part: str, role: str) -> np.ndarray:
         return sum_seconds(products(parts.named(part), role, ""), np.shape(selective))

@@ -39,11 +39,12 @@ class KernelTimes:
     """Kernels that run one after another.
 
     ``seconds`` maps a kernel class (gemm, attention, norm, activation, ...) to device time, shape (plans,);
-    ``launches`` counts kernels, for the host time of launching them.
+    ``launches`` counts kernels that the host launches from Python, ``looped`` those from a loop in C++.
     """
 
     seconds: dict[str, np.ndarray] = field(default_factory=dict)
     launches: float | np.ndarray = 0.0
+    looped: float | np.ndarray = 0.0
 
     @classmethod
     def of(cls, ops: Iterable[Priced]) -> KernelTimes:
@@ -51,19 +52,27 @@ class KernelTimes:
         work = cls()
         for op, seconds in ops:
             if not isinstance(op, Collective):
-                work.add(op.kind, seconds, op.launches)
+                work.add(op.kind, seconds, op.launches, op.looped)
         return work
 
-    def add(self, kind: str, seconds: np.ndarray, launches: float | np.ndarray = 1) -> None:
+    def add(
+        self,
+        kind: str,
+        seconds: np.ndarray,
+        launches: float | np.ndarray = 1,
+        looped: float | np.ndarray = 0,
+    ) -> None:
         """Append kernels of one class."""
         self.seconds[kind] = self.seconds.get(kind, 0.0) + np.asarray(seconds, dtype=float)
         self.launches = self.launches + launches
+        self.looped = self.looped + looped
 
     def extend(self, other: KernelTimes, times: float | np.ndarray = 1.0) -> None:
         """Append another list of kernels, some number of times."""
         for kind, seconds in other.seconds.items():
             self.add(kind, seconds * times, 0)
         self.launches = self.launches + other.launches * times
+        self.looped = self.looped + other.looped * times
 
     @property
     def device(self) -> np.ndarray:

@@ -10,7 +10,9 @@ import pytest
 from simulator.layout.stages import Stages
 from simulator.models import LayerKind
 from simulator.ops.experts import arrivals
+from simulator.ops.op import MemoryBound
 from simulator.plan import Plan, Plans
+from simulator.pricing import price
 from simulator.training import predict
 from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
@@ -112,7 +114,7 @@ def test_flex_takes_less_time_between_nodes(make_setting):
 
 def test_an_all_to_all_sorts_again_where_a_rank_has_several_experts(make_setting):
     one, several = (
-        work_of_mlp(experts(make_setting, devices=8), Plans.of(Plan(data=8, expert=e, micro_batch=4)))
+        work_of_mlp(experts(make_setting, devices=8), Plans.of(Plan(data=8, expert=e, micro_batch=32)))
         for e in (8, 4)
     )
     copies = [mlp.seconds["copy"][0] for mlp in (one, several)]
@@ -248,3 +250,71 @@ def test_collectives_are_launched_once_a_block_that_is_sharded(make_setting, mod
         for plan in (Plan(data=8), Plan(tensor=2, data=4, sequence_parallel=True))
     )
     assert sharded - alone == collectives
+
+
+def casts(make_setting, **changes):
+    setting = experts(make_setting, "qwen3-30b-a3b", precision="mxfp8", cluster="dgx-b200", **changes)
+    ops = layer_ops(setting, EIGHT, EXPERTS)
+    return {op.name: op for op in ops if op.name.startswith("expert_")}
+
+
+def test_casts_are_one_kernel_an_expert_unless_a_format_shares_them(make_setting):
+    local = 128 / 8
+    each = casts(make_setting, framework="megatron-bridge")["expert_up.cast"]
+    shared = casts(make_setting, framework="megatron-bridge", shared_casts=["mxfp8"])["expert_up.cast"]
+    assert (each.launches + each.looped, shared.launches + shared.looped) == (local, 1)
+    assert each.bytes == shared.bytes
+
+
+def test_every_start_of_a_kernel_takes_the_device_time(make_setting):
+    setting = experts(make_setting)
+    once = MemoryBound(name="once", kind="elementwise", bytes=1e8)
+    often = replace(once, starts=11.0)
+    seconds = price([once, often], setting.prices)
+    assert seconds[1] - seconds[0] == pytest.approx(10 * float(setting.kernels.memory_bound(0.0)))
+
+
+def test_a_fused_mlp_activates_and_casts_inside_its_products(make_setting):
+    plain = casts(make_setting, framework="megatron-bridge")
+    fused = casts(make_setting, framework="megatron-bridge", grouped_launches="fused-mlp")
+    assert "expert_up.swizzle" in plain and "expert_up.swizzle" not in fused
+    assert not np.any(fused["expert_activation"].bytes) and np.all(fused["expert_activation"].kept > 0)
+    assert not np.any(fused["expert_down.cast"].bytes) and np.all(fused["expert_up.cast"].bytes > 0)
+    assert fused["expert_up"].launches == 1
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_host_that_reads_token_counts_cannot_make_up_for_late_launches(make_setting, overlap):
+    """Kernels that wait in the queue hide launches, but for those of experts after the read."""
+    chosen = {"framework": "megatron-bridge", "global_batch": 64, "graphs": "attention"}
+    plans = Plans.of(Plan(data=8, expert=8, overlap_expert=overlap))
+    reading, capacity = (
+        layer(experts(make_setting, "qwen3-30b-a3b", reads_token_counts=reads, **chosen), plans, EXPERTS)
+        for reads in (True, False)
+    )
+    assert (reading.forward.seconds[0] > capacity.forward.seconds[0]) is not overlap
+    assert reading.backward_input.seconds[0] == capacity.backward_input.seconds[0]
+
+
+def test_graphs_of_more_modules_leave_fewer_launches(make_setting):
+    launches = []
+    for graphs in ("none", "router", "attention", "layer", "step"):
+        setting = experts(make_setting, "deepseek-v3", 64, framework="megatron-bridge", graphs=graphs)
+        plan = Plans.of(Plan(data=64, expert=64))
+        made = [layer(setting, plan, LayerKind(experts=each)).forward.work.launches for each in (True, False)]
+        launches.append([float(np.ravel(each)[0]) for each in made])
+    with_experts, dense = zip(*launches, strict=True)
+    assert list(with_experts[:3]) == sorted(set(with_experts[:3]), reverse=True)
+    assert with_experts[2] == with_experts[3] > with_experts[4] == 1
+    assert dense[0] > dense[2] > dense[3] == dense[4] == 1
+
+
+def test_a_library_on_a_fabric_has_its_own_rate(make_setting):
+    plans = Plans.of(Plan(data=64, expert=64))
+    times = [
+        exchange(
+            experts(make_setting, "qwen3-30b-a3b", 64, cluster="aws-p5", dispatcher="flex", **library), plans
+        )[0]
+        for library in ({}, {"dispatcher_library": "nvshmem"}, {"dispatcher_library": "uccl"})
+    ]
+    assert times == sorted(times) and times[2] > 5 * times[0]
