@@ -8,7 +8,18 @@ from pathlib import Path
 from hwmodels.errors import InputError, UnknownNameError
 from meshwright.exporters.base import Export, Exporter, Question
 
-TARGETS = ("megatron-lm", "vllm", "sglang", "trtllm", "dynamo", "slurm", "k8s")
+TARGETS = (
+    "megatron-lm",
+    "megatron-bridge",
+    "deepspeed",
+    "torchtitan",
+    "vllm",
+    "sglang",
+    "trtllm",
+    "dynamo",
+    "slurm",
+    "k8s",
+)
 
 
 def exporter(target: str) -> Exporter:

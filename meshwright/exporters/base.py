@@ -112,6 +112,12 @@ def flags(options: Options) -> list[str]:
     return lines
 
 
+def overrides(options: Options) -> list[str]:
+    """Options as ``key=value`` words, one a line; flags as they are."""
+    pairs = {name: value for name, value in options.items() if not name.startswith("-")}
+    return [shlex.quote(f"{name}={plain(value)}") for name, value in pairs.items()]
+
+
 def plain(value: Any) -> str:
     """A value as a launcher's parser reads it."""
     if isinstance(value, bool):

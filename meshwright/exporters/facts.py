@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwmodels.errors import InputError, MeshwrightError
-from meshwright.exporters.table import Facts
+from meshwright.exporters.table import Facts, Table
 from simulator.models import Model
 from simulator.plan import Plan
 from simulator.scenario import Scenario
@@ -71,6 +71,19 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
         "expert_tensor": setting.model.moe is None,
     }
     return {field for field, without_effect in alone.items() if without_effect}
+
+
+def shipped_model(model: Model, known: Table) -> str:
+    """A launcher's own name of a model.
+
+    Raises:
+        InputError: it ships none.
+    """
+    name = known.models.get(model.name)
+    if name is None:
+        listed = ", ".join(known.models)
+        raise InputError(f"{known.version} ships no {model.name}; it has {listed}", "--to")
+    return name
 
 
 def micro_batches(setting: Setting, plan: Plan) -> int:

@@ -67,7 +67,7 @@ def read_launch(
     _, left = known.read(launch.options)
     scenario = _scenario(facts, launch, asked, known.framework, where)
     checked = make_scenario(scenario, where, path.parent if path else Path())
-    for name in moot(checked.setting, needs_plan(checked, where)):
+    for name in moot(checked.setting, needs_plan(checked, where)) - {"sequence_parallel"}:
         scenario["plan"].pop(name, None)
     return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), launch.notes)
 
@@ -117,6 +117,8 @@ def _scenario(
         degrees = " x ".join(f"{name} {plan.get(name) or 1}" for name in ("tensor", "context", "pipeline"))
         raise InputError(f"{devices} devices do not divide by {degrees}", where)
     plan = {"data": devices // ranks, **{name: value for name, value in plan.items() if value is not None}}
+    if (plan.get("tensor") or 1) == 1:
+        plan["sequence_parallel"] = False
     workload = _workload(facts, asked, where)
     if "global_batch" not in workload:
         workload["global_batch"] = (

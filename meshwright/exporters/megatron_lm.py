@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, shown
 from meshwright.exporters.base import Export, Exporter, Launch, Question, array, commented, flags, header
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps
@@ -25,10 +26,14 @@ NOTES = (
 FILE = "train.sh"
 MODEL_KEYS = ("attention_pattern", "mlp_pattern", "qkv_bias", "sliding_window", "kv_heads", "moe.", "linear.")
 """Shape that derived facts tell instead."""
-LAUNCH = """\
-torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
-    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
-    pretrain_gpt.py "${MODEL_ARGS[@]}" "${PLAN_ARGS[@]}" "${TRAINING_ARGS[@]}" "$@"
+NODES = (
+    '--nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" '
+    '--master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"'
+)
+"""Options of torchrun."""
+LAUNCH = f"""\
+torchrun {NODES} \\
+    pretrain_gpt.py "${{MODEL_ARGS[@]}}" "${{PLAN_ARGS[@]}}" "${{TRAINING_ARGS[@]}}" "$@"
 """
 
 
@@ -73,22 +78,25 @@ def script(question: Question, options: Options, gaps: tuple[str, ...]) -> str:
     of_training |= {name for name in options if name.startswith(("--fp8", "--fp4"))}
     parts = {"MODEL_ARGS": of_model, "TRAINING_ARGS": of_training}
     parts["PLAN_ARGS"] = set(options) - of_model - of_training
-    nodes = cluster.nodes_for(cluster.devices)
-    per_node = min(cluster.devices_per_node, cluster.devices)
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
     text += (
         "# Run on every node from Megatron-LM's folder; NODE_RANK and MASTER_ADDR say which node this is.\n"
     )
-    text += "set -euo pipefail\n\n"
-    text += f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{per_node}}}\n"
-    text += "NODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
-    text += "MASTER_PORT=${MASTER_PORT:-29500}\n"
+    text += "set -euo pipefail\n\n" + node_variables(cluster)
     if needs_one_connection(options, cluster.device.generation):
         text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
     for name in ("MODEL_ARGS", "PLAN_ARGS", "TRAINING_ARGS"):
         chosen = {key: value for key, value in options.items() if key in parts[name]}
         text += "\n" + array(name, flags(chosen))
     return text + "\n" + LAUNCH
+
+
+def node_variables(cluster: Cluster) -> str:
+    """Shell variables of a job over whole nodes, each of which the environment may set."""
+    nodes, each = cluster.nodes_for(cluster.devices), min(cluster.devices_per_node, cluster.devices)
+    text = f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{each}}}\n"
+    text += "NODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
+    return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
 
 
 def needs_one_connection(options: Options, generation: str) -> bool:
@@ -197,6 +205,15 @@ def read(launch: Launch, where: str) -> Facts:
         InputError: a value that is no number, or a layout that no plan tells.
     """
     facts, _ = table(TABLE).read(launch.options)
+    return undone(facts, launch, where)
+
+
+def undone(facts: Facts, launch: Launch, where: str) -> Facts:
+    """Facts in the words of Megatron's configuration as facts of a question.
+
+    Raises:
+        InputError: as `read`.
+    """
     stages = whole(facts, "plan.pipeline", where) or 1
     _read_chunks(facts, stages, where)
     _read_model(facts, where)

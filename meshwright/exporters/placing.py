@@ -12,7 +12,7 @@ BY_FRAMEWORK = (("torchtitan", "torchtitan"), ("torch-", "torchtitan"), ("deepsp
 
 def wrapped(question: Question) -> tuple[str, Export]:
     """The launcher that suits the question's framework or engine, and its files."""
-    from meshwright.exporters import TARGETS, exporter
+    from meshwright.exporters import exporter
 
     if question.serves:
         setting = question.deployed()
@@ -20,7 +20,6 @@ def wrapped(question: Question) -> tuple[str, Export]:
     else:
         name = question.training()[0].setting.framework.name
         target = next((known for prefix, known in BY_FRAMEWORK if name.startswith(prefix)), "megatron-lm")
-        target = target if target in TARGETS else "megatron-lm"
     return target, exporter(target).write(question)
 
 

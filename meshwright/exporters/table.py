@@ -65,6 +65,10 @@ class Table(Strict):
     options: dict[str, Entry]
     derived: dict[str, str] = Field(default_factory=dict)
     """Fields that the launcher computes, or that other options tell."""
+    models: dict[str, str] = Field(default_factory=dict)
+    """The launcher's own name of models of the catalogue."""
+    configs: dict[str, Options] = Field(default_factory=dict)
+    """Configurations that ship with the launcher, by name, as far as a prediction reads them."""
     aside: list[str] = Field(default_factory=list)
     """Options of the launcher that no prediction reads."""
 
@@ -117,9 +121,9 @@ def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are one, as numbers where both are numbers, else as text."""
+    """Whether two values are one: as numbers where both are numbers, else as text."""
     if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
+        return str(one).lower() == str(other).lower()
     try:
         return math.isclose(float(one), float(other), rel_tol=1e-9)
     except (TypeError, ValueError):

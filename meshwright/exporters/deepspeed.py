@@ -1,0 +1,165 @@
+"""DeepSpeed: its JSON configuration, and the command that starts a training script with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError
+from hwmodels.parsing import parse_json, read_text
+from meshwright.exporters.base import Export, Exporter, Launch, Question, commented, header
+from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps
+from meshwright.exporters.serving import nested
+from meshwright.exporters.shell import read_script
+from meshwright.exporters.table import Facts, Options, table, whole
+
+TABLE = "deepspeed-0.19.yaml"
+FILE, SCRIPT = "ds_config.json", "launch.sh"
+NOTES = (
+    "the training script that builds the model and calls deepspeed.initialize",
+    "optimizer and learning rate, in ds_config.json or in the script",
+)
+OFFLOADS = ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device")
+AUTO = "auto"
+
+
+def write(question: Question) -> Export:
+    """The configuration, the launch script and their gaps."""
+    scenario, plan = question.training()
+    setting, known = scenario.setting, table(TABLE)
+    facts = {name: value for name, value in facts_of(scenario, plan).items() if not name.startswith("model.")}
+    facts["derived.micro_batches"] = micro_batches(setting, plan)
+    gaps = [f"model = {setting.model.name}: the training script builds the model"]
+    gaps.append(f"workload.seq_len = {setting.training.seq_len}: the training script cuts its data so")
+    if plan.zero == 3:
+        facts["derived.prefetch"] = plan.overlap_parameters
+    elif plan.zero and plan.overlap_parameters:
+        gaps.append("plan.overlap_parameters = true: stages 1 and 2 gather parameters after the step")
+    if plan.recompute == "full":
+        gaps.append("plan.recompute = full: the model's code must call deepspeed.checkpointing.checkpoint")
+    gaps += _shard_group(facts, plan.zero, plan.shard_group, plan.data * plan.context)
+    options, more = known.write(facts)
+    gaps = (*question_gaps(scenario, _framework(setting.framework.name)), *gaps, *more)
+    if plan.pipeline == 1:
+        check_derived(setting, plan, computed(options, setting.cluster.devices))
+    nodes = setting.cluster.nodes_for(setting.cluster.devices)
+    each = min(setting.cluster.devices_per_node, setting.cluster.devices)
+    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text += "set -euo pipefail\n\nSCRIPT=${SCRIPT:?training script}\n"
+    text += f'deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile "${{HOSTFILE:-hostfile}}" \\\n'
+    text += f'    "$SCRIPT" --deepspeed --deepspeed_config "$(dirname "$0")/{FILE}" "$@"\n'
+    config = json.dumps(nested(options), indent=2) + "\n"
+    return Export({FILE: config, SCRIPT: text}, gaps, NOTES, f"bash {SCRIPT}")
+
+
+def _framework(predicted: str) -> str:
+    """Any DeepSpeed framework is what these files run."""
+    return predicted if "deepspeed" in predicted else table(TABLE).framework
+
+
+def _shard_group(facts: Facts, zero: int, group: int, ranks: int) -> list[str]:
+    """Hybrid sharding is MiCS, which is of stage 3 only."""
+    if not zero or group in (0, ranks):
+        return []
+    if zero == 3:
+        facts["derived.shard_group"] = group
+        return []
+    return [f"plan.shard_group = {group}: MiCS shards stage 3 only"]
+
+
+def computed(options: Options, devices: int) -> dict[str, int]:
+    """DeepSpeed's own arithmetic (runtime/config.py: _configure_train_batch_size)."""
+    ranks = int(options.get("tensor_parallel.autotp_size", 1)) * int(options.get("sequence_parallel_size", 1))
+    data = devices // ranks
+    step = int(options["train_micro_batch_size_per_gpu"]) * int(options["gradient_accumulation_steps"]) * data
+    return {"devices": ranks * data, "data": data, "global_batch": step}
+
+
+def parse(text: str, where: str, path: Path | None) -> Launch:
+    """The launch that a JSON configuration tells, or a command with --deepspeed_config.
+
+    Raises:
+        InputError: neither.
+    """
+    if text.lstrip().startswith("{"):
+        return Launch(_flat(parse_json(text, where)))
+    launch = read_script(text, where)
+    named = launch.options.get("--deepspeed_config") or launch.options.get("--deepspeed-config")
+    if not isinstance(named, str):
+        raise InputError("names no --deepspeed_config", where)
+    file = (path.parent if path else Path()) / named.replace("$(dirname $0)/", "")
+    rest = {name: value for name, value in launch.options.items() if not name.startswith("--deepspeed")}
+    return Launch({**_flat(parse_json(read_text(file), str(file))), **rest}, launch.devices, launch.notes)
+
+
+def _flat(data: Any, path: str = "") -> Options:
+    """Mappings inside each other as dotted names; ``auto``, which a trainer fills in, is left out."""
+    if not isinstance(data, dict):
+        return {} if data == AUTO else {path: data}
+    found: Options = {}
+    for key, value in data.items():
+        found |= _flat(value, f"{path}.{key}" if path else str(key))
+    return found
+
+
+def read(launch: Launch, where: str) -> Facts:
+    """Facts of a configuration.
+
+    Raises:
+        InputError: offloading, which no plan tells.
+    """
+    for name in OFFLOADS:
+        if str(launch.options.get(name, "none")) != "none":
+            raise InputError(f"{name}: offloading is not modelled", where)
+    facts, _ = table(TABLE).read(launch.options)
+    if facts.get("plan.zero") == 3:
+        facts["plan.overlap_parameters"] = facts["derived.prefetch"]
+        if group := whole(facts, "derived.shard_group", where):
+            facts["plan.shard_group"] = group
+    elif facts.get("plan.zero"):
+        facts["plan.overlap_parameters"] = False
+    facts.pop("plan.overlap_pipeline", None)
+    _complete_batch(facts, launch, where)
+    return facts
+
+
+def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
+    """The one of three batch sizes that is left out, as DeepSpeed computes it.
+
+    Raises:
+        InputError: their product is another.
+    """
+    total, steps = whole(facts, "workload.global_batch", where), whole(facts, "derived.micro_batches", where)
+    given = "train_micro_batch_size_per_gpu" in launch.options
+    micro = whole(facts, "plan.micro_batch", where) or 1
+    if launch.devices is None or total is None:
+        return
+    ranks = (whole(facts, "plan.tensor", where) or 1) * (whole(facts, "plan.context", where) or 1)
+    data = max(launch.devices // ranks, 1)
+    if not given and total % (data * (steps or 1)) == 0:
+        facts["plan.micro_batch"] = max(total // (data * (steps or 1)), 1)
+    elif given and steps and micro * steps * data != total:
+        product = f"{micro} x {steps} x {data} = {micro * steps * data}"
+        raise InputError(
+            f"micro batch x accumulation x data ranks = {product}, not train_batch_size {total}", where
+        )
+
+
+EXPORTER = Exporter(
+    name="deepspeed",
+    title="ds_config.json and launch script",
+    kinds=("training",),
+    write=write,
+    read=read,
+    parse=parse,
+    table=TABLE,
+    hints=(
+        '"zero_optimization"',
+        '"train_batch_size"',
+        '"train_micro_batch_size_per_gpu"',
+        "--deepspeed_config",
+        '"stage"',
+        "deepspeed --",
+    ),
+)

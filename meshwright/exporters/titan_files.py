@@ -1,0 +1,160 @@
+"""Launch files of torchtitan: Python configurations (never executed), command lines, old TOML."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import InputError
+from meshwright.exporters.base import Launch
+from meshwright.exporters.shell import read_script
+from meshwright.exporters.table import Options, table
+
+TABLE = "torchtitan-0.3.yaml"
+POLICIES = {"FullAC.Config": "full", "SelectiveAC.Config": "selective"}
+MOST_STEPS = 50
+"""Functions that a configuration may build on."""
+
+
+def parse(text: str, where: str, path: Path | None) -> Launch:
+    """The launch that a Python configuration, a TOML file or a command line tells.
+
+    Raises:
+        InputError: none of these.
+    """
+    if path is not None and path.suffix == ".py":
+        return Launch(python_options(text, where))
+    if path is not None and path.suffix == ".toml":
+        return Launch(toml_options(text, where))
+    launch = read_script(text, where)
+    plain = {
+        name.removeprefix("--") if "." in name else name: value for name, value in launch.options.items()
+    }
+    return Launch(plain, launch.devices, launch.notes)
+
+
+def toml_options(text: str, where: str) -> Options:
+    """Options of the TOML files that torchtitan read before 0.3.
+
+    Raises:
+        InputError: broken.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not valid TOML ({error})", where) from None
+    found = {
+        f"{section}.{key}": value
+        for section, keys in data.items()
+        if isinstance(keys, dict)
+        for key, value in keys.items()
+    }
+    converters = found.pop("model.converters", [])
+    if "float8" in str(converters):
+        found["converters"] = "Float8LinearConverter"
+    return found
+
+
+def python_options(text: str, where: str) -> Options:
+    """Options of the last function that makes a configuration.
+
+    Raises:
+        InputError: broken, or no such function.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise InputError(f"not valid Python ({error})", where) from None
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    modules = {
+        alias.asname or alias.name: (node.module or "").rpartition(".")[2]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    made = {name: function for name, function in functions.items() if _returns_config(function)}
+    if not made:
+        raise InputError("has no function that returns a Trainer.Config", where)
+    reader = _Reader(functions, modules.get("model_registry", ""))
+    return reader.options(next(reversed(made)))
+
+
+def _returns_config(function: ast.FunctionDef) -> bool:
+    return function.returns is not None and "Trainer.Config" in ast.unparse(function.returns)
+
+
+class _Reader:
+    """Follows the assignments of configuration functions; what is no literal is left out."""
+
+    def __init__(self, functions: dict[str, ast.FunctionDef], module: str) -> None:
+        self.functions, self.module, self.steps = functions, module, 0
+
+    def options(self, name: str) -> Options:
+        """Options that a function sets; those of a shipped configuration where it is one."""
+        self.steps += 1
+        function = self.functions.get(name)
+        if function is None or self.steps > MOST_STEPS:
+            return dict(table(TABLE).configs.get(name, {}))
+        local: dict[str, ast.expr] = {}
+        found: Options = {}
+        for statement in function.body:
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                target, value = statement.targets[0], statement.value
+                if isinstance(target, ast.Name):
+                    local[target.id] = value
+                    if (
+                        isinstance(value, ast.Call)
+                        and isinstance(value.func, ast.Name)
+                        and value.func.id.islower()
+                    ):
+                        found |= self.options(value.func.id) if value.func.id != "model_registry" else {}
+                elif isinstance(target, ast.Attribute):
+                    path = ast.unparse(target).partition(".")[2]
+                    found |= self.told(path, value, local)
+            elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
+                found |= self.told("", statement.value, local)
+        return found
+
+    def told(self, path: str, value: ast.expr, local: dict[str, ast.expr]) -> Options:
+        """Options of one value: a literal, a configuration, or a name assigned before."""
+        if isinstance(value, ast.Name) and value.id in local:
+            return self.told(
+                path, local[value.id], {name: node for name, node in local.items() if name != value.id}
+            )
+        if path == "activation_checkpoint":
+            return self._policy(value)
+        if path == "model_spec" and isinstance(value, ast.Call):
+            return self._model(value)
+        if isinstance(value, ast.Call):
+            found: Options = {}
+            for keyword in value.keywords:
+                if keyword.arg:
+                    found |= self.told(f"{path}.{keyword.arg}" if path else keyword.arg, keyword.value, local)
+            return found
+        literal = _literal(value)
+        return {} if literal is None else {path: literal}
+
+    def _policy(self, value: ast.expr) -> Options:
+        if isinstance(value, ast.Constant) and value.value is None:
+            return {"activation_checkpoint": "none"}
+        named = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+        return {"activation_checkpoint": POLICIES.get(named, named or "unknown")}
+
+    def _model(self, value: ast.Call) -> Options:
+        flavor = _literal(value.args[0]) if value.args else None
+        found: Options = {"model_spec": f"{self.module}/{flavor}"} if flavor else {}
+        for keyword in value.keywords:
+            if keyword.arg == "converters":
+                names = re.findall(r"(\w+Converter)\.Config", ast.unparse(keyword.value))
+                found |= {"converters": names[0]} if names else {}
+        return found
+
+
+def _literal(value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return None
