@@ -60,4 +60,6 @@ def ends_of(lengths: list[int], chunks_per_rank: int, where: str) -> tuple[int, 
         return 0, 0
     if len(set(totals[1:-1])) > 1 or (chunks_per_rank > 1 and len(set(inner)) > 1):
         raise InputError(f"stages between the ends hold unequal layers: {shown(totals)}", where)
-    return tuple(count or -1 for count in (totals[0], totals[-1]))  # type: ignore[return-value]
+    even = sum(lengths) // stages
+    first, last = (0 if total == even else total or -1 for total in (totals[0], totals[-1]))
+    return first, last

@@ -120,7 +120,8 @@ def _config(module: str, flavor: str, options: Options) -> str:
         lines += [f"    {key}={value!r}," for key, value in _section(options, section).items()]
         lines.append("),")
     compiled = {"enable": True, **_section(options, "compile")}
-    lines.append(f"compile=CompileConfig({', '.join(f'{key}={value!r}' for key, value in compiled.items())}),")
+    words = ", ".join(f"{key}={value!r}" for key, value in compiled.items())
+    lines.append(f"compile=CompileConfig({words}),")
     lines.append(f"activation_checkpoint={policy},")
     body = "".join(f"        {line}\n" for line in lines)
     top = "\n".join(sorted(imports))
@@ -199,10 +200,9 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
         facts["plan.virtual_pipeline"] = chunks
     if (first or last) and layers and (layers + first + last) % (stages * chunks) == 0:
         rank = (layers + first + last) // stages
-        facts["plan.first_stage_layers"], facts["plan.last_stage_layers"] = (
-            rank - first or -1,
-            rank - last or -1,
-        )
+        for end, less in (("first", first), ("last", last)):
+            count = rank - less
+            facts[f"plan.{end}_stage_layers"] = 0 if count == layers // stages else count or -1
 
 
 EXPORTER = Exporter(

@@ -93,7 +93,7 @@ def questions(draw, target: str):
             plan["overlap_pipeline"] = draw(st.sampled_from(told.get("overlap_pipeline", [True, False])))
         if plan["pipeline"] > 2 and draw(st.booleans()) and "first" not in told:
             plan["first_stage_layers"], plan["last_stage_layers"] = draw(
-                st.sampled_from([(6, 6), (4, 8), (-1, 0)])
+                st.sampled_from([(6, 6), (4, 10), (-1, 0)])
             )
     if job["model"] != "llama3.1-8b":
         plan["expert"] = draw(st.sampled_from(told.get("expert", [1, 2, 4, 8])))
