@@ -223,7 +223,10 @@ def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
 
 
 def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
-    """Completions a second while requests still arrive, where the queue keeps growing; else None.
+    """Completions a second of a deployment whose queue keeps growing; else None.
+
+    They are counted from the first quarter of the requests to the third, while the queue is full: with a load far
+    above capacity few requests end before the last has arrived.
 
     It keeps growing where in the second half of the arrivals less than 0.9 of the requests that came ended,
     a tenth of all requests are still there at the last arrival, and the mean TTFT of the last quarter is half
@@ -242,7 +245,8 @@ def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_l
     here = count - np.searchsorted(ends, final)
     if done >= 0.9 * (count - count // 2) or here < 0.1 * count or after < 1.5 * before:
         return None
-    return float(done) / (final - middle)
+    begin, end = float(ends[count // 4]), float(ends[3 * count // 4])
+    return (3 * count // 4 - count // 4) / (end - begin) if end > begin else None
 
 
 def merged(meters: list[Meter]) -> dict[int, int]:

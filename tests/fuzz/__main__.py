@@ -9,13 +9,39 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from random import Random
 
 from tests.fuzz.case import Case, describe
 from tests.fuzz.kinds import KINDS
-from tests.fuzz.outcome import Finding, peak_mebibytes, run, smaller
+from tests.fuzz.outcome import Finding, held_mebibytes, peak_mebibytes, run, smaller
 
 MOST_MEBIBYTES = 1024
+
+
+@dataclass
+class Used:
+    """Processor time and memory of the cases of a kind."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    kept: float = 0.0
+    """MiB that the process holds more after the cases than before them."""
+    largest: float = 0.0
+    """MiB by which the process grew in one case."""
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Add the case that runs inside."""
+        seconds, held = time.process_time(), held_mebibytes()
+        yield
+        grown = held_mebibytes() - held
+        self.cases += 1
+        self.seconds += time.process_time() - seconds
+        self.kept += grown
+        self.largest = max(self.largest, grown)
 
 
 def make(seed: int, number: int, kinds: list[str]) -> tuple[str, Case]:
@@ -30,17 +56,20 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="repeat this case alone, and print it")
+    parser.add_argument("--by-kind", action="store_true", help="show processor time and memory of each kind")
     parser.add_argument("--kind", choices=list(KINDS), help="one kind of input alone")
     asked = parser.parse_args()
     kinds = [asked.kind] if asked.kind else list(KINDS)
     numbers = [asked.only] if asked.only is not None else range(asked.cases)
     found: dict[str, tuple[int, Case, Finding]] = {}
     codes, times, slowest = Counter[int](), Counter[str](), (0.0, 0)
+    used = {name: Used() for name in kinds}
     started = time.monotonic()
     for number in numbers:
         name, case = make(asked.seed, number, kinds)
         before = time.monotonic()
-        code, finding = run(case)
+        with used[name].counted():
+            code, finding = run(case)
         took = time.monotonic() - before
         codes[code] += 1
         slowest = max(slowest, (took, number))
@@ -56,6 +85,10 @@ def main() -> int:
         print(f"\n== {signature}: {times[signature]} times, first in case {number} of seed {asked.seed}")
         print(describe(small)[:3000])
         print(finding.details[-1500:])
+    if asked.by_kind:
+        print("\nkind                 cases   CPU s  kept MiB  largest case MiB")
+        for name, one in sorted(used.items(), key=lambda item: -item[1].kept):
+            print(f"{name:20} {one.cases:5} {one.seconds:7.1f} {one.kept:9.1f} {one.largest:17.1f}")
     peak = peak_mebibytes()
     shown = ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
     print(

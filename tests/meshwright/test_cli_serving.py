@@ -93,6 +93,14 @@ def test_overload_is_an_answer_with_the_sustainable_rate(run, serving):
     assert "grows without end" in run("simulate", path).out
 
 
+def test_the_sustainable_rate_does_not_depend_on_the_overload(run, serving):
+    found = []
+    for rate in (400.0, 4000.0):
+        path = serving(workload__arrivals={"kind": "poisson", "rate": rate}, workload__requests=3000)
+        found.append(json.loads(run("simulate", path, "--json").out)["sustainable_rate"])
+    assert found[0] == pytest.approx(found[1], rel=0.15)
+
+
 def test_a_reactive_scaler_follows_the_load_and_pays_for_less(run, serving):
     day = {"kind": "piecewise", "period": 300.0, "rates": [2.0, 40.0, 2.0]}
     options = {"target": 8.0, "start": 20.0, "least": 1, "most": 8}
