@@ -54,6 +54,7 @@ ClusterReference = Reference | Cluster
 FrameworkReference = Reference | Framework
 
 MOST_TOKENS = 1e18
+MOST_WATTS = 1e12
 
 __all__ = [
     "Catalogues",
@@ -470,6 +471,8 @@ def mix(
         InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
         InfeasibleError: no mix carries the load.
     """
+    if watts is not None and not 0 < watts < MOST_WATTS:
+        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
     offers = [Offer.parse(text) for text in types]
     cluster = offers[0].cluster
     given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}

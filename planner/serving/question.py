@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ class Question:
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.given and self.objective == "goodput":
             raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")
+        self._check_trace()
         if self.prompt + self.output > self.model.max_sequence:
             raise InputError(
                 f"requests of {self.prompt + self.output:,.0f} tokens are longer than the "
@@ -85,6 +86,18 @@ class Question:
             raise InputError(
                 f"objective cost needs a price; {self.cluster.device.name} has none (price_per_hour_usd)",
                 "objective",
+            )
+
+    def _check_trace(self) -> None:
+        """Refuse a trace too short for the share of requests that must meet the targets."""
+        if self.workload.trace is None:
+            return
+        found, share = len(self.sample.prompts), self.workload.slo.share
+        if found * (1.0 - share) < 1.0 and share < 1.0:
+            needed = ceil(1.0 / (1.0 - share) - 1e-9)
+            raise InputError(
+                f"has {found:,} requests; {100 * share:g} % of them rest on at least {needed:,}",
+                "workload.trace",
             )
 
     @property

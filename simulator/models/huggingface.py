@@ -38,7 +38,7 @@ class Config(NamedTuple):
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
-                raise InputError(f"{key}: a whole number is needed, found {value!r}", self.where)
+                raise InputError(f"{key}: a whole number is needed, found {shown(value)}", self.where)
             return value
         return None
 
@@ -53,7 +53,7 @@ class Config(NamedTuple):
             if value is None:
                 continue
             if not isinstance(value, bool):
-                raise InputError(f"{key}: true or false is needed, found {value!r}", self.where)
+                raise InputError(f"{key}: true or false is needed, found {shown(value)}", self.where)
             return value
         return None
 

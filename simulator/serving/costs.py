@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster
+from hwmodels.errors import InfeasibleError
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.deployment import Pool
@@ -105,6 +106,9 @@ def speculating(
     """Costs of a replica whose decodes verify what a draft model on the same devices proposes.
 
     The draft model's weights and KV take blocks from the target's.
+
+    Raises:
+        InfeasibleError: they leave no block.
     """
     alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
     price = StepPrice(draft, cluster, alone, engine)
@@ -114,6 +118,11 @@ def speculating(
     devices = pool.tensor * pool.pipeline
     block = (costs.kv_token_bytes / devices + held.kv_token) * options.block_tokens
     room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights
+    if room < block and not options.kv_blocks:
+        raise InfeasibleError(
+            f"the draft model {draft.name} ({held.weights / 2**30:.1f} GiB of weights a device) leaves no "
+            f"room for KV on {pool.devices} x {cluster.device.name}; a smaller draft or more devices help"
+        )
     return replace(
         costs,
         steps=SpeculativeSteps(costs.steps, steps, speculation),

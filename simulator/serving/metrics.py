@@ -225,8 +225,8 @@ def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
 def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
     """Completions a second of a deployment whose queue keeps growing; else None.
 
-    They are counted from the first quarter of the requests to the third, while the queue is full: with a load far
-    above capacity few requests end before the last has arrived.
+    They are counted from the first quarter of the requests to the third, while the queue is full: with a load
+    far above capacity few requests end before the last has arrived.
 
     It keeps growing where in the second half of the arrivals less than 0.9 of the requests that came ended,
     a tenth of all requests are still there at the last arrival, and the mean TTFT of the last quarter is half

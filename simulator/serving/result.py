@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.fleet import Fleet, Progress
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
 from simulator.serving.records import Records
@@ -73,11 +74,24 @@ def serve(setting: ServingSetting, progress: Progress | None = None, traced: boo
         traced: keep every step for a trace.
 
     Raises:
-        InputError: the trace or a request in it is wrong.
+        InputError: the trace or a request in it is wrong, or there is none.
+        InfeasibleError: a replica holds the KV of no request.
     """
     fleet = Fleet(setting, traced)
     fleet.run(progress)
+    if not len(fleet.records) and not fleet.interrupted:
+        _explain_nothing(setting, fleet)
     return ServingResult(setting, fleet, metrics_of(setting, fleet))
+
+
+def _explain_nothing(setting: ServingSetting, fleet: Fleet) -> None:
+    if not fleet.refused:
+        raise InputError("there is no request: the trace is empty, or `start` is behind its end", "workload")
+    held = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
+    raise InfeasibleError(
+        f"all {fleet.refused:,} requests are longer than the {held:,} tokens whose KV a replica holds; more "
+        "memory for KV (options.memory_share), narrower KV (kv: fp8) or more devices a replica would help"
+    )
 
 
 def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:

@@ -53,7 +53,7 @@ def test_numbers_beyond_their_range_are_refused(refused, scenario, changes, told
         ("plain", "arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n3,5,5\n1,5,5\n", "before the one"),
         ("plain", "arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,1e300\n", "a whole number is needed"),
         ("plain", "arrived_at,num_prefill_tokens,num_decode_tokens\n0,5," + "9" * 30 + "\n", "at most"),
-        ("plain", "arrived_at,num_prefill_tokens,num_decode_tokens\n5e11,5,5\n", "times are in seconds"),
+        ("plain", "arrived_at,num_prefill_tokens,num_decode_tokens\n5e11,5,5\n", "time in another unit"),
         ("mooncake", '{"timestamp": ' + "9" * 5000 + "}\n", "not valid JSON"),
         ("mooncake", "[" * 100_000 + "\n", "not valid JSON"),
         ("mooncake", "\x00\ud7ff{", "not valid JSON"),
@@ -159,3 +159,33 @@ def test_a_file_that_cannot_be_written_leaves_no_other(refused_after_tables, sce
     there = tmp_path / "requests.csv"
     refused_after_tables("simulate", scenario(), "--requests", str(there), "--html", "/dev/null/page.html")
     assert not there.exists()
+
+
+def test_requests_that_no_replica_holds_are_told(refused, scenario):
+    message = refused("simulate", scenario(options=", kv_blocks: 1"), code=1)
+    assert "all 20 requests are longer than the 16 tokens" in message
+    draft = ", speculation: {draft: llama3.1-70b, tokens: 3, acceptance: 0.7}"
+    assert "leaves no room for KV" in refused("simulate", scenario(deployment=draft), code=1)
+
+
+HEADER = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
+
+
+def test_a_trace_without_requests_or_too_short_for_its_percentile_is_told(refused, tmp_path):
+    path, log = tmp_path / "replay.yaml", tmp_path / "log.csv"
+    workload = "{kind: serving, trace: {format: plain, path: log.csv}, slo: {ttft: 1, share: 0.99}}"
+    path.write_text(
+        f"model: llama3.1-8b\ncluster: dgx-h100\ngpus: 1\nworkload: {workload}\n", encoding="utf-8"
+    )
+    log.write_text(HEADER, encoding="utf-8")
+    assert "there is no request" in refused("simulate", str(path))
+    log.write_text(HEADER + "0,100,10\n1,100,10\n", encoding="utf-8")
+    assert "has 2 requests; 99 % of them rest on at least 100" in refused("plan", str(path))
+    log.write_text(HEADER + "0,100,10\n3,100,10\n1,100,10\n", encoding="utf-8")
+    assert "log.csv: line 4: request 3 arrives" in refused("simulate", str(path))
+
+
+@pytest.mark.parametrize("watts", ["nan", "inf", "0", "-5"])
+def test_power_of_a_mix_is_a_number(refused, watts):
+    flags = ["--isl", "1000", "--osl", "200", "--rate", "5", "--ttft", "1", "--watts", watts]
+    assert "watts" in refused("plan", "--serve", "--model", "llama3.1-8b", "--mix", "l4,h100-sxm", *flags)

@@ -22,7 +22,7 @@ def _read(path: Path) -> Iterator[Row]:
         prompt = number(cells, "ContextTokens", where, int, 0)
         output = number(cells, "GeneratedTokens", where, int, 0)
         if prompt and output:
-            yield Row((time - start).total_seconds(), prompt, output)
+            yield Row((time - start).total_seconds(), prompt, output, (), where)
 
 
 def _time(text: str, where: str) -> datetime:

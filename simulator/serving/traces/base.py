@@ -22,12 +22,16 @@ NumberT = TypeVar("NumberT", int, float)
 
 
 class Row(NamedTuple):
-    """One request of a trace; ``arrival_s`` is NaN where the format has no times."""
+    """One request of a trace.
+
+    ``arrival_s`` is NaN where the format has no times; ``where`` is its file and line.
+    """
 
     arrival_s: float
     prompt: int
     output: int
     prefix: tuple[int, ...] = ()
+    where: str = ""
 
 
 @dataclass(frozen=True)

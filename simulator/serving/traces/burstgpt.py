@@ -19,7 +19,7 @@ def _read(path: Path) -> Iterator[Row]:
         prompt = number(cells, "Request tokens", where, int, 0)
         output = number(cells, "Response tokens", where, int, 0)
         if prompt and output:
-            yield Row(time - start, prompt, output)
+            yield Row(time - start, prompt, output, (), where)
 
 
 FORMAT = TraceFormat(

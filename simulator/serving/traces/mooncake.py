@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from simulator.serving.traces.base import Row, TraceFormat, json_rows, number
+
+MOST_IDS = 1 << 40
 
 
 def _read(path: Path) -> Iterator[Row]:
     for where, cells in json_rows(path):
         ids = cells.get("hash_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(one, int) for one in ids):
-            raise InputError(
-                f"column 'hash_ids': a list of whole numbers is needed, found {ids!r:.40}", where
+        if not isinstance(ids, list) or not all(isinstance(one, int) and 0 <= one < MOST_IDS for one in ids):
+            problem = (
+                f"column 'hash_ids': whole numbers from 0 to {MOST_IDS:,} are needed, found {shown(ids)}"
             )
+            raise InputError(problem, where)
         time = number(cells, "timestamp", where, float, 0) * 1e-3
         prompt = number(cells, "input_length", where, int, 0)
         output = number(cells, "output_length", where, int, 0)
         if prompt and output:
-            yield Row(time, prompt, output, tuple(ids))
+            yield Row(time, prompt, output, tuple(ids), where)
 
 
 FORMAT = TraceFormat(

@@ -16,6 +16,7 @@ def _read(path: Path) -> Iterator[Row]:
             number(cells, COLUMNS[0], where, float, 0),
             number(cells, COLUMNS[1], where, int, 1),
             number(cells, COLUMNS[2], where, int, 1),
+            where=where,
         )
 
 

@@ -69,7 +69,7 @@ class Source:
             InputError: a wrong row of the trace, or a request longer than the model's context.
         """
         rows = self._rows()
-        for serial, (time, prompt, output, prefix) in enumerate(islice(rows, self.serving.requests)):
+        for serial, (time, prompt, output, prefix, _) in enumerate(islice(rows, self.serving.requests)):
             self._check(serial, prompt, output)
             yield Request(serial, time, prompt, output, prefix)
 
@@ -170,17 +170,15 @@ class Source:
         last, read = 0.0, get_format(trace.format).read
         for number, row in enumerate(read(self._path), start=1):
             time = row.arrival_s
-            if time < 0 or time < last:
+            if time < last or time > LATEST_S:
+                wrong = f"before the one above it ({last:g} s)" if time >= 0 else "before the first"
+                if time > LATEST_S:
+                    wrong = f"after {LATEST_S:g} s; is the time in another unit?"
                 raise InputError(
-                    f"request {number} arrives at {time:g} s, before the one above it ({last:g} s)"
-                    if time >= 0
-                    else f"request {number} arrives at {time:g} s, a time before 0",
-                    str(self._path),
-                )
-            if time > LATEST_S:
-                raise InputError(
-                    f"request {number} arrives at {time:g} s; times are in seconds and at most {LATEST_S:g}",
-                    str(self._path),
+                    f"request {number} arrives at {time:g} s, {wrong}; sort the trace by time"
+                    if time < last
+                    else f"request {number} arrives at {time:g} s, {wrong}",
+                    row.where or str(self._path),
                 )
             last = time if time == time else last
             if time < trace.start:
