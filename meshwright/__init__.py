@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.api import (
         Comparison,
-        DeploymentSearch,
         InfeasibleError,
         InputError,
         MeshwrightError,
@@ -20,21 +19,32 @@ if TYPE_CHECKING:
         Sizing,
         StepSimulation,
         catalogue,
-        deploy,
-        mix,
         plan,
-        serving_front,
         simulate,
         simulate_mixed,
         size,
         whatif,
+    )
+    from meshwright.serving_api import (
+        DayPlan,
+        DayRun,
+        DeploymentSearch,
+        Fronts,
+        Mix,
+        day,
+        deploy,
+        mix,
+        serving_front,
     )
 
 __version__ = "0.2.0"
 
 __all__ = [
     "Comparison",
+    "DayPlan",
+    "DayRun",
     "DeploymentSearch",
+    "Fronts",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -45,6 +55,7 @@ __all__ = [
     "Sizing",
     "StepSimulation",
     "catalogue",
+    "day",
     "deploy",
     "mix",
     "plan",
@@ -56,12 +67,17 @@ __all__ = [
 ]
 
 
+_SERVING = {"DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"}
+
+
 def __getattr__(name: str) -> Any:
     """Import the API on first use, so that the command line starts without it."""
     if name in __all__:
-        from meshwright import api
+        from importlib import import_module
 
-        return getattr(api, name)
+        return getattr(
+            import_module("meshwright.serving_api" if name in _SERVING else "meshwright.api"), name
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

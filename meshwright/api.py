@@ -7,59 +7,44 @@ Results are frozen dataclasses; ``to_dict`` gives what ``--json`` prints, ``colu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hwmodels.cluster import Cluster, clusters
+from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from hwmodels.loading import Catalogue
 from meshwright.questions import ask, scenario_data
+from meshwright.references import ClusterReference, FrameworkReference, ModelReference, Reference
 from meshwright.results import (
     Comparison,
-    DeploymentSearch,
     MixedSimulation,
     PlanReport,
     PlanSearch,
     StepSimulation,
 )
 from meshwright.scenarios import shipped_scenarios
-from meshwright.serving_questions import serving_question
 from meshwright.variations.answer import Inquiry
 from meshwright.variations.question import Question
 from planner.constraints import Constraints
 from planner.executors.local import cores
 from planner.headroom import headroom_share
-from planner.pareto import Fronts
 from planner.prediction import simulate_plan
 from planner.refine import Refined, refine
 from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
-from planner.serving.fronts import serving_fronts
-from planner.serving.mix.offers import Offer
-from planner.serving.mix.search import Mix, search_mix
-from planner.serving.refine import refine_serving
-from planner.serving.search import search_serving
 from planner.sizing import Sizing, counts, size_up
-from simulator.frameworks import Framework, frameworks
-from simulator.models import Model, models
+from simulator.frameworks import frameworks
+from simulator.models import models
 from simulator.plan import Plan
 from simulator.scenario import Search, make_mixed
 from simulator.schedules import schedules
 
-Reference = str | Path | Mapping[str, Any]
-ModelReference = Reference | Model
-ClusterReference = Reference | Cluster
-FrameworkReference = Reference | Framework
-
 MOST_TOKENS = 1e18
-MOST_WATTS = 1e12
 
 __all__ = [
     "Catalogues",
     "Comparison",
-    "DeploymentSearch",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -69,7 +54,6 @@ __all__ = [
     "Sizing",
     "StepSimulation",
     "catalogue",
-    "deploy",
     "plan",
     "simulate",
     "simulate_mixed",
@@ -382,135 +366,3 @@ def whatif(
     found = dict(inquiry.variations(work))
     outcomes += [found[number] for number in sorted(found)]
     return Comparison(inquiry.question.title, outcomes, inquiry.engine)
-
-
-def deploy(
-    scenario: Reference | None = None,
-    *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    rate: float | None = None,
-    ttft: float | None = None,
-    tpot: float | None = None,
-    share: float | None = None,
-    engine: str | None = None,
-    objective: str | None = None,
-    split: bool = True,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    top: int = 5,
-    refine: int = 0,
-    progress: Callable[[float], None] | None = None,
-) -> DeploymentSearch:
-    """Choose how to serve: the deployment with most goodput, or the least cost, energy or latency at a rate.
-
-    Args:
-        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
-        model, cluster: catalogue name, path, mapping or object.
-        gpus: devices to use at most.
-        isl, osl: prompt and output tokens of a request.
-        rate: requests a second.
-        ttft, tpot: targets, s; ``share`` of the requests must meet both.
-        engine: preset by name.
-        objective: goodput, cost, energy or latency.
-        split: try separate pools for prefill and decode too.
-        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
-        top: deployments to return.
-        refine: find the largest rate of that many of the best on the event engine too, on all cores.
-        progress: called with the finished share.
-
-    Raises:
-        InputError: a wrong or unknown argument.
-        InfeasibleError: no replica fits.
-    """
-    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
-    given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
-    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
-    found = search_serving(question, max(top, refine), progress)
-    runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
-    return DeploymentSearch(found, runs)
-
-
-def mix(
-    types: Sequence[str],
-    scenario: Reference | None = None,
-    *,
-    model: ModelReference | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    rate: float | None = None,
-    ttft: float | None = None,
-    tpot: float | None = None,
-    share: float | None = None,
-    engine: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    watts: float | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Mix:
-    """Rent the cheapest mix of GPU types that carries a load within its targets.
-
-    Args:
-        types: devices or clusters, each ``NAME``, ``NAME=COUNT`` (devices available) or ``NAME=COUNT@PRICE``
-            ($ an hour and device).
-        scenario: a serving scenario (file, shipped name or mapping), whose distributions of lengths or trace
-            fill the buckets; the other arguments replace its keys.
-        model: catalogue name, path, mapping or object.
-        isl, osl: prompt and output tokens of a request.
-        rate: requests a second.
-        ttft, tpot: targets, s; ``share`` of the requests must meet both.
-        engine: preset by name.
-        fix, limit: fields of a replica, as for ``deploy``.
-        watts: most that all devices may draw.
-        progress: called with the finished share.
-
-    Raises:
-        InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
-        InfeasibleError: no mix carries the load.
-    """
-    if watts is not None and not 0 < watts < MOST_WATTS:
-        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
-    offers = [Offer.parse(text) for text in types]
-    cluster = offers[0].cluster
-    given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
-    given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
-    question = serving_question(scenario, given, fix or {}, limit or {})
-    return search_mix(question, offers, watts=watts, progress=progress)
-
-
-def serving_front(
-    scenario: Reference | None = None,
-    *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    engine: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Fronts:
-    """Throughput, cost and energy of one replica against the speed that a user sees: Pareto fronts.
-
-    Args:
-        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
-        model, cluster: catalogue name, path, mapping or object.
-        gpus: most devices of a replica.
-        isl, osl: prompt and output tokens of a request.
-        engine: preset by name.
-        fix, limit: fields of a replica, as for ``deploy``.
-        progress: called with the finished share.
-
-    Raises:
-        InputError: a wrong or unknown argument.
-        InfeasibleError: no replica fits.
-    """
-    given: dict[str, Any] = dict.fromkeys(("ttft", "tpot", "share"))
-    given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
-    # The rate is not read: each point has a concurrency of its own.
-    question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
-    return serving_fronts(question, progress)

@@ -17,10 +17,6 @@ from planner.prediction import Prediction, Simulation
 from planner.refine import Refined
 from planner.scored import ScoredPlans
 from planner.search import SearchResult
-from planner.serving.deployment import scenario_of
-from planner.serving.plan import ServingPlan
-from planner.serving.refine import RefinedServing
-from planner.serving.search import ServingSearch
 from simulator.plan import Plan
 from simulator.scenario import MixedScenario, Scenario
 from simulator.scenario_file import scenario_of as training_scenario
@@ -138,7 +134,7 @@ class PlanSearch:
         Raises:
             InputError: the search did not return that many plans.
         """
-        _check_rank(index, len(self.result.plans))
+        check_rank(index, len(self.result.plans))
         return training_scenario(self.result.setting, self.result.plans.plan(index))
 
     def columns(self) -> Columns:
@@ -221,35 +217,7 @@ class Comparison:
         return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
 
 
-@dataclass(frozen=True, eq=False)
-class DeploymentSearch:
-    """The best deployments, and by their index the largest rates that the event engine found."""
-
-    search: ServingSearch
-    refined: Mapping[int, RefinedServing] = field(default_factory=dict)
-
-    @property
-    def best(self) -> ServingPlan:
-        """The first deployment.
-
-        Raises:
-            InfeasibleError: nothing meets the targets.
-        """
-        if not self.search.plans:
-            raise InfeasibleError("no deployment meets the targets")
-        return self.search.plans[0]
-
-    def scenario(self, index: int = 0) -> dict[str, Any]:
-        """A deployment as a scenario that ``simulate`` reads.
-
-        Raises:
-            InputError: the search did not return that many deployments.
-        """
-        _check_rank(index, len(self.search.plans))
-        return scenario_of(self.search.question, self.search.plans[index])
-
-
-def _check_rank(index: int, plans: int) -> None:
+def check_rank(index: int, plans: int) -> None:
     if not 0 <= index < plans:
         raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")
 

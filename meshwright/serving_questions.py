@@ -36,7 +36,7 @@ def serving_question(
 
     Args:
         scenario: file, shipped name or mapping; its deployment gives the engine and the number formats.
-        given: arguments of ``api.deploy``; None means not given.
+        given: arguments of ``mw.deploy``; None means not given.
         fix, limit: fields held or capped, as typed or as values.
 
     Raises:

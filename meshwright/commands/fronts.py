@@ -26,7 +26,7 @@ def show_serving_fronts(
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no replica fits.
     """
-    from meshwright import api
+    from meshwright import serving_api
     from meshwright.commands.output import progress
     from meshwright.commands.serving_plan import check_given, refuse_given
     from meshwright.commands.sizing import count
@@ -36,7 +36,7 @@ def show_serving_fronts(
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine")}
     gpus = count(arguments["gpus"]) if arguments["gpus"] else None
     with progress("searching") as advance:
-        found = api.serving_front(
+        found = serving_api.serving_front(
             scenario or None, gpus=gpus, **rest, fix=held["fix"], limit=held["limit"], progress=advance
         )
     _show(found, files, json)

@@ -108,3 +108,13 @@ Pareto = Annotated[
         "--pareto", help="Show fronts: time against memory and energy; serving: user speed, cost, energy."
     ),
 ]
+Day = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RATES", help="Serving: replicas over a day of these rates, in equal parts: 2,5,9,4."
+    ),
+]
+ColdStart = Annotated[
+    float,
+    typer.Option(min=0, help="Serving over a day: seconds from renting a replica to its first request."),
+]

@@ -40,6 +40,8 @@ def plan(
     together: given.Together = False,
     mix: given.Mix = None,
     watts: given.Watts = None,
+    day: given.Day = None,
+    cold_start: given.ColdStart = 60.0,
     pareto: given.Pareto = False,
     save: given.Save = None,
     rank: given.Rank = 1,
@@ -56,13 +58,19 @@ def plan(
     """  # noqa: E501 - one line to copy
     from meshwright.commands.fronts import show_serving_fronts, show_training_fronts
     from meshwright.commands.plan_files import PlanFiles
-    from meshwright.commands.serving_plan import asks_serving, plan_mix, plan_serving, refuse_given
+    from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, plan_serving, refuse_given
     from meshwright.commands.sizing import compare_sizes, count
     from planner.constraints import pairs
 
     files = PlanFiles(save, rank, html, csv)
     held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
     load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
+    if day is not None:
+        files.refuse("days", "save", "html", "csv")
+        refuse_given({"--rate": rate, "--mix": mix, "--watts": watts}, "--day gives the rates")
+        asked = {"model": model, "cluster": cluster, "gpus": gpus, **load, **held}
+        plan_days(scenario, asked, day, cold_start, refine, json)
+        return
     if mix is not None:
         files.refuse("mixes", "save", "html", "csv")
         unused = {"--cluster": cluster, "--gpus": gpus, "--objective": objective}

@@ -38,7 +38,7 @@ def plan_serving(
         InfeasibleError: nothing meets the targets; the message names the best latency.
     """
     from hwmodels.errors import InfeasibleError, InputError
-    from meshwright import api
+    from meshwright import serving_api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
@@ -46,7 +46,7 @@ def plan_serving(
     if top is not None and not 1 <= top <= MOST_PLANS:
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
     with progress("searching") as advance:
-        found = api.deploy(
+        found = serving_api.deploy(
             scenario or None,
             **_load(scenario, arguments),
             fix=held["fix"],
@@ -71,7 +71,7 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no mix carries the load within the targets.
     """
-    from meshwright import api
+    from meshwright import serving_api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.mixes import describe_mix, mix_tables
 
@@ -80,11 +80,64 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool
         name: arguments[name] for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts")
     }
     with progress("searching") as advance:
-        found = api.mix(types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance)
+        found = serving_api.mix(
+            types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance
+        )
     if json:
         print_json(describe_mix(found))
     else:
         show_tables(*mix_tables(found))
+
+
+def plan_days(
+    scenario: str, arguments: Mapping[str, Any], rates: str, cold_start: float, refine: int, json: bool
+) -> None:
+    """Plan and print replicas over a day.
+
+    Raises:
+        InputError: a wrong flag, or one that is missing.
+        InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
+    """
+    from meshwright import serving_api
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.sizing import count
+    from meshwright.reports.days import day_tables, describe_day
+
+    check_given(scenario, arguments, NEEDED)
+    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "fix", "limit")}
+    with progress("planning the day"):
+        found, runs = serving_api.day(
+            scenario or None,
+            rates=_rates(rates),
+            gpus=count(arguments["gpus"]) if arguments["gpus"] else None,
+            cold_start=cold_start,
+            refine=refine > 0,
+            **rest,
+            **_targets(arguments),
+        )
+    if json:
+        print_json(describe_day(found, runs))
+    else:
+        show_tables(*day_tables(found, runs))
+
+
+def _rates(text: str) -> list[float]:
+    """Rates of equal parts of a day.
+
+    Raises:
+        InputError: not readable, or none above zero.
+    """
+    from hwmodels.errors import InputError
+
+    parts = [part.strip() for part in text.split(",")]
+    if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
+        raise InputError(
+            f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {text[:60]!r}", "--day"
+        )
+    rates = [float(part) for part in parts]
+    if not max(rates) > 0:
+        raise InputError("must hold a rate above 0", "--day")
+    return rates
 
 
 def refuse_given(flags: Mapping[str, Any], why: str) -> None:
@@ -101,7 +154,7 @@ def refuse_given(flags: Mapping[str, Any], why: str) -> None:
 
 
 def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags as arguments of ``api.deploy``.
+    """Flags as arguments of ``mw.deploy``.
 
     Raises:
         InputError: a flag is missing or cannot be read.

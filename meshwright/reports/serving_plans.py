@@ -13,7 +13,7 @@ from planner.serving.plan import Group, ServingPlan
 from planner.serving.search import ServingSearch
 
 if TYPE_CHECKING:
-    from meshwright.api import DeploymentSearch
+    from meshwright.serving_api import DeploymentSearch
 
 
 def describe_deployments(found: DeploymentSearch) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
         up = fleet.entry
         running = sum(member.replica.running for member in up)
         waiting = sum(member.queue for member in up)
-        wanted = scaler.wanted(len(up) + starting, running, waiting, pool.options.max_sequences)
+        wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, pool.options.max_sequences)
         for _ in range(wanted - len(up) - starting):
             clock.process(begin())
         while len(up) > max(wanted, 1):

@@ -11,8 +11,11 @@ from hwmodels.loading import build
 from simulator.serving.scalers.base import Scaler
 from simulator.serving.scalers.fixed import Fixed
 from simulator.serving.scalers.reactive import Reactive
+from simulator.serving.scalers.scheduled import Scheduled
 
-scalers: Mapping[str, type[Scaler]] = MappingProxyType({kind.name: kind for kind in (Fixed, Reactive)})
+scalers: Mapping[str, type[Scaler]] = MappingProxyType(
+    {kind.name: kind for kind in (Fixed, Reactive, Scheduled)}
+)
 
 
 def make_scaler(name: str, options: Mapping[str, Any], where: str = "") -> Scaler:

@@ -30,10 +30,11 @@ class Scaler(Strict):
     )
 
     @abstractmethod
-    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """Replicas that the pool should have.
 
         Args:
+            now: seconds since the start.
             replicas: up, and being started.
             running: sequences in the slots of replicas that are up.
             waiting: sequences in their queues.

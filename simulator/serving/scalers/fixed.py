@@ -14,6 +14,6 @@ class Fixed(Scaler):
     rule: ClassVar[str] = "as many replicas as the deployment says"
     source: ClassVar[str] = "default"
 
-    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""
         return replicas

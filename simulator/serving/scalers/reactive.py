@@ -27,7 +27,7 @@ class Reactive(Scaler):
     least: Few = Field(1, description="fewest replicas")
     most: Few = Field(64, description="most replicas")
 
-    def wanted(self, replicas: int, running: int, waiting: int, slots: int) -> int:
+    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""
         ratio = (running + waiting) / (self.target * replicas)
         if abs(ratio - 1.0) <= self.tolerance:

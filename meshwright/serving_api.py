@@ -1,0 +1,234 @@
+"""The Python API of serving plans: deployments, mixes of GPU types, fronts, and replicas over a day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hwmodels.errors import InfeasibleError, InputError
+from meshwright.references import ClusterReference, ModelReference, Reference
+from meshwright.results import check_rank
+from meshwright.serving_questions import serving_question
+from planner.executors.local import cores
+from planner.pareto import Fronts
+from planner.serving.day import DayPlan, DayRun, plan_day, run_day
+from planner.serving.deployment import scenario_of
+from planner.serving.fronts import serving_fronts
+from planner.serving.mix.offers import Offer
+from planner.serving.mix.search import Mix, search_mix
+from planner.serving.plan import ServingPlan
+from planner.serving.refine import RefinedServing, refine_serving
+from planner.serving.search import ServingSearch, search_serving
+from simulator.serving.arrivals.piecewise import Piecewise
+
+MOST_WATTS = 1e12
+
+MOST_WATTS = 1e12
+
+__all__ = ["DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"]
+
+
+@dataclass(frozen=True, eq=False)
+class DeploymentSearch:
+    """The best deployments, and by their index the largest rates that the event engine found."""
+
+    search: ServingSearch
+    refined: Mapping[int, RefinedServing] = field(default_factory=dict)
+
+    @property
+    def best(self) -> ServingPlan:
+        """The first deployment.
+
+        Raises:
+            InfeasibleError: nothing meets the targets.
+        """
+        if not self.search.plans:
+            raise InfeasibleError("no deployment meets the targets")
+        return self.search.plans[0]
+
+    def scenario(self, index: int = 0) -> dict[str, Any]:
+        """A deployment as a scenario that ``simulate`` reads.
+
+        Raises:
+            InputError: the search did not return that many deployments.
+        """
+        check_rank(index, len(self.search.plans))
+        return scenario_of(self.search.question, self.search.plans[index])
+
+
+def deploy(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    rate: float | None = None,
+    ttft: float | None = None,
+    tpot: float | None = None,
+    share: float | None = None,
+    engine: str | None = None,
+    objective: str | None = None,
+    split: bool = True,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    top: int = 5,
+    refine: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> DeploymentSearch:
+    """Choose how to serve: the deployment with most goodput, or the least cost, energy or latency at a rate.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        model, cluster: catalogue name, path, mapping or object.
+        gpus: devices to use at most.
+        isl, osl: prompt and output tokens of a request.
+        rate: requests a second.
+        ttft, tpot: targets, s; ``share`` of the requests must meet both.
+        engine: preset by name.
+        objective: goodput, cost, energy or latency.
+        split: try separate pools for prefill and decode too.
+        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
+        top: deployments to return.
+        refine: find the largest rate of that many of the best on the event engine too, on all cores.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica fits.
+    """
+    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
+    given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
+    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
+    found = search_serving(question, max(top, refine), progress)
+    runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
+    return DeploymentSearch(found, runs)
+
+
+def mix(
+    types: Sequence[str],
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    rate: float | None = None,
+    ttft: float | None = None,
+    tpot: float | None = None,
+    share: float | None = None,
+    engine: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    watts: float | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Mix:
+    """Rent the cheapest mix of GPU types that carries a load within its targets.
+
+    Args:
+        types: devices or clusters, each ``NAME``, ``NAME=COUNT`` (devices available) or ``NAME=COUNT@PRICE``
+            ($ an hour and device).
+        scenario: a serving scenario (file, shipped name or mapping), whose distributions of lengths or trace
+            fill the buckets; the other arguments replace its keys.
+        model: catalogue name, path, mapping or object.
+        isl, osl: prompt and output tokens of a request.
+        rate: requests a second.
+        ttft, tpot: targets, s; ``share`` of the requests must meet both.
+        engine: preset by name.
+        fix, limit: fields of a replica, as for ``deploy``.
+        watts: most that all devices may draw.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
+        InfeasibleError: no mix carries the load.
+    """
+    if watts is not None and not 0 < watts < MOST_WATTS:
+        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
+    offers = [Offer.parse(text) for text in types]
+    cluster = offers[0].cluster
+    given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
+    given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
+    question = serving_question(scenario, given, fix or {}, limit or {})
+    return search_mix(question, offers, watts=watts, progress=progress)
+
+
+def serving_front(
+    scenario: Reference | None = None,
+    *,
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    engine: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Fronts:
+    """Throughput, cost and energy of one replica against the speed that a user sees: Pareto fronts.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        model, cluster: catalogue name, path, mapping or object.
+        gpus: most devices of a replica.
+        isl, osl: prompt and output tokens of a request.
+        engine: preset by name.
+        fix, limit: fields of a replica, as for ``deploy``.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica fits.
+    """
+    given: dict[str, Any] = dict.fromkeys(("ttft", "tpot", "share"))
+    given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
+    # The rate is not read: each point has a concurrency of its own.
+    question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
+    return serving_fronts(question, progress)
+
+
+def day(
+    scenario: Reference | None = None,
+    *,
+    rates: Sequence[float],
+    model: ModelReference | None = None,
+    cluster: ClusterReference | None = None,
+    gpus: int | None = None,
+    isl: int | None = None,
+    osl: int | None = None,
+    ttft: float | None = None,
+    tpot: float | None = None,
+    share: float | None = None,
+    engine: str | None = None,
+    cold_start: float = 60.0,
+    refine: bool = False,
+    fix: Mapping[str, Any] | None = None,
+    limit: Mapping[str, Any] | None = None,
+) -> tuple[DayPlan, list[DayRun]]:
+    """Plan replicas over a day whose rates are known: the cheapest shape and timetable.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        rates: requests a second in equal parts of 24 hours.
+        model, cluster: catalogue name, path, mapping or object.
+        gpus: devices to use at most.
+        isl, osl: prompt and output tokens of a request.
+        ttft, tpot: targets, s; ``share`` of the requests must meet both.
+        engine: preset by name.
+        cold_start: seconds from renting a replica to its first request.
+        refine: run the timetable, autoscaling and a fixed count on the event engine too.
+        fix, limit: fields of a replica, as for ``deploy``.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
+    """
+    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "ttft": ttft}
+    given |= {"tpot": tpot, "share": share, "engine": engine, "objective": "cost", "rate": max(rates)}
+    question = serving_question(scenario, given, fix or {}, limit or {})
+    arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
+    workload = question.workload.model_copy(update={"arrivals": arrivals})
+    found = plan_day(replace(question, workload=workload, split=False), cold_start)
+    return found, list(run_day(found)) if refine else []

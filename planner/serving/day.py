@@ -1,0 +1,226 @@
+"""Replicas over a day: the cheapest timetable for rates that change, beside a fixed count and autoscaling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.errors import InfeasibleError, InputError
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
+from planner.serving.question import Question
+from planner.serving.score import Limited, largest_rate, phase_state
+from planner.serving.shapes import Shape, shapes
+from simulator.serving.arrivals.piecewise import Piecewise
+from simulator.serving.result import serve
+from simulator.serving.scaling import seconds_up
+from simulator.serving.scenario import make_serving
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+BUSY = 0.8
+"""Target of the autoscaler: sequences of a replica over those at its largest rate."""
+MOST_REQUESTS = 2_000_000
+"""Requests of a day that the event engine takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class DayPlan:
+    """Replicas of one shape over a cycle of rates.
+
+    Attributes:
+        question: what was asked; its arrivals are piecewise.
+        group: one replica with its limits.
+        rate: largest rate of a replica within the targets, requests a second.
+        sequences: in a replica at that rate.
+        needed: replicas of each period, shape (periods,).
+        cold_start_s: from renting a replica to its first request.
+    """
+
+    question: Question
+    group: Group
+    rate: float
+    sequences: float
+    needed: Counts
+    cold_start_s: float
+
+    @property
+    def arrivals(self) -> Piecewise:
+        """The cycle of rates."""
+        return piecewise(self.question)
+
+    @property
+    def hours(self) -> float:
+        """Length of the cycle."""
+        return self.arrivals.period * len(self.needed) / SECONDS_AN_HOUR
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of one replica."""
+        return self.group.devices * self.question.cluster.device.price_per_hour_usd
+
+    @property
+    def timetable_usd(self) -> float:
+        """Cost of a cycle where the rates are known ahead."""
+        seconds = replica_seconds(self.needed, self.arrivals.period, self.cold_start_s)
+        return seconds / SECONDS_AN_HOUR * self.usd_per_hour
+
+    @property
+    def fixed_usd(self) -> float:
+        """Cost of a cycle with the count of the highest rate throughout."""
+        return float(self.needed.max()) * self.hours * self.usd_per_hour
+
+
+@dataclass(frozen=True)
+class DayRun:
+    """A cycle on the event engine.
+
+    Attributes:
+        scaler: name of the policy.
+        usd: cost of the replicas held.
+        slo_share: share of requests within the targets.
+        most: replicas at once, of all that were started.
+    """
+
+    scaler: str
+    usd: float
+    slo_share: float
+    started: int
+
+
+def piecewise(question: Question) -> Piecewise:
+    """The rates of a question.
+
+    Raises:
+        InputError: they do not change over time.
+    """
+    arrivals = question.workload.arrivals
+    if not isinstance(arrivals, Piecewise):
+        raise InputError("a day needs piecewise arrivals: rates that follow each other", "workload.arrivals")
+    return arrivals
+
+
+def plan_day(question: Question, cold_start_s: float) -> DayPlan:
+    """Find the shape and the timetable that carry all rates at the least cost.
+
+    Raises:
+        InputError: the arrivals are not piecewise, or there are no targets.
+        InfeasibleError: no replica fits or meets the targets, or the devices do not carry the highest rate.
+    """
+    rates = np.array(piecewise(question).rates)
+    if not question.workload.slo.given:
+        raise InputError("a day needs a target: ttft, tpot or e2e", "workload.slo")
+    found = [_plan(question, shape, rates, cold_start_s) for shape in shapes(question, Counter())]
+    able = [plan for plan in found if plan is not None]
+    if not able:
+        raise InfeasibleError(
+            f"no replica of {question.model.name} on {question.cluster.device.name} meets the targets"
+        )
+    fitting = [plan for plan in able if plan.group.devices * plan.needed.max() <= question.devices]
+    if not fitting:
+        least = min(int(plan.group.devices * plan.needed.max()) for plan in able)
+        raise InfeasibleError(
+            f"{rates.max():g} requests/s need {least} devices, {question.devices} are there; "
+            "more devices or wider targets would help"
+        )
+    return min(fitting, key=lambda plan: plan.timetable_usd)
+
+
+def _plan(question: Question, shape: Shape, rates: Array, cold_start_s: float) -> DayPlan | None:
+    """The timetable of one shape; None where it misses the targets at every rate."""
+    limits = Limited.of(question, shape)
+    largest = largest_rate(question, shape, limits)
+    best = int(np.argmax(largest))
+    rate = float(largest[best])
+    if rate <= 0:
+        return None
+    chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
+    state = phase_state(question, shape, chosen, np.array([rate]), "mixed")
+    group = Group(shape, "mixed", 1, int(chosen.budget[0]), int(chosen.sequences[0]))
+    needed = np.maximum(np.ceil(np.round(rates / rate, 9)), 1).astype(np.int64)
+    return DayPlan(question, group, rate, float(rate * state.e2e_s[0]), needed, cold_start_s)
+
+
+def replica_seconds(needed: Counts, period_s: float, cold_start_s: float) -> float:
+    """Least seconds for which replicas are held over a cycle.
+
+    A replica is held from its start, ``cold_start_s`` before it serves. The k-th replica is let go in a gap
+    only where the gap is longer than a start: every replica's choice stands alone, so the sum is the least.
+
+    Args:
+        needed: replicas of each period, shape (periods,).
+        period_s: length of a period.
+        cold_start_s: seconds of a start.
+    """
+    held = 0.0
+    for level in range(1, int(needed.max(initial=0)) + 1):
+        active = needed >= level
+        if active.all():
+            held += len(needed) * period_s
+            continue
+        # Begin the cycle at a start, so that no gap goes over its end.
+        first = int(np.flatnonzero(active & ~np.roll(active, 1))[0])
+        gaps = np.diff(np.flatnonzero(np.append(np.roll(active, -first), True))) - 1
+        held += active.sum() * period_s + np.minimum(gaps[gaps > 0] * period_s, cold_start_s).sum()
+    return held
+
+
+def run_day(plan: DayPlan) -> Iterator[DayRun]:
+    """Run the cycle on the event engine: by the timetable, by autoscaling, with the fixed count.
+
+    Raises:
+        InputError: the cycle has more than ``MOST_REQUESTS`` requests.
+    """
+    arrivals, most = plan.arrivals, int(plan.needed.max())
+    requests = round(float(np.sum(arrivals.rates)) * arrivals.period)
+    if requests > MOST_REQUESTS:
+        raise InputError(
+            f"the cycle has {requests:,} requests, more than {MOST_REQUESTS:,} for the event engine; "
+            "shorten the periods",
+            "workload.arrivals",
+        )
+    start = {"start": plan.cold_start_s}
+    timetable = {**start, "period": arrivals.period, "replicas": plan.needed.tolist()}
+    reactive = {**start, "target": BUSY * plan.sequences, "most": most}
+    first = int(plan.needed[0])
+    for scaler, options, replicas in (
+        ("scheduled", timetable, first),
+        ("reactive", reactive, first),
+        ("fixed", {}, most),
+    ):
+        yield _run(plan, scaler, options, replicas, requests)
+
+
+def day_scenario(plan: DayPlan) -> dict[str, Any]:
+    """The timetable as a scenario that ``simulate`` reads."""
+    options = {"start": plan.cold_start_s, "period": plan.arrivals.period, "replicas": plan.needed.tolist()}
+    return _scenario(plan, "scheduled", options, int(plan.needed[0]))
+
+
+def _scenario(plan: DayPlan, scaler: str, options: dict[str, Any], replicas: int) -> dict[str, Any]:
+    deployed = ServingPlan(
+        (replace(plan.group, replicas=replicas),), plan.rate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True
+    )
+    made = scenario_of(plan.question, deployed)
+    made["deployment"] |= {"scaler": scaler, "scaler_options": options}
+    return made
+
+
+def _run(plan: DayPlan, scaler: str, options: dict[str, Any], replicas: int, requests: int) -> DayRun:
+    made = _scenario(plan, scaler, options, replicas)
+    made["workload"] |= {"requests": requests, "warmup": 0.0}
+    result = serve(make_serving(made, "plan", plan.question.folder))
+    end = plan.hours * SECONDS_AN_HOUR
+    held = sum(seconds_up(member, end) for member in result.fleet.members)
+    return DayRun(
+        scaler,
+        held / SECONDS_AN_HOUR * plan.usd_per_hour,
+        result.metrics.slo_share or 0.0,
+        len(result.fleet.members),
+    )
