@@ -24,8 +24,6 @@ from simulator.serving.arrivals.piecewise import Piecewise
 
 MOST_WATTS = 1e12
 
-MOST_WATTS = 1e12
-
 __all__ = ["DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"]
 
 
