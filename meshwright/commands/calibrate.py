@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.commands.options import needs_plotly
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ def calibrate(
         float, typer.Option(min=0.01, max=0.9, help="Share of the shapes kept out to state the error on.")
     ] = 0.15,
     page: Annotated[
-        Path | None, typer.Option(help="HTML page to draw: predicted against measured on shapes kept out.")
+        Path | None,
+        typer.Option(
+            callback=needs_plotly, help="HTML page to draw: predicted against measured on shapes kept out."
+        ),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Write the device even if its errors are large.")

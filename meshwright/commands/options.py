@@ -7,6 +7,23 @@ from typing import Annotated
 
 import typer
 
+
+def needs_plotly(path: Path | None) -> Path | None:
+    """Refuse a page before the work for it begins, where its charts cannot be drawn.
+
+    Raises:
+        InputError: a page is asked for and plotly is not installed.
+    """
+    if path is not None:
+        from importlib.util import find_spec
+
+        from hwmodels.errors import InputError
+
+        if find_spec("plotly") is None:
+            raise InputError("pages need plotly; install it with: pip install 'meshwright[pages]'", "--html")
+    return path
+
+
 Scenario = Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")]
 Model = Annotated[str | None, typer.Option(help="Name, YAML, or Hugging Face config.json.")]
 Cluster = Annotated[str | None, typer.Option(help="Name or YAML; several, to compare them: a,b.")]
@@ -61,7 +78,10 @@ Save = Annotated[
     typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario that simulate reads."),
 ]
 Rank = Annotated[int, typer.Option(min=1, help="The plan to save.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with tables and charts.")]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", callback=needs_plotly, help="Write a page with tables and charts."),
+]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans.")]
 Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")]
 Days = Annotated[float | None, typer.Option(help="Deadline for all tokens.")]

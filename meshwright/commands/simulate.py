@@ -40,7 +40,7 @@ def simulate(
             "for Holistic Trace Analysis."
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
+    html: given.Html = None,
     requests: Annotated[
         Path | None, typer.Option(help="Serving: write a CSV with one row a request.")
     ] = None,

@@ -34,7 +34,7 @@ def whatif(
     replan: given.Replan = False,
     engine: Annotated[bool, typer.Option("--engine", help="Time every run with the event engine.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes long.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
+    html: given.Html = None,
     json: Json = False,
 ) -> None:
     """Run a scenario and its variations: what each changes, and which part of the step moved.

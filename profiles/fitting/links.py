@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.errors import InputError
+from profiles.fitting.robust import scipy_function
 from profiles.points import Points
 
 Array = NDArray[np.floating]
@@ -67,8 +68,7 @@ def fit_links(points: Points, name: str, provenance: str) -> tuple[float, dict[s
 
 def _fit(family: str, points: Points) -> tuple[Array, Array]:
     """Return start, time per hop and time per byte, and the relative errors left."""
-    from scipy.optimize import nnls
-
+    nnls = scipy_function("nnls")
     seconds, size = points["time_us"] * 1e-6, points["n_gpus"].astype(float)
     hops = np.where(family == "send_receive", 1.0, size - 1) * (2 if family == "all_reduce" else 1)
     sent = points["bytes"] * (hops / size if family != "send_receive" else 1.0)

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.errors import InputError
 from hwmodels.loading import Strict
 
 FormT = TypeVar("FormT", bound=Strict)
 Array = NDArray[np.floating]
 
+GET_SCIPY = "fitting measured points needs scipy; install it with: pip install 'meshwright[calibrate]'"
 SCALE = 0.05
 """Where the loss turns from square to linear: log errors above it pull less (soft-L1)."""
 PRIOR_WEIGHT = 0.125
@@ -90,8 +92,7 @@ def fit(
         measured_s: seconds.
         starts: values that replace the prior's at the start of each attempt; the best attempt wins.
     """
-    from scipy.optimize import least_squares
-
+    least_squares = scipy_function("least_squares")
     chosen = np.arange(len(measured_s))
     if len(chosen) > MOST_POINTS:
         chosen = np.sort(np.random.default_rng(0).permutation(len(chosen))[:MOST_POINTS])
@@ -124,6 +125,19 @@ def fit(
         if found.cost < best_cost:
             best, best_cost = build(found.x), found.cost
     return rounded(best, [number.path for number in free])
+
+
+def scipy_function(name: str) -> Callable[..., Any]:
+    """A function of scipy.optimize.
+
+    Raises:
+        InputError: scipy is not installed.
+    """
+    try:
+        from scipy import optimize
+    except ImportError:
+        raise InputError(GET_SCIPY) from None
+    return getattr(optimize, name)
 
 
 def rounded(form: FormT, paths: Sequence[str], digits: int = 4) -> FormT:

@@ -1,0 +1,71 @@
+"""Without the libraries of pages and calibrations, everything else works and they are refused at once."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = {"plotly": "pages", "scipy": "calibrate"}
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """An installation without the extras."""
+    for name in EXTRAS:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_only_extras_have_plotly_and_scipy():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for name, extra in EXTRAS.items():
+        assert not any(needed.startswith(name) for needed in project["dependencies"])
+        for group in (extra, "test"):
+            assert any(needed.startswith(name) for needed in project["optional-dependencies"][group])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "gpt3-175b-1024-a100"],
+        ["simulate", "serve-llama3-70b"],
+        ["whatif", "nic-gpt3-175b"],
+        ["plan", "--model", "gpt2", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "8"],
+    ],
+    ids=lambda one: " ".join(one[:2]),
+)
+def test_pages_are_refused_before_the_work(plain, refused, tmp_path, command):
+    page = tmp_path / "page.html"
+    message = refused(*command, "--html", str(page))
+    assert "pip install 'meshwright[pages]'" in message
+    assert not page.exists()
+
+
+def test_calibrations_are_refused(plain, refused, tmp_path):
+    rows = [
+        f"a100-sxm-80gb,bf16,forward,{m},{n},512,{m * n * 512 / 1e8 + 5:.5g},0.02,lab"
+        for m in (256, 1024, 4096)
+        for n in (256, 512, 1024, 2048)
+    ]
+    text = "\n".join(["gpu,dtype,layout,m,n,k,time_us,spread,source", *rows, ""])
+    (tmp_path / "gemm.csv").write_text(text, encoding="utf-8")
+    out = tmp_path / "mine.yaml"
+    message = refused("calibrate", str(tmp_path), "--device", "a100-sxm-80gb", "-o", str(out))
+    assert "pip install 'meshwright[calibrate]'" in message
+    assert not out.exists()
+
+
+def test_planning_and_simulating_need_no_extra():
+    script = (
+        "import sys\n"
+        "sys.modules.update(scipy=None, plotly=None, pulp=None, torch=None)\n"
+        "from meshwright.__main__ import app\n"
+        "app(sys.argv[1:])"
+    )
+    for command in (["simulate", "gpt3-175b-1024-a100", "--engine"], ["validate", "--summary", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *command], capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        assert done.returncode == 0, done.stderr
