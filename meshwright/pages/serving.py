@@ -198,12 +198,12 @@ def merged_series(members: Sequence[Member]) -> tuple[float, np.ndarray]:
         Seconds of a bin, and sums of shape (bins, 5): busy seconds; running, waiting, KV blocks times
         seconds; output tokens.
     """
-    width = max(member.meter.series.width_s for member in members)
+    width = max(member.meter.totals.series.width_s for member in members)
     parts = []
     for member in members:
-        series = member.meter.series
+        series = member.meter.totals.series
         factor = round(width / series.width_s)
-        bins = np.array(series.bins or [[0.0] * 5])
+        bins = series.bins
         padded = np.vstack([bins, np.zeros((-len(bins) % factor, 5))])
         parts.append(padded.reshape(-1, factor, 5).sum(axis=1))
     whole = np.zeros((max(map(len, parts)), 5))
@@ -250,7 +250,7 @@ def _step_parts(members: Sequence[Member]) -> Figure:
     """Seconds by kind of step and part."""
     totals: dict[str, dict[str, float]] = {}
     for member in members:
-        meter = member.meter
+        meter = member.meter.totals
         steps = sum(meter.steps.values()) - meter.steps["prefill"]
         decodes = round(meter.decode_slots / steps) if steps else 0
         kv = round(meter.kv_read / steps) if steps else 0

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 class Step:
     """One planned step: what it computes, and who is first seen or leaves when it ends."""
 
-    __slots__ = ("chunks", "copied", "decodes", "firsts", "kv_tokens", "leaving", "preempted")
+    __slots__ = ("chunks", "copied", "decodes", "firsts", "kv_tokens", "leaving", "preempted", "prompt")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
+        self.prompt = 0
+        """Prompt tokens: the sum over the chunks."""
         self.decodes = 0
         self.kv_tokens = 0
         self.firsts: list[Sequence] = []
@@ -40,7 +42,7 @@ class Step:
     @property
     def tokens(self) -> int:
         """Query tokens of the step."""
-        return self.decodes + sum(tokens for tokens, _ in self.chunks)
+        return self.decodes + self.prompt
 
 
 class Batcher:
@@ -116,9 +118,17 @@ class Batcher:
     # What a scheduler calls.
 
     def plan(self, now: float) -> Step | None:
-        """The next step; None where there is nothing to run."""
+        """The next step; None where there is nothing to run.
+
+        The scheduler is asked where sequences wait or prompts are partly computed; else all decodes run.
+        """
         step = Step()
-        self.scheduler.fill(self, step, now)
+        if self.waiting or self.prefilling:
+            self.scheduler.fill(self, step, now)
+        elif self.decodes:
+            self.decode(step)
+        else:
+            return None
         while step.preempted and not (step.decodes or step.chunks):
             # All that would have run was preempted; its blocks are free now.
             copied = step.copied
@@ -146,8 +156,10 @@ class Batcher:
         if self.drafts is not None:
             self.ages += decodes
             step.kv_tokens += int((self.drafts.pace - 1.0) * self.ages)
-        self.steps += 1
-        self._pop_ends(step)
+        self.steps = steps = self.steps + 1
+        ends = self.ends
+        if ends and ends[0][0] <= steps:
+            self._pop_ends(step)
 
     def hold(self, sequence: Sequence, tokens: int, found: int) -> bool:
         """Take the blocks that a waiting sequence needs for ``tokens`` tokens; for all where it reserves."""
@@ -173,6 +185,7 @@ class Batcher:
         """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
         before = sequence.computed
         step.chunks.append((tokens, before))
+        step.prompt += tokens
         sequence.computed = before + tokens
         self.kv.computed(sequence)
         if sequence.computed < sequence.target:
@@ -244,24 +257,42 @@ class Batcher:
     def quiet(self) -> int:
         """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
         ends = self.ends
-        while ends and ends[0][3].ticket != ends[0][2]:
+        while ends:
+            end, _, ticket, sequence = ends[0]
+            if sequence.ticket == ticket:
+                break
             heappop(ends)
-        if not ends:
+        else:
             return 0
-        steps = ends[0][0] - self.steps
-        size, free = self.block_tokens, self.kv.free
-        if self.decodes * (steps // size + 1) > free and not self.reserves:
+        steps, free = end - self.steps, self.kv.free
+        if self.decodes * (steps // self.block_tokens + 1) > free and not self.reserves:
             steps = self._steps_that_fit(steps, free)
         return steps
+
+    def again(self, step: Step) -> bool:
+        """Let one decode step follow a planned one, which then stands for it; False where blocks lack."""
+        if not self.reserves:
+            need = self.phases[-self.steps % self.block_tokens]
+            if need:
+                if need > self.kv.free:
+                    return False
+                self.kv.grow(need)
+        decodes = self.decodes
+        self.kv_tokens += decodes
+        step.kv_tokens += decodes
+        if self.drafts is not None:
+            self.ages += decodes
+            step.kv_tokens += int((self.drafts.pace - 1.0) * decodes)
+        self.steps = steps = self.steps + 1
+        if self.ends[0][0] <= steps:
+            self._pop_ends(step)
+        return True
 
     def extend(self, step: Step, steps: int) -> None:
         """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
         added = steps * self.decodes
         if not self.reserves:
-            rounds, rest = divmod(steps, self.block_tokens)
-            blocks = rounds * self.decodes
-            for offset in range(rest):
-                blocks += self.phases[-(self.steps + offset) % self.block_tokens]
+            blocks = self._blocks_of(steps)
             if blocks:
                 self.kv.grow(blocks)
         self.kv_tokens += added
@@ -269,8 +300,9 @@ class Batcher:
             self.ages += added
             step.kv_tokens += int((self.drafts.pace - 1.0) * added)
         step.kv_tokens += added
-        self.steps += steps
-        self._pop_ends(step)
+        self.steps = steps = self.steps + steps
+        if self.ends[0][0] <= steps:
+            self._pop_ends(step)
 
     def free(self, sequence: Sequence) -> None:
         """Give back slot and blocks of a sequence that has all its tokens."""
@@ -286,12 +318,26 @@ class Batcher:
         if not self.reserves:
             self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
 
+    def _blocks_of(self, steps: int) -> int:
+        """Blocks that the decodes take in so many steps."""
+        rounds, rest = divmod(steps, self.block_tokens)
+        blocks = rounds * self.decodes
+        if rest:
+            phases, end = self.phases, -self.steps % self.block_tokens + 1
+            if rest <= end:
+                blocks += sum(phases[end - rest : end])
+            else:
+                blocks += sum(phases[:end]) + sum(phases[end - rest :])
+        return blocks
+
     def _steps_that_fit(self, steps: int, free: int) -> int:
-        need = 0
-        for passed in range(steps):
+        rounds = free // self.decodes
+        passed, need = rounds * self.block_tokens, rounds * self.decodes
+        while passed < steps:
             need += self.phases[-(self.steps + passed) % self.block_tokens]
             if need > free:
                 return passed
+            passed += 1
         return steps
 
     def _pop_ends(self, step: Step) -> None:

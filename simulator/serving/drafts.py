@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodels.loading import Strict
-from simulator.serving.step_times import Batch, Chunk, StepTimes, Stretch
+from simulator.serving.step_times import Array, Batch, Chunk, StepTimes, Stretch
 
 
 class Speculation(Strict):
@@ -73,22 +73,22 @@ class SpeculativeSteps:
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """As `step`, while KV grows by the mean of what a step yields."""
-        verify = self.target.stretch(decodes, kv_tokens, self.tokens + 1)
-        propose = self.draft.stretch(decodes, kv_tokens)
+        verify_s, verify_growth_s, verify_steps = self.target.stretch(decodes, kv_tokens, self.tokens + 1)
+        propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens)
         pace = self._growth * (self.tokens + 1)
-        return Stretch(
-            verify.first_s + self.tokens * propose.first_s,
-            verify.growth_s * self._growth + self.tokens * propose.growth_s * pace,
-            max(int(min(verify.steps, propose.steps / pace)), 1),
+        return (
+            verify_s + self.tokens * propose_s,
+            verify_growth_s * self._growth + self.tokens * propose_growth_s * pace,
+            max(int(min(verify_steps, propose_steps / pace)), 1),
         )
 
     def lockstep(self, ranks: Sequence[Batch]) -> float:
         """Verification and proposals of ranks that step together; verification at one token a sequence."""
         return self.target.lockstep(ranks) + self.tokens * self.draft.lockstep(ranks)
 
-    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the target's step."""
-        return self.target.watts(prefills, decodes, kv_tokens)
+        return self.target.watts(tokens, decodes, kv_tokens, seconds)
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """The target's parts, and drafting."""

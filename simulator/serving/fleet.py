@@ -18,7 +18,7 @@ import simpy
 from simulator.serving.drafts import Drafts
 from simulator.serving.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.lockstep import LockstepReplica
-from simulator.serving.meter import Meter, Slice
+from simulator.serving.meter import Meter
 from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
@@ -50,6 +50,10 @@ class Member:
     """When it stopped taking requests."""
     last_s: float = 0.0
     """When its last sequence ended."""
+
+    def __post_init__(self) -> None:
+        self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
+        """Seconds from a client's send to the engine's queue."""
 
     @property
     def load(self) -> int:
@@ -90,6 +94,8 @@ class Fleet:
         self.source = Source(
             setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
         )
+        self._most_tokens = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
+        """Longest request that every pool can hold."""
         self.records = Records()
         self.refused = 0
         self.interrupted = False
@@ -152,9 +158,11 @@ class Fleet:
         """Requests that arrive whatever the fleet does."""
         total = self.setting.serving.requests
         clock = self.clock
+        event = clock.peek()
         for request in self.source.requests():
-            while clock.peek() <= request.arrival_s:
+            while event <= request.arrival_s:
                 clock.step()
+                event = clock.peek()
             self.send(request)
             if progress is not None and request.serial % REPORT_EVERY == 0:
                 progress(request.serial / total)
@@ -175,17 +183,13 @@ class Fleet:
                     member.replica.advance(time)
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
-        self._queue(member, request)
-
-    def _queue(self, member: Member, request: Request) -> None:
-        replica = member.replica
         tokens = request.prompt + request.output
-        if not replica.holds(tokens) or not all(one.replica.holds(tokens) for one in self.decoding[:1]):
+        if tokens > self._most_tokens:
             self.refused += 1
             return
-        now = request.arrival_s + member.pool.options.ingest_s + member.pool.costs.first_token_s
+        now = time + member.ingest_s
         sequence = Sequence(request, now)
-        if member.pool.pool.role == "prefill":
+        if self.decoding:
             sequence.output = 1
         self._submit(member, sequence, now)
 
@@ -312,10 +316,9 @@ class Fleet:
         self._at(end, lambda time: self._submit(target, sequence, time))
 
     def _member(self, pool: PoolSetting, traced: bool, stretches: bool) -> Member:
-        slices: list[Slice] | None = [] if traced else None
         options, costs = pool.options, pool.costs
         ranks = pool.pool.data
-        meter = Meter(costs.steps, costs.kv_blocks * ranks, slices)
+        meter = Meter(costs.steps, costs.kv_blocks * ranks, traced)
         kvs = [self._blocks(pool) for _ in range(ranks)]
         rest = (costs.steps, meter, self._left, stretches, costs.copy_s)
         if ranks > 1:

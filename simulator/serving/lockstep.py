@@ -65,11 +65,6 @@ class LockstepReplica:
         """Sequences waiting and running."""
         return self.queue + self.running
 
-    def holds(self, tokens: int) -> bool:
-        """Whether a request of that length fits an empty rank."""
-        kv = self.ranks[0].kv
-        return kv.blocks(tokens) <= kv.total
-
     def cached(self, request: Request) -> int:
         """Most tokens of a request's prompt in the prefix cache of a rank."""
         return max(rank.kv.cached(request) for rank in self.ranks)
@@ -168,6 +163,7 @@ class LockstepReplica:
         for step in self._running:
             if step is not None:
                 whole.chunks.extend(step.chunks)
+                whole.prompt += step.prompt
                 whole.firsts.extend(step.firsts)
                 whole.decodes += step.decodes
                 whole.kv_tokens += step.kv_tokens

@@ -1,22 +1,32 @@
-"""What the steps of one replica did, added up as they run: constant memory however long the run."""
+"""What the steps of one replica did: rows kept for a while, then added up in arrays.
+
+Memory stays constant however long the run is.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from math import exp, log
+from itertools import chain
+from math import exp
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simulator.serving.batcher import Step
 from simulator.serving.step_times import StepTimes
 
+Array = NDArray[np.float64]
+
+ROWS = 2048
+"""Steps and stretches kept before they are added up."""
 GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
+LEAST_GAP, MOST_GAP = -4000, 4000
+"""Bins of the histogram: gaps of 2 ns to 16 years."""
 MOST_BINS = 256
 """Bins of a series over time; when they are full, two become one."""
 KINDS = ("prefill", "mixed", "decode")
 PREFILL, MIXED, DECODE = range(len(KINDS))
-POWER_EVERY = 32
-"""Steps between two looks at the power model."""
 
 
 class Slice(NamedTuple):
@@ -35,75 +45,125 @@ class Slice(NamedTuple):
 class Series:
     """Sums over time in bins that widen as the run grows."""
 
-    __slots__ = ("bins", "width_s")
-
     def __init__(self) -> None:
         self.width_s = 0.25
-        self.bins: list[list[float]] = []
-        """Of each bin: busy seconds, and running, waiting, blocks times seconds, output tokens."""
+        self._sums = np.zeros((5, MOST_BINS))
+        self._used = 0
 
-    def add(self, start: float, seconds: float, running: int, waiting: int, blocks: int, tokens: int) -> None:
-        """Add a busy time, spread over the bins that it crosses."""
-        first, last = int(start / self.width_s), int((start + seconds) / self.width_s)
-        while last >= MOST_BINS:
+    @property
+    def bins(self) -> Array:
+        """Busy seconds, and running, waiting, blocks times seconds, output tokens; shape (bins, 5)."""
+        return self._sums[:, : self._used].T
+
+    def add(self, start: Array, end: Array, values: Array) -> None:
+        """Add busy times, spread over the bins that they cross.
+
+        Args:
+            start, end: seconds, shape (steps,).
+            values: amount of each sum over a whole step, shape (5, steps).
+        """
+        while end.max() >= MOST_BINS * self.width_s:
             self._widen()
-            first, last = int(start / self.width_s), int((start + seconds) / self.width_s)
-        bins = self.bins
-        while len(bins) <= last:
-            bins.append([0.0, 0.0, 0.0, 0.0, 0.0])
-        if first == last:
-            one = bins[first]
-            one[0] += seconds
-            one[1] += seconds * running
-            one[2] += seconds * waiting
-            one[3] += seconds * blocks
-            one[4] += tokens
-            return
-        for index in range(first, last + 1):
-            low, high = index * self.width_s, (index + 1) * self.width_s
-            inside = min(high, start + seconds) - max(low, start)
-            one = bins[index]
-            one[0] += inside
-            one[1] += inside * running
-            one[2] += inside * waiting
-            one[3] += inside * blocks
-            one[4] += tokens * inside / seconds
+        first, last = (start / self.width_s).astype(np.int64), (end / self.width_s).astype(np.int64)
+        self._used = max(self._used, int(last.max()) + 1)
+        crossed = last - first + 1
+        bins, share = first, 1.0
+        if crossed.max() > 1:
+            row = np.repeat(np.arange(len(first)), crossed)
+            bins = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(crossed) - crossed, crossed)
+            low, high = bins * self.width_s, (bins + 1) * self.width_s
+            inside = np.minimum(high, end[row]) - np.maximum(low, start[row])
+            share = np.where(crossed[row] > 1, inside / np.maximum((end - start)[row], 1e-300), 1.0)
+            values = values[:, row]
+        for sums, amounts in zip(self._sums, values * share, strict=True):
+            sums += np.bincount(bins, amounts, MOST_BINS)
 
     def _widen(self) -> None:
-        bins = self.bins
-        if len(bins) % 2:
-            bins.append([0.0] * 5)
-        self.bins = [
-            [a + b for a, b in zip(*pair, strict=True)] for pair in zip(bins[::2], bins[1::2], strict=True)
-        ]
+        halved = self._sums.reshape(5, MOST_BINS // 2, 2).sum(axis=2)
+        self._sums = np.concatenate([halved, np.zeros_like(halved)], axis=1)
+        self._used = (self._used + 1) // 2
         self.width_s *= 2
 
 
-class Meter:
-    """Sums of one replica.
+class Totals:
+    """Sums over all steps of a replica."""
 
-    Args:
-        steps: for power.
-        kv_total: blocks of the replica.
-        slices: where each step goes for a trace; None keeps none.
-    """
-
-    def __init__(self, steps: StepTimes, kv_total: int, slices: list[Slice] | None = None) -> None:
-        self.model, self.kv_total, self.slices = steps, kv_total, slices
+    def __init__(self) -> None:
         self.series = Series()
-        self._seconds = [0.0, 0.0, 0.0]
-        self._steps = [0, 0, 0]
+        self._seconds = np.zeros(len(KINDS))
+        self._steps = np.zeros(len(KINDS))
+        self._gaps = np.zeros(MOST_GAP - LEAST_GAP)
         self.prompt_tokens = 0
         self.output_tokens = 0
         self.decode_slots = 0
         """Sum over decode steps of sequences."""
-        self.kv_read = 0.0
+        self.kv_read = 0
         """Sum over steps of the KV tokens that decodes read."""
         self.joules = 0.0
-        self.gaps: dict[int, int] = defaultdict(int)
+
+    def add(self, rows: Array, model: StepTimes) -> None:
+        """Add steps and stretches of steps.
+
+        Args:
+            rows: as `Meter.add` takes them, shape (11, rows).
+            model: for power.
+        """
+        start, end, since, count, decodes, kv_tokens, prompt, firsts, running, waiting, blocks = rows
+        seconds, slots = end - start, decodes * count
+        kind = np.where(prompt > 0, np.where(decodes > 0, MIXED, PREFILL), DECODE)
+        self._seconds += np.bincount(kind, seconds, len(KINDS))
+        self._steps += np.bincount(kind, count, len(KINDS))
+        tokens = slots + firsts
+        self.prompt_tokens += int(prompt.sum())
+        self.output_tokens += int(tokens.sum())
+        self.decode_slots += int(slots.sum())
+        self.kv_read += int((kv_tokens * count).sum())
+        gap = (end - since) / count
+        seen = (decodes > 0) & (gap > 0.0)
+        bins = np.clip(np.log(gap[seen]) * GAP_STEPS, LEAST_GAP, MOST_GAP - 1).astype(np.int64) - LEAST_GAP
+        self._gaps += np.bincount(bins, slots[seen], len(self._gaps))
+        watts = model.watts(decodes + prompt, decodes, kv_tokens, np.maximum(seconds / count, 1e-9))
+        self.joules += float((watts * seconds).sum())
+        values = np.stack([seconds, seconds * running, seconds * waiting, seconds * blocks, tokens])
+        self.series.add(start, end, values)
+
+    @property
+    def gaps(self) -> dict[int, int]:
+        """Tokens by bin of the gap before them: ``GAP_STEPS`` bins a factor e."""
+        return {int(index) + LEAST_GAP: int(self._gaps[index]) for index in np.flatnonzero(self._gaps)}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by kind of step."""
+        return dict(zip(KINDS, self._seconds.tolist(), strict=True))
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Steps by kind."""
+        return dict(zip(KINDS, (int(count) for count in self._steps), strict=True))
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in steps."""
+        return float(self._seconds.sum())
+
+
+class Meter:
+    """Takes the steps of one replica.
+
+    Args:
+        steps: for power.
+        kv_total: blocks of the replica.
+        traced: keep every step for a trace.
+    """
+
+    def __init__(self, steps: StepTimes, kv_total: int, traced: bool = False) -> None:
+        self.model, self.kv_total = steps, kv_total
+        self._totals = Totals()
+        self._slices: list[Slice] | None = [] if traced else None
+        self._rows: list[tuple[float, ...]] = []
         self._decoded_s = -1.0
-        self._looks = 0
-        self._watts = [-1.0, -1.0, -1.0]
+        """End of the last step that decoded; negative after idling."""
 
     def add(
         self,
@@ -114,7 +174,7 @@ class Meter:
         running: int,
         waiting: int,
         blocks: int,
-        since: float | None = None,
+        since: float = -1.0,
     ) -> None:
         """Add a step, or a stretch of ``count`` decode steps.
 
@@ -126,54 +186,46 @@ class Meter:
             since: when the decoding sequences had their last token; default: at the end of the last step that
                 decoded.
         """
-        seconds, decodes, chunks = end - start, step.decodes, step.chunks
-        prompt = 0
-        if chunks:
-            kind = MIXED if decodes else PREFILL
-            for tokens, _ in chunks:
-                prompt += tokens
-            self.prompt_tokens += prompt
-        else:
-            kind = DECODE
-        self._seconds[kind] += seconds
-        self._steps[kind] += count
-        tokens = decodes * count + len(step.firsts)
-        self.output_tokens += tokens
+        decodes = step.decodes
         if decodes:
-            self.decode_slots += decodes * count
-            self.kv_read += step.kv_tokens * count
-            if since is None:
+            if since < 0.0:
                 since = self._decoded_s if self._decoded_s > 0.0 else start
-            gap = (end - since) / count
-            if gap > 0.0:
-                self.gaps[int(log(gap) * GAP_STEPS)] += decodes * count
             self._decoded_s = end
-        self._looks += 1
-        if self._watts[kind] < 0.0 or self._looks % POWER_EVERY == 0:
-            self._watts[kind] = self.model.watts(chunks, decodes, step.kv_tokens)
-        self.joules += self._watts[kind] * seconds
-        self.series.add(start, seconds, running, waiting, blocks, tokens)
-        if self.slices is not None:
-            self.slices.append(Slice(start, seconds, count, decodes, prompt, waiting, running, blocks))
+        rows = self._rows
+        rows.append(
+            (start, end, since, count, decodes, step.kv_tokens, step.prompt, len(step.firsts), running,
+             waiting, blocks)
+        )  # fmt: skip
+        if len(rows) == ROWS:
+            self._sum()
 
     def idle(self) -> None:
         """Note that the replica has nothing to run."""
         self._decoded_s = -1.0
 
     @property
-    def seconds(self) -> dict[str, float]:
-        """Seconds by kind of step."""
-        return dict(zip(KINDS, self._seconds, strict=True))
+    def totals(self) -> Totals:
+        """Sums of all steps so far."""
+        if self._rows:
+            self._sum()
+        return self._totals
 
     @property
-    def steps(self) -> dict[str, int]:
-        """Steps by kind."""
-        return dict(zip(KINDS, self._steps, strict=True))
+    def slices(self) -> list[Slice]:
+        """All steps so far; none where the run is not traced."""
+        if self._rows:
+            self._sum()
+        return self._slices or []
 
-    @property
-    def busy_s(self) -> float:
-        """Seconds in steps."""
-        return sum(self._seconds)
+    def _sum(self) -> None:
+        rows = self._rows
+        cells = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * len(rows[0]))
+        self._totals.add(cells.reshape(len(rows), -1).T, self.model)
+        if self._slices is not None:
+            for start, end, _, count, decodes, _, prompt, _, running, waiting, blocks in rows:
+                counts = map(int, (count, decodes, prompt, waiting, running, blocks))
+                self._slices.append(Slice(start, end - start, *counts))
+        rows.clear()
 
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:

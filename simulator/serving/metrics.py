@@ -202,22 +202,23 @@ def _latencies(
 
 def _joules(meters: list[Meter], hardware: Hardware) -> float:
     """Energy of all steps and of the replicas' idle time, J."""
-    idle_s = max(hardware.replica_seconds - sum(meter.busy_s for meter in meters), 0.0)
-    return sum(meter.joules for meter in meters) + idle_s * hardware.idle_watts
+    idle_s = max(hardware.replica_seconds - sum(meter.totals.busy_s for meter in meters), 0.0)
+    return sum(meter.totals.joules for meter in meters) + idle_s * hardware.idle_watts
 
 
 def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
     """Fields of ``ServingMetrics`` read off steps: means over busy time, seconds and steps by kind."""
-    busy = sum(meter.busy_s for meter in meters)
+    totals = [meter.totals for meter in meters]
+    busy = sum(one.busy_s for one in totals)
     weights = [sum(column) for column in zip(*(_sums(meter) for meter in meters), strict=True)]
     kinds = ("prefill", "mixed", "decode")
-    counts = {kind: sum(meter.steps[kind] for meter in meters) for kind in kinds}
+    counts = {kind: sum(one.steps[kind] for one in totals) for kind in kinds}
     return {
         "running": weights[1] / busy if busy else 0.0,
         "waiting": weights[2] / busy if busy else 0.0,
         "kv_use": weights[3] / busy if busy else 0.0,
         "busy": busy / hardware.replica_seconds if hardware.replica_seconds else 0.0,
-        "seconds_by_kind": {kind: sum(meter.seconds[kind] for meter in meters) for kind in kinds},
+        "seconds_by_kind": {kind: sum(one.seconds[kind] for one in totals) for kind in kinds},
         "steps_by_kind": counts if any(counts.values()) else {},
     }
 
@@ -253,14 +254,13 @@ def merged(meters: list[Meter]) -> dict[int, int]:
     """The gaps between tokens of all replicas."""
     gaps: dict[int, int] = {}
     for meter in meters:
-        for index, count in meter.gaps.items():
+        for index, count in meter.totals.gaps.items():
             gaps[index] = gaps.get(index, 0) + count
     return gaps
 
 
 def _sums(meter: Meter) -> list[float]:
-    bins = meter.series.bins
-    sums = [float(sum(column)) for column in zip(*bins, strict=True)] if bins else [0.0] * 5
+    sums = [float(total) for total in meter.totals.series.bins.sum(axis=0)]
     sums[3] /= max(meter.kv_total, 1)
     return sums
 

@@ -18,7 +18,7 @@ from simulator.serving.batcher import Batcher, Step
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.meter import Meter
 from simulator.serving.options import Options
-from simulator.serving.replica import Listener, QueueView, finish
+from simulator.serving.replica import Listener, QueueView, finish, steps_done
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Sequence
 from simulator.serving.step_times import StepTimes
@@ -57,14 +57,6 @@ class Lane:
         """Of the running step, and how much longer each later one of a stretch is."""
         self.valid = 0
         """Steps for which the growth holds; 0 where the step cannot begin a stretch."""
-
-    def later(self, steps: int) -> float:
-        """Seconds of the step that comes so many steps later."""
-        return self.seconds + steps * self.growth_s
-
-    def summed(self, steps: int) -> float:
-        """Seconds of the next ``steps`` steps together."""
-        return steps * self.seconds + self.growth_s * steps * (steps + 1) * 0.5
 
 
 class PipelinedReplica(QueueView):
@@ -129,21 +121,28 @@ class PipelinedReplica(QueueView):
         if order and order[0].exit_s <= now:
             lane = order.popleft()
             step = lane.running
-            lane.running = None
             if step is not None:
                 self._record(lane, step, now)
                 if step.firsts or step.leaving:
                     finish(step, lane.batcher, now, self.on_leave)
-            self._launch(lane, now)
-        for lane in self.lanes:
-            if lane.running is None and self.waiting:
+            if lane.valid > 2 and step is not None and not self.waiting and lane.batcher.again(step):
+                # The same decodes once more, on the same line of the table.
+                lane.seconds += lane.growth_s
+                lane.valid = 0 if step.leaving else lane.valid - 1
+                self._enter(lane, now)
+            else:
+                lane.running = None
                 self._launch(lane, now)
+        if self.waiting and len(order) < self.stages:
+            for lane in self.lanes:
+                if lane.running is None and self.waiting:
+                    self._launch(lane, now)
         if not order:
             self.next_s = inf
             self.meter.idle()
             return
         self.next_s = order[0].exit_s
-        if self.stretches:
+        if order[0].valid > SHORTEST_ROUNDS and order[-1].valid > SHORTEST_ROUNDS:
             self._try_stretch()
 
     def _launch(self, lane: Lane, now: float) -> None:
@@ -152,23 +151,37 @@ class PipelinedReplica(QueueView):
             return
         chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
         if self.stretches and decodes and not (chunks or step.leaving or step.preempted):
-            lane.seconds, lane.growth_s, lane.valid = self.steps.stretch(decodes, kv_tokens)
+            seconds, lane.growth_s, lane.valid = self.steps.stretch(decodes, kv_tokens)
         else:
-            lane.seconds, lane.growth_s, lane.valid = self.steps.step(chunks, decodes, kv_tokens), 0.0, 0
-            lane.seconds += step.copied * self.copy_s
-        share = lane.seconds / self.stages
-        if not self._order:
+            seconds, lane.growth_s, lane.valid = self.steps.step(chunks, decodes, kv_tokens), 0.0, 0
+            if step.copied:
+                seconds += step.copied * self.copy_s
+        lane.running, lane.seconds = step, seconds
+        self._enter(lane, now)
+
+    def _enter(self, lane: Lane, now: float) -> None:
+        """Let a lane's next step into the first stage."""
+        seconds, order = lane.seconds, self._order
+        share = seconds / self.stages
+        if not order:
             self._busy_from_s = now
-        lane.running, lane.ready_s = step, now
-        lane.enter_s = max(now, self._free_s)
-        lane.exit_s = max(lane.enter_s + lane.seconds, self._last_exit_s + share)
-        self._free_s, self._last_exit_s = lane.enter_s + share, lane.exit_s
-        self._order.append(lane)
+        enter, last = self._free_s, self._last_exit_s + share
+        if enter < now:
+            enter = now
+        leave = enter + seconds
+        if leave < last:
+            leave = last
+        lane.ready_s = now
+        lane.enter_s, lane.exit_s = enter, leave
+        self._free_s, self._last_exit_s = enter + share, leave
+        order.append(lane)
 
     def _record(self, lane: Lane, step: Step, now: float) -> None:
         """Count a lane's steps; of the replica's time they take what passed since another lane's ended."""
         start, self._busy_from_s = self._busy_from_s, now
-        running, kv = self.running, self.kv
+        running, kv = 0, self.kv
+        for batcher in self.batchers:
+            running += batcher.running
         self.meter.add(
             step, start, now, lane.count, running, len(self.waiting), kv.total - kv.free, lane.ready_s
         )
@@ -181,7 +194,7 @@ class PipelinedReplica(QueueView):
         order = self._order
         rounds, decodes = 1 << 60, 0
         for lane in order:
-            if lane.valid < 2:
+            if lane.valid <= SHORTEST_ROUNDS:
                 return
             rounds = min(rounds, lane.valid - 1, lane.batcher.quiet())
             if rounds < SHORTEST_ROUNDS:
@@ -192,98 +205,136 @@ class PipelinedReplica(QueueView):
         block = self.lanes[0].batcher.block_tokens
         if decodes * (rounds // block + 1) > self.kv.free and not order[0].batcher.reserves:
             return
-        longest = max(range(len(order)), key=lambda index: order[index].later(1))
-        if any(lane.later(k) > order[longest].later(k) for lane in order for k in (0, 1, rounds)):
-            return
-        if not self._leads(longest):
-            return
-        self._rounds, self._longest = rounds, longest
-        self.next_s = self._exit(0, rounds)
+        longest, most = 0, -1.0
+        for place, lane in enumerate(order):
+            seconds = lane.seconds + lane.growth_s
+            if seconds > most:
+                longest, most = place, seconds
+        lead = order[longest]
+        first, last = lead.seconds, lead.seconds + rounds * lead.growth_s
+        for lane in order:
+            seconds, growth = lane.seconds, lane.growth_s
+            if seconds > first or seconds + growth > most or seconds + rounds * growth > last:
+                return
+        self._longest = longest
+        if self._leads():
+            self._rounds = rounds
+            self.next_s = self._first_exit(rounds)
 
-    def _leads(self, longest: int) -> bool:
+    def _leads(self) -> bool:
         """Whether the next round, step by step, is the closed form's."""
-        free, last = self._free_s, self._last_exit_s
-        for index, lane in enumerate(self._order):
-            seconds = lane.later(1)
-            share = seconds / self.stages
-            enter = max(lane.exit_s, free)
-            leave = max(enter + seconds, last + share)
-            if abs(leave - self._exit(index, 1, longest)) > SAME_S * max(leave, 1.0):
+        free, last, stages, order = self._free_s, self._last_exit_s, self.stages, self._order
+        lead, expected = order[self._longest], order[-1].exit_s
+        for lane in order:
+            seconds = lane.seconds + lane.growth_s
+            share, leave = seconds / stages, lane.exit_s
+            expected = leave + seconds if lane is lead else expected + share
+            enter = leave if leave > free else free
+            leave = enter + seconds
+            if leave < last + share:
+                leave = last + share
+            if abs(leave - expected) > SAME_S * (leave if leave > 1.0 else 1.0):
                 return False
             free, last = enter + share, leave
         return True
 
-    def _exit(self, place: int, rounds: int, longest: int | None = None) -> float:
-        """When the lane at a place of the order ends its step of a round; round 0 is under way."""
-        order = self._order
+    def _first_exit(self, rounds: int) -> float:
+        """When the first lane ends its step of a round; round 0 is under way."""
+        first = self._order[0]
         if rounds == 0:
-            return order[place].exit_s
-        at = self._longest if longest is None else longest
+            return first.exit_s
+        if self._longest:
+            return self._last_exit(rounds - 1) + (first.seconds + rounds * first.growth_s) / self.stages
+        return first.exit_s + rounds * (first.seconds + first.growth_s * (rounds + 1) * 0.5)
+
+    def _last_exit(self, rounds: int) -> float:
+        """When the last lane ends its step of a round."""
+        order, at = self._order, self._longest
+        if rounds == 0:
+            return order[-1].exit_s
         lead = order[at]
-        shares = 0.0
-        if place >= at:
-            time = lead.exit_s + lead.summed(rounds)
-            for k in range(at + 1, place + 1):
-                shares += order[k].later(rounds)
-            return time + shares / self.stages
-        before = rounds - 1
-        if before == 0:
-            time = order[-1].exit_s
-        else:
-            time = lead.exit_s + lead.summed(before)
-            for k in range(at + 1, len(order)):
-                shares += order[k].later(before)
-        for k in range(place + 1):
-            shares += order[k].later(rounds)
-        return time + shares / self.stages
+        time = lead.exit_s + rounds * (lead.seconds + lead.growth_s * (rounds + 1) * 0.5)
+        for place in range(at + 1, len(order)):
+            time += (order[place].seconds + rounds * order[place].growth_s) / self.stages
+        return time
+
+    def _exits(self, rounds: int) -> list[float]:
+        """When the lanes, in their order, end their steps of a round."""
+        order, stages, found = self._order, self.stages, []
+        if rounds == 0:
+            return [lane.exit_s for lane in order]
+        lead = order[self._longest]
+        # Lanes before the longest leave behind the last of the round before.
+        time = 0.0 if lead is order[0] else self._last_exit(rounds - 1)
+        for lane in order:
+            if lane is lead:
+                time = lane.exit_s + rounds * (lane.seconds + lane.growth_s * (rounds + 1) * 0.5)
+            else:
+                time += (lane.seconds + rounds * lane.growth_s) / stages
+            found.append(time)
+        return found
 
     def _rounds_until(self, now: float) -> int:
         """The first round whose first exit is at or after a time."""
-        low, high = 0, self._rounds
-        while low < high:
-            middle = (low + high) // 2
-            if self._exit(0, middle) >= now:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        if now >= self.next_s:
+            return self._rounds
+        lead = self._order[self._longest]
+        # The longest lane gives the round to within one or two.
+        growth = lead.growth_s
+        found = steps_done(now - lead.exit_s, lead.seconds + growth, growth, self._rounds)
+        while found and self._first_exit(found - 1) >= now:
+            found -= 1
+        while self._first_exit(found) < now:
+            found += 1
+        return found
 
     def _commit(self, now: float) -> None:
         """Let every lane have run the rounds whose steps began before a time; the order starts over."""
         order, first = self._order, self._rounds_until(now)
-        rounds = [first] * len(order)
-        if first:
-            for place in range(1, len(order)):
-                rounds[place] = first - (self._exit(place, first - 1) >= now)
-        times = [(self._enter(place, count), self._exit(place, count)) for place, count in enumerate(rounds)]
-        later = sum(count == first for count in rounds)
-        for lane, count, (enter, leave) in zip(order, rounds, times, strict=True):
+        self._rounds = 0
+        if not first:
+            self.next_s = order[0].exit_s
+            return
+        exits, before = self._exits(first), self._exits(first - 1)
+        later = 1
+        while later < len(order) and before[later] < now:
+            later += 1
+        enter = self._entered(later - 1, first, before)
+        for place, lane in enumerate(order):
+            count = first if place < later else first - 1
             step = lane.running
             if not count or step is None:
                 continue
             lane.batcher.extend(step, count)
-            lane.seconds, lane.enter_s, lane.exit_s = lane.later(count), enter, leave
+            lane.seconds += count * lane.growth_s
+            lane.exit_s = exits[place] if place < later else before[place]
             lane.valid = 0 if step.leaving else lane.valid - count
             lane.count += count
+        order[later - 1].enter_s = enter
         if later < len(order):
             order.rotate(-later)
         last = order[-1]
-        self._last_exit_s, self._free_s = last.exit_s, last.enter_s + last.seconds / self.stages
-        self._rounds = 0
+        self._last_exit_s, self._free_s = last.exit_s, enter + last.seconds / self.stages
         self.next_s = order[0].exit_s
 
-    def _enter(self, place: int, rounds: int) -> float:
-        """When the lane at a place enters its step of a round: one share after the lane before it."""
-        order, at = self._order, self._longest
-        if rounds == 0:
-            return order[place].enter_s
+    def _entered(self, place: int, rounds: int, before: list[float]) -> float:
+        """When the lane at a place enters its step of a round: one share after the lane before it.
+
+        Args:
+            place: of the lane in the order.
+            rounds: of the step; at least one.
+            before: exits of the round before.
+        """
+        order, at, stages = self._order, self._longest, self.stages
         if place >= at:
-            first, time = at, self._exit(at, rounds - 1)
+            first, time = at, before[at]
         else:
-            last = order[-1]
-            before = last.later(rounds - 1) / self.stages
-            first, time = 0, max(self._exit(0, rounds - 1), self._enter(len(order) - 1, rounds - 1) + before)
+            end, earlier = order[-1], rounds - 1
+            entered = end.enter_s
+            if earlier:
+                entered = self._entered(len(order) - 1, earlier, self._exits(earlier - 1))
+            first, time = 0, max(before[0], entered + (end.seconds + earlier * end.growth_s) / stages)
         for k in range(first, place):
-            share = order[k].later(rounds) / self.stages
-            time = max(self._exit(k + 1, rounds - 1), time + share)
+            lane = order[k]
+            time = max(before[k + 1], time + (lane.seconds + rounds * lane.growth_s) / stages)
         return time

@@ -10,8 +10,8 @@ import numpy as np
 
 from simulator.serving.sequence import Sequence
 
-INTEGERS = ("serial", "prompt", "output", "cached", "preemptions", "replica", "program")
 SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
+"""Columns of times; the others are whole numbers."""
 
 
 class Record(NamedTuple):
@@ -42,41 +42,30 @@ class Records:
     """Rows of all requests that ended, in the order of their ends."""
 
     def __init__(self) -> None:
-        self._integers = {name: array("q") for name in INTEGERS}
-        self._seconds = {name: array("d") for name in SECONDS}
-        columns = {**self._integers, **self._seconds}
-        (
-            self._serial, self._arrival, self._queued, self._scheduled, self._first, self._last,
-            self._prompt, self._output, self._cached, self._preemptions, self._replica, self._program,
-        ) = (columns[name].append for name in Record._fields)  # fmt: skip
+        self._cells = array("d")
+        """Rows one after the other."""
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._integers["serial"])
+        return self._count
 
     def add(self, sequence: Sequence) -> None:
         """Keep the row of a sequence that has all its tokens."""
-        request = sequence.request
-        self._serial(request.serial)
-        self._arrival(request.arrival_s)
-        self._queued(sequence.queued_s)
-        self._scheduled(sequence.scheduled_s)
-        self._first(sequence.first_s)
-        self._last(sequence.last_s)
-        self._prompt(request.prompt)
-        self._output(request.output)
-        self._cached(sequence.cached)
-        self._preemptions(sequence.preemptions)
-        self._replica(sequence.replica)
-        self._program(request.program)
+        serial, arrival, prompt, output, _, _, program, _ = sequence.request
+        self._cells.extend(
+            (serial, arrival, sequence.queued_s, sequence.scheduled_s, sequence.first_s, sequence.last_s,
+             prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program)
+        )  # fmt: skip
+        self._count += 1
 
     def columns(self) -> dict[str, np.ndarray]:
         """All rows as arrays by column, in the order of serials, shape (requests,)."""
-        order = np.argsort(np.frombuffer(self._integers["serial"], dtype=np.int64), kind="stable")
-        found = {
-            name: np.frombuffer(values, dtype=np.int64)[order] for name, values in self._integers.items()
+        cells = np.frombuffer(self._cells).reshape(-1, len(Record._fields))
+        cells = cells[np.argsort(cells[:, 0], kind="stable")]
+        return {
+            name: values.copy() if name in SECONDS else values.astype(np.int64)
+            for name, values in zip(Record._fields, cells.T, strict=True)
         }
-        times = {name: np.frombuffer(values)[order] for name, values in self._seconds.items()}
-        return {name: {**found, **times}[name] for name in Record._fields}
 
     def __iter__(self) -> Iterator[Record]:
         """Rows in the order of serials."""

@@ -80,10 +80,6 @@ class QueueView:
         """Sequences waiting."""
         return len(self.waiting)
 
-    def holds(self, tokens: int) -> bool:
-        """Whether a request of that length fits an empty replica."""
-        return self.kv.blocks(tokens) <= self.kv.total
-
     def cached(self, request: Request) -> int:
         """Tokens of a request's prompt in the prefix cache."""
         return self.kv.cached(request)

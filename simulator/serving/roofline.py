@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.serving.deployment import Pool
-from simulator.serving.step_times import Batch, Chunk, Stretch
+from simulator.serving.step_times import Array, Batch, Chunk, Stretch
 
 READ_SHARE, FLOP_SHARE = 0.8, 0.6
 """Share of peak bandwidth and of peak FLOP/s that kernels reach (assumed)."""
@@ -72,19 +74,16 @@ class Roofline:
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Decode steps from here on; the line never ends."""
-        return Stretch(
-            self.fixed_s + self.token_s * decodes * queries + self.kv_s * kv_tokens,
-            self.kv_s * decodes * queries,
-            NO_END,
-        )
+        first = self.fixed_s + self.token_s * decodes * queries + self.kv_s * kv_tokens
+        return first, self.kv_s * decodes * queries, NO_END
 
     def lockstep(self, ranks: Sequence[Batch]) -> float:
         """Seconds of one step of all ranks: the longest rank's."""
         return max(self.step(batch.prefills, batch.decodes, batch.kv_tokens) for batch in ranks)
 
-    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """A fixed power between idle and the limit."""
-        return self.busy_watts
+        return np.full(np.shape(tokens), self.busy_watts)
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """Seconds by part."""

@@ -10,6 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 Chunk = tuple[int, int]
 """Prompt tokens that a step computes of one sequence, and tokens of its KV that were there before."""
 
@@ -23,13 +28,9 @@ class Batch(NamedTuple):
     """Sum over the decoding sequences of their KV tokens, the new one included."""
 
 
-class Stretch(NamedTuple):
-    """Consecutive decode steps of one batch: step i (from 0) takes ``first_s + i * growth_s``."""
-
-    first_s: float
-    growth_s: float
-    steps: int
-    """Steps for which the line holds: up to the next knot of the table."""
+Stretch = tuple[float, float, int]
+"""Consecutive decode steps of one batch: seconds of the first, what each is longer than the one before, and
+steps for which that holds (up to the next knot of the table)."""
 
 
 class StepTimes(Protocol):
@@ -65,8 +66,15 @@ class StepTimes(Protocol):
         """
         ...
 
-    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
-        """Power of all the replica's devices and its share of their hosts during such a step."""
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of all the replica's devices and its share of their hosts during steps, W.
+
+        Args:
+            tokens: query tokens of a step over the replica, shape (steps,).
+            decodes: decoding sequences among them.
+            kv_tokens: sum of their KV tokens.
+            seconds: of the replica's time that a step takes.
+        """
         ...
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:

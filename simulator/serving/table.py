@@ -8,7 +8,7 @@ priced on a grid when a run starts; between knots the table is linear. A test ho
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,8 +99,7 @@ class Grid:
         """The knot below each whole number, by axis."""
 
         def knots(axis: Array) -> NDArray[np.int64]:
-            below = np.searchsorted(axis, np.arange(int(axis[-1]) + 1), side="right") - 1
-            return np.clip(below, 0, len(axis) - 2)
+            return np.frombuffer(_below(axis), dtype=np.uint16).astype(np.int64)
 
         return knots(self.x), knots(self.y)
 
@@ -119,8 +118,14 @@ class Grid:
         return low + u * (high - low)
 
 
-Rows = dict[int, tuple[list[float], list[float]]]
-"""Values and slopes along a grid's second axis, by decodes."""
+Line = tuple[list[float], list[float]]
+"""Values and slopes along a grid's second axis."""
+
+
+def _below(knots: Array) -> array[int]:
+    """The knot below each whole number up to the last one."""
+    below = np.searchsorted(knots, np.arange(int(knots[-1]) + 1), side="right") - 1
+    return array("H", np.clip(below, 0, len(knots) - 2).astype(np.uint16).tobytes())
 
 
 class IterationTable:
@@ -191,12 +196,14 @@ class IterationTable:
             _tile_knots(self.max_tokens),
         )
         self.chunks = Grid(queries, before, chunks)
-        self._rows: Rows = {}
-        self._mixed_rows: Rows = {}
+        self._lines: dict[int, Line] = {}
+        self._beside: dict[tuple[int, int], tuple[float, float]] = {}
+        self._mixed_lines: dict[int, Line] = {}
         self._mixes = self.price.mixes
         self._keys = [float(key) for key in keys]
         self._chunk_x, self._chunk_y = queries.tolist(), before.tolist()
         self._chunk_z = chunks.tolist()
+        self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
 
     def _pad(self, sizes: NDArray[np.int64]) -> None:
         """Seconds by token count after padding to captured sizes, as plain lists."""
@@ -216,27 +223,35 @@ class IterationTable:
 
     def _decode_s(self, decodes: int, mean_keys: float) -> tuple[float, float, int]:
         """Seconds of decode attention, their slope in the mean KV, and the number of the knot below."""
-        return self._on_row(self._rows, self.decodes, decodes, mean_keys)
+        values, slopes = self._lines.get(decodes) or self._line(decodes)
+        index = int(mean_keys)
+        at = self._below_keys[index] if index < len(self._below_keys) else len(slopes) - 1
+        slope = slopes[at]
+        return values[at] + slope * (mean_keys - self._keys[at]), slope, at
 
-    def _on_row(self, rows: Rows, grid: Grid, decodes: int, mean_keys: float) -> tuple[float, float, int]:
-        """Value, slope and knot of a grid of decodes; rows of the grid are kept as plain lists."""
-        row = rows.get(decodes)
-        if row is None:
-            values = grid(float(decodes), grid.y)
-            slopes = np.diff(values) / np.diff(grid.y)
-            row = rows[decodes] = (values.tolist(), slopes.tolist())
-        at = bisect_right(self._keys, mean_keys) - 1
-        at = 0 if at < 0 else min(at, len(row[1]) - 1)
-        return row[0][at] + row[1][at] * (mean_keys - self._keys[at]), row[1][at], at
+    def _line(self, decodes: int) -> Line:
+        """Decode attention along the mean KV, as plain lists that are kept."""
+        values = self.decodes(float(decodes), self.decodes.y)
+        slopes = np.diff(values) / np.diff(self.decodes.y)
+        line = self._lines[decodes] = values.tolist(), slopes.tolist()
+        return line
+
+    def _mixed_line(self, decodes: int) -> Line:
+        """The same of decodes beside prefill chunks."""
+        values = self.mixed(float(decodes), self.mixed.y)
+        slopes = np.diff(values) / np.diff(self.mixed.y)
+        line = self._mixed_lines[decodes] = values.tolist(), slopes.tolist()
+        return line
 
     def _chunk_s(self, queries: int, before: int) -> float:
-        if queries > self._chunk_x[-1] or before > self._chunk_y[-1]:
+        if queries >= len(self._below_x) or before >= len(self._below_y):
             return float(self.price.prefill_attention(queries, queries + before))
-        i = min(max(bisect_right(self._chunk_x, queries) - 1, 0), len(self._chunk_x) - 2)
-        j = min(max(bisect_right(self._chunk_y, before) - 1, 0), len(self._chunk_y) - 2)
-        u = (queries - self._chunk_x[i]) / (self._chunk_x[i + 1] - self._chunk_x[i])
-        v = (before - self._chunk_y[j]) / (self._chunk_y[j + 1] - self._chunk_y[j])
-        low, high = self._chunk_z[i], self._chunk_z[i + 1]
+        i, j = self._below_x[queries], self._below_y[before]
+        x, y, low, high = self._chunk_x, self._chunk_y, self._chunk_z[i], self._chunk_z[i + 1]
+        u = (queries - x[i]) / (x[i + 1] - x[i])
+        v = (before - y[j]) / (y[j + 1] - y[j])
+        if not v:
+            return low[j] * (1 - u) + high[j] * u
         return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
 
     def _tokens_at(self, tokens: int, padded: bool) -> float:
@@ -256,41 +271,62 @@ class IterationTable:
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Seconds of one step; see `StepTimes`."""
-        if not (prefills or decodes):
-            return 0.0
-        seconds = self._around_at(decodes + len(prefills))
-        alone = 0.0
+        alone, attention, at = 0.0, 0.0, 0
         if decodes:
-            alone = self._decode_s(decodes, kv_tokens / decodes)[0]
-            alone += self._tokens_at(decodes * queries, True) + self._head_at(decodes * queries)
-        if not prefills:
-            return seconds + alone
-        tokens = decodes * queries + sum(chunk[0] for chunk in prefills)
-        mixed = self._tokens_at(tokens, False) + self._head_at(decodes * queries + len(prefills))
-        chunks = sum(self._chunk_s(new, before) for new, before in prefills)
-        mixed += self._together(chunks, decodes, kv_tokens)
-        return seconds + alone + self.prefill_factor * (mixed - alone)
+            attention, _, at = self._decode_s(decodes, kv_tokens / decodes)
+            beside, around = self._beside.get((decodes, queries)) or self._beside_attention(decodes, queries)
+            if not prefills:
+                return attention + beside
+            alone = attention + beside - around
+        elif not prefills:
+            return 0.0
+        tokens, chunks = decodes * queries, 0.0
+        rows = tokens + len(prefills)
+        for new, before in prefills:
+            tokens += new
+            chunks += self._chunk_s(new, before)
+        head, table = self._head_s, self._tokens_s
+        mixed = table[tokens] if tokens < len(table) else self._tokens_at(tokens, False)
+        mixed += head[rows] if rows < len(head) else self._head_at(rows)
+        mixed += self._together(chunks, decodes, kv_tokens, attention, at)
+        sequences, hosts = decodes + len(prefills), self._around
+        around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
+        return around + alone + self.prefill_factor * (mixed - alone)
 
-    def _together(self, chunks: float, decodes: int, kv_tokens: int) -> float:
-        """Seconds of attention of prefill chunks and decodes in one step."""
+    def _together(self, chunks: float, decodes: int, kv_tokens: int, attention: float, at: int) -> float:
+        """Seconds of attention of prefill chunks and decodes in one step.
+
+        Args:
+            chunks: seconds of the chunks' attention alone.
+            decodes, kv_tokens: of the step.
+            attention: seconds of the decodes' attention alone.
+            at: knot below their mean KV.
+        """
         if not decodes:
             return chunks
         if not self._mixes:
-            return chunks + self._decode_s(decodes, kv_tokens / decodes)[0]
-        beside = self._on_row(self._mixed_rows, self.mixed, decodes, kv_tokens / decodes)[0]
+            return chunks + attention
+        values, slopes = self._mixed_lines.get(decodes) or self._mixed_line(decodes)
+        beside = values[at] + slopes[at] * (kv_tokens / decodes - self._keys[at])
         power = self._exponent
         return (chunks**power + beside**power) ** (1.0 / power)
 
+    def _beside_attention(self, decodes: int, queries: int) -> tuple[float, float]:
+        """Seconds of a decode step outside of attention (host time, products, logits), and of host time."""
+        around, tokens = self._around_at(decodes), decodes * queries
+        found = around + self._tokens_at(tokens, True) + self._head_at(tokens), around
+        self._beside[decodes, queries] = found
+        return found
+
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Seconds of decode steps from here to the next knot of the table."""
-        mean = kv_tokens / decodes
-        attention, slope, at = self._decode_s(decodes, mean)
-        first = self._around_at(decodes) + self._tokens_at(decodes * queries, True)
-        first += self._head_at(decodes * queries) + attention
-        if at + 1 >= len(self._keys) - 1:
-            return Stretch(first, slope * queries, NO_END)
-        steps = int((self._keys[at + 1] - mean) / queries) + 1
-        return Stretch(first, slope * queries, max(steps, 1))
+        mean, keys = kv_tokens / decodes, self._keys
+        first, slope, at = self._decode_s(decodes, mean)
+        first += (self._beside.get((decodes, queries)) or self._beside_attention(decodes, queries))[0]
+        if at + 2 >= len(keys):
+            return first, slope * queries, NO_END
+        steps = int((keys[at + 1] - mean) / queries) + 1
+        return first, slope * queries, steps if steps > 1 else 1
 
     def lockstep(self, ranks: Sequence[Batch]) -> float:
         """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
@@ -318,11 +354,9 @@ class IterationTable:
         factor = self.prefill_factor if prefills else 1.0
         return own + factor * float(rank_s + self.experts_s[whole])
 
-    def watts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
-        """Power of all devices of the replica and its share of their hosts during a step."""
-        seconds = self.step(prefills, decodes, kv_tokens)
-        tokens = decodes + sum(chunk[0] for chunk in prefills)
-        return float(self.power.watts(tokens, decodes, kv_tokens, seconds))
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of all devices of the replica and its share of their hosts during steps; see `StepTimes`."""
+        return self.power.watts(tokens, decodes, kv_tokens, seconds)
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """Seconds of one step by part."""
@@ -331,7 +365,9 @@ class IterationTable:
         tokens = decodes + sum(chunk[0] for chunk in prefills)
         found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
         chunks = sum(self._chunk_s(*chunk) for chunk in prefills)
-        attention = self._together(chunks, decodes, kv_tokens) * (self.prefill_factor if prefills else 1.0)
+        alone, _, at = self._decode_s(decodes, kv_tokens / decodes) if decodes else (0.0, 0.0, 0)
+        attention = self._together(chunks, decodes, kv_tokens, alone, at)
+        attention *= self.prefill_factor if prefills else 1.0
         experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
         found |= {"attention": attention, "experts": min(experts, total)}
         found["linear"] = total - sum(found.values())

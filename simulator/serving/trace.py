@@ -33,7 +33,7 @@ def _events(member: Member) -> Iterator[Event]:
     process = {"pid": member.index, "tid": 0}
     name = f"replica {member.index} ({member.pool.name})"
     yield {"ph": "M", "name": "process_name", "args": {"name": name}, **process}
-    for one in member.meter.slices or ():
+    for one in member.meter.slices:
         prompt, decodes = one.prompt_tokens, one.decodes
         kind = "mixed" if prompt and decodes else "prefill" if prompt else "decode"
         title = kind if one.steps == 1 else f"{kind} x {one.steps}"

@@ -84,7 +84,7 @@ class Client:
         ranks = found.pool.data
 
         make = blocks or (lambda: PagedBlocks(kv_blocks, options.block_tokens, options.prefix_caching))
-        meter = Meter(table, kv_blocks * ranks, None)
+        meter = Meter(table, kv_blocks * ranks)
         rest = (table, meter, self._left)
         if ranks > 1:
             self.replica: Any = LockstepReplica(options, scheduler, [make() for _ in range(ranks)], *rest)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
@@ -76,23 +77,27 @@ def opened(path: Path) -> Iterator[TextIO]:
         raise InputError(f"cannot be opened ({error})", shown_path(path)) from None
 
 
-def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the place (file and line) and the cells of every row of a CSV file.
+def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place (file and line) and the cells of the given columns of every row of a CSV file.
 
     Raises:
         InputError: a column is missing (names those found), a row is short, the file is not CSV.
     """
     with opened(path) as file:
-        reader = csv.DictReader(file)
+        reader = csv.reader(file)
         try:
-            found = reader.fieldnames or []
+            found = next(reader, [])
             missing = [name for name in columns if name not in found]
             if missing:
                 there = ", ".join(map(shown, found[:20])) or "nothing"
                 problem = f"line 1: column {missing[0]!r} is missing; found {there}"
                 raise InputError(problem, shown_path(path))
+            places = [found.index(name) for name in columns]
+            pick, last, place = itemgetter(*places), max(places), str(path)
             for cells in reader:
-                yield f"{path}: line {reader.line_num}", cells
+                if cells:
+                    whole = cells if len(cells) > last else [*cells, *[None] * (last + 1 - len(cells))]
+                    yield f"{place}: line {reader.line_num}", dict(zip(columns, pick(whole)))  # noqa: B905
         except csv.Error as error:
             raise InputError(f"line {reader.line_num}: cannot be read ({error})", shown_path(path)) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +69,10 @@ class Source:
             InputError: a wrong row of the trace, or a request longer than the model's context.
         """
         rows = self._rows()
-        for serial, (time, prompt, output, prefix, _) in enumerate(islice(rows, self.serving.requests)):
-            self._check(serial, prompt, output)
+        longest = self.longest
+        for serial, (time, prompt, output, prefix) in enumerate(islice(rows, self.serving.requests)):
+            if prompt + output > longest:
+                self._check(serial, prompt, output)
             yield Request(serial, time, prompt, output, prefix)
 
     def starts(self) -> Iterator[float]:
@@ -124,18 +126,17 @@ class Source:
                 self.where,
             )
 
-    def _rows(self) -> Iterator[Row]:
-        """Requests in time: the trace's own, or drawn."""
+    def _rows(self) -> Iterator[tuple[float, int, int, tuple[int, ...]]]:
+        """Requests in time (as `Row`): the trace's own, or drawn."""
         if self.serving.arrivals is None:
-            yield from self._trace()
+            yield from (row[:4] for row in self._trace())
             return
         times, groups = self.serving.arrivals.times(self._arrivals), self._prefixes()
         if self.serving.trace is not None:
-            for row in self._trace():
-                yield row._replace(arrival_s=next(times))
+            yield from ((next(times), row.prompt, row.output, row.prefix) for row in self._trace())
             return
         for time, (prompt, output), prefix in zip(times, self._drawn(), groups, strict=False):
-            yield Row(time, prompt, output, prefix)
+            yield time, prompt, output, prefix
 
     def _lengths_of_rows(self) -> Iterator[tuple[int, int]]:
         if self.serving.trace is not None:
@@ -152,8 +153,8 @@ class Source:
     def _prefixes(self) -> Iterator[tuple[int, ...]]:
         prefix = self.serving.prefix
         if prefix is None:
-            while True:
-                yield ()
+            yield from repeat(())
+            return
         spans = prefix.tokens // self.prefix_tokens
         ids: dict[int, tuple[int, ...]] = {}
         while True:
@@ -183,7 +184,7 @@ class Source:
             last = time if time == time else last
             if time < trace.start:
                 continue
-            yield row._replace(arrival_s=(time - trace.start) / trace.rate_scale)
+            yield Row((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
 
 
 Sender = Callable[[Request], None]

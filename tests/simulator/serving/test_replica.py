@@ -107,12 +107,12 @@ def test_every_token_is_made_once_and_every_block_returns(
     assert replica.kv.free == replica.kv.total
     assert (batcher.running, batcher.decodes, batcher.kv_tokens, sum(batcher.phases)) == (0, 0, 0, 0)
     if scheduler != "static":
-        assert run.meter.output_tokens == sum(request.output for request in requests)
+        assert run.meter.totals.output_tokens == sum(request.output for request in requests)
     elif not batcher.preemptions:
-        assert run.meter.output_tokens >= sum(request.output for request in requests)
+        assert run.meter.totals.output_tokens >= sum(request.output for request in requests)
     cached = sum(one.cached for one in run.done)
     if not batcher.preemptions:
-        assert run.meter.prompt_tokens == sum(request.prompt for request in requests) - cached
+        assert run.meter.totals.prompt_tokens == sum(request.prompt for request in requests) - cached
     assert np.all(np.diff(run.times, axis=1) >= 0)
     assert all(one.scheduled_s >= one.request.arrival_s for one in run.done)
 
@@ -169,7 +169,7 @@ def test_littles_law():
     requests = make_requests(1500, rate=4.0)
     run = Run(requests)
     times = run.times
-    held = sum(one[1] for one in run.meter.series.bins) / times[-1:, 2].max()
+    held = sum(one[1] for one in run.meter.totals.series.bins) / times[-1:, 2].max()
     assert run.replica.kv.free == run.replica.kv.total
     spent = np.sum(times[:, 2] - times[:, 0])
     # A sequence counts as running from the schedule of its first step to the end of its last.
