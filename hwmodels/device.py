@@ -6,6 +6,7 @@ catalogue names its source in ``sources``.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -48,6 +49,8 @@ class Device(Versioned):
     """The architecture; "cpu" is a processor that trains with torch's own CPU kernels."""
     peak_flops: Annotated[dict[DType, Positive], Field(min_length=1)]
     """Dense peak FLOP/s of each number format that the device has."""
+    settled_flops: dict[DType, Positive] = Field(default_factory=dict)
+    """FLOP/s of products that last 20 ms and more: what the power limit leaves once clocks have settled."""
     memory_bytes: Positive
     """Memory that the driver hands to software: torch's ``total_memory``, below the datasheet's figure."""
     memory_bandwidth: Bandwidth
@@ -91,6 +94,10 @@ class Device(Versioned):
             if name == dtype:
                 return flops
         raise InputError(f"{self.name} has no {dtype!r}; it has {', '.join(self.peak_flops)}")
+
+    def settled(self, dtype: str) -> float:
+        """Return the FLOP/s of matrix products at settled clocks; infinite where nobody has measured them."""
+        return next((flops for name, flops in self.settled_flops.items() if name == dtype), math.inf)
 
     @cached_property
     def kernels(self) -> KernelModel:

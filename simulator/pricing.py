@@ -41,7 +41,7 @@ from simulator.ops.op import (
 Array = NDArray[np.floating]
 
 OLDER_KERNELS = {
-    ("flash-1", "ampere"): (0.65, 0.55),
+    ("flash-1", "ampere"): (0.626, 0.5),
     ("flash-1", "hopper"): (0.37, 0.33),
     ("flash-2", "hopper"): (0.57, 0.57),
     ("flash-2", "blackwell"): (0.45, 0.45),
@@ -179,9 +179,10 @@ def _product_form(op: Product, prices: Prices) -> str:
 def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array) -> Array:
     kernels, first = prices.kernels, ops[0]
     seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, [op.layout for op in ops])
+    flops = 2 * groups * m * n * k
     if first.weights:
-        return prices.cold * seconds
-    return _unaligned(first, prices, seconds, 2 * groups * m * n * k)
+        return np.maximum(prices.cold * seconds, kernels.settled_seconds(flops, first.dtype))
+    return _unaligned(first, prices, seconds, flops)
 
 
 def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Array:

@@ -39,11 +39,11 @@ class Setting:
 
     @cached_property
     def kernels(self) -> KernelModel:
-        """Kernel times of the cluster's device in steady work, as the framework's libraries reach them.
+        """Kernel times of the cluster's device in steady work.
 
         The forms alone: what single points lie above them is in part the burst before clocks settle.
         """
-        return self.cluster.device.kernels.sustained().uncorrected().using(self.framework.library)
+        return self.cluster.device.kernels.sustained().uncorrected()
 
     @cached_property
     def prices(self) -> Prices:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -79,6 +80,16 @@ class Products(Kernels):
         seconds = self._gemm(batch, m, n, k, dtype, layout)
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
         return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
+
+    def settled_seconds(self, flops: ArrayLike, dtype: str) -> Array:
+        """Return the least time of products in steady work: at the rate that the power limit leaves.
+
+        A product that would run faster at full clocks draws more than the limit, and the clocks fall until it
+        takes this long; a slower one keeps its clocks. Zero for kernels that are not `sustained`, and where
+        nobody has measured the rate.
+        """
+        rate = self.device.settled(dtype) if self.busy_before_s else math.inf
+        return np.asarray(flops, dtype=np.float64) / rate
 
     def _gemm(
         self,

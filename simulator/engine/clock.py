@@ -29,6 +29,8 @@ from hwmodels.errors import InputError
 from simulator.engine.flows import fair_rates
 from simulator.engine.graph import NONE, Stream, TaskGraph
 
+COMPUTE, COMMUNICATE = 0, 1
+"""Kinds of work that slow each other."""
 AFTER_ALL = NORMAL + 1
 """Priority of what happens when all ends and starts of an instant are known."""
 
@@ -38,6 +40,8 @@ class Contention(NamedTuple):
 
     compute: float = 1.0
     communication: float = 1.0
+    streams: tuple[tuple[str, float], ...] = ()
+    """``compute`` beside communication of a stream, by the stream's name, where it is another."""
 
 
 Callback = Callable[[Event], None]
@@ -80,7 +84,8 @@ class Clock:
 
     Args:
         graph: the tasks.
-        contention: slow-down of computation beside communication, and the reverse.
+        contention: slow-down of computation beside communication, and the reverse. Beside communication of
+            several streams the largest counts.
         environment: the simpy environment to run on, shared with the client's processes; by default its own.
     """
 
@@ -97,6 +102,9 @@ class Clock:
         slower = contention or Contention()
         self._contends = slower != Contention()
         self._speed = (1 / slower.compute, 1 / slower.communication)
+        self._beside = {name: 1 / factor for name, factor in slower.streams}
+        # Per lane the speed of computation beside its communication, where streams differ.
+        self._beside_lane: list[float] = []
         # What happens at an end; simpy never changes such a list, so all ends of a kind share one.
         self._at_end = [self._end]
         self._at_end_alone = [self._end_alone]
@@ -188,6 +196,7 @@ class Clock:
         graph = self.graph
         new = graph.lanes[len(self._place) :]
         self._place += [(lane.rank, _kind(lane.stream)) for lane in new]
+        self._beside_lane += [self._beside.get(lane.stream.name, self._speed[COMPUTE]) for lane in new]
         ranks = 1 + max((lane.rank for lane in new), default=-1)
         self._running += [({}, {}, {}) for _ in range(len(self._running), ranks)]
         self._users += [{} for _ in range(len(self._users), len(graph.capacity))]
@@ -265,12 +274,12 @@ class Clock:
             return
         group[task] = running = Running(task, rank, kind, self._seconds[task])
         self._adjust(running)
-        if len(group) == 1:
+        if len(group) == 1 or self._beside:
             self._adjust_beside(rank, kind)
 
     def _adjust_beside(self, rank: int, kind: int) -> None:
         """Something of this kind began or ended: the other kind changes its speed."""
-        if kind < 0 or self._speed[1 - kind] == 1:
+        if kind < 0 or (self._speed[1 - kind] == 1 and not self._beside):
             return
         others = self._running[rank][1 - kind]
         for task, other in others.items():
@@ -282,7 +291,10 @@ class Clock:
     def _adjust(self, running: Running) -> None:
         """Give a task its speed of now; if that is new, count what is done and schedule the end again."""
         rate, kind = running.share, running.kind
-        if kind >= 0 and self._running[running.rank][1 - kind]:
+        others = self._running[running.rank][1 - kind] if kind >= 0 else {}
+        if others and kind == COMPUTE and self._beside:
+            rate *= min(self._beside_lane[self._lane[task]] for task in others)
+        elif others:
             rate *= self._speed[kind]
         if rate == running.rate and running.end:
             return
@@ -305,7 +317,7 @@ class Clock:
         self._finish(task, ready := [])
         if ready:
             self._start(ready)
-        if not group and groups[1 - kind]:
+        if (not group or self._beside) and groups[1 - kind]:
             self._adjust_beside(rank, kind)
 
     def _enter_links(self, task: int) -> None:
@@ -371,5 +383,5 @@ class Clock:
 
 
 def _kind(stream: Stream) -> int:
-    """0 computes, 1 communicates, -1 slows nothing."""
-    return 0 if stream.does == "compute" else 1 if stream.contends else -1
+    """COMPUTE, COMMUNICATE, or -1 for work that slows nothing."""
+    return COMPUTE if stream.does == "compute" else COMMUNICATE if stream.contends else -1

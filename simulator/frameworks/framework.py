@@ -33,11 +33,6 @@ class Framework(Sourced):
         description="attention kernel; flash "
         "is the fastest that the device has (FlashAttention-3 or cuDNN on Hopper)",
     )
-    library: str = Field(
-        "",
-        description="whose measured kernels resemble its own, where a device's calibration knows several; "
-        "empty: those of vendor containers",
-    )
     selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
         "core",
         description="what selective recomputation repeats: the attention core (Korthikanti et al. 2022), all "

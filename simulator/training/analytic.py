@@ -21,7 +21,7 @@ from simulator.setting import Setting
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
-from simulator.training.overlap import NO_TRANSFER, contention
+from simulator.training.overlap import NO_TRANSFER
 from simulator.training.sharding import Sharding
 from simulator.training.work import price_passes
 
@@ -254,7 +254,7 @@ def _stage_passes(
         counts.experts[:, index],
         micro_batches(setting, some),
     )
-    shown = exchanges.exposed(forward[:, index], backward[:, index], contention(setting))
+    shown = exchanges.exposed(forward[:, index], backward[:, index], Sharding(setting, some).contention)
     forward[:, index] += shown[0]
     backward[:, index] += shown[1]
     exposed[:, index] = shown[0] + shown[1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import gathered_together
-from simulator.training.overlap import Exchange, contention, hide
+from simulator.training.overlap import Exchange, hide
 from simulator.training.sharding import STATE_FIELDS, Groups, Sharding
 
 
@@ -145,7 +145,7 @@ def exposed_once(
         passes: micro batches' worth of passes between a rank's first finished gradient and its last
             (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
     """
-    slow, chunks = contention(sharding.setting), sharding.plans.virtual_pipeline
+    slow, chunks = sharding.contention, sharding.plans.virtual_pipeline
     last_tail = np.minimum(1.0, exchange.tail * chunks)
     last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, slow)
     return np.maximum(exchange.exposed(passes * window, slow), last)
@@ -218,7 +218,7 @@ class InEachPass:
         return self.forward.cost + self.backward.cost + self.reduce.cost
 
     def exposed(
-        self, forward: np.ndarray, backward: np.ndarray, slowdown: float
+        self, forward: np.ndarray, backward: np.ndarray, slowdown: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Seconds that stay visible beside the kernels of a forward and of a backward pass.
 

@@ -16,7 +16,7 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
-from simulator.training.overlap import NO_TRANSFER, Transfer, contention
+from simulator.training.overlap import NO_TRANSFER, Transfer, hidden, multiprocessors_taken
 from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
 
@@ -215,8 +215,9 @@ def _beside_experts(plans: Plans, each: PassCosts) -> PassCosts:
     """
     if each.expert is NO_TRANSFER:
         return each
-    beside = np.where(plans.overlap_expert, np.minimum(each.expert.total, each.device), 0.0)
-    return replace(each, expert=Transfer(each.expert.cost, beside, contention(each.setting)))
+    slows = multiprocessors_taken(each.setting)
+    beside = np.where(plans.overlap_expert, hidden(each.expert.total, each.device, slows), 0.0)
+    return replace(each, expert=Transfer(each.expert.cost, beside, slows))
 
 
 def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting
+from simulator.training.overlap import contention
 
 STATE_FIELDS = (
     "tensor",
@@ -117,6 +118,11 @@ class Sharding:
     def experts(self) -> Groups:
         """The ranks that share experts."""
         return Groups.experts(self.plans)
+
+    @cached_property
+    def contention(self) -> np.ndarray:
+        """Share of their speed that kernels lose beside gathers and reductions, shape (plans,)."""
+        return contention(self.setting, self.dense.shard * self.dense.shard_stride)
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Parameters whose optimizer state one device holds, of those that it computes with."""

@@ -12,7 +12,7 @@ from simulator.ops import Product
 from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
-from simulator.training.overlap import Transfer, contention
+from simulator.training.overlap import Transfer, contention, hidden
 from simulator.training.work import Priced, sum_costs, sum_seconds
 
 
@@ -83,13 +83,13 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     shape, sliced = (len(plans),), slices_products(setting, plans)
     hidden_forward, hidden_backward = np.zeros((2, *shape))
     sent: list[Priced] = []
+    slows = contention(setting, plans.tensor)
     for block in blocks:
         sends = [each for each in block if each.op.kind == "tensor"]
         sent += sends
-        beside = _beside(plans, block, _Collectives.of(plans, sends), sliced)
+        beside = _beside(plans, block, _Collectives.of(plans, sends), sliced, slows)
         hidden_forward += beside[0]
         hidden_backward += beside[1]
-    slows = contention(setting)
     return TensorTraffic(
         Transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape), hidden_forward, slows),
         Transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape), hidden_backward, slows),
@@ -98,7 +98,7 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
 
 
 def _beside(
-    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray
+    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray, slows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of one block's communication that run beside its products, forward and backward."""
 
@@ -106,11 +106,11 @@ def _beside(
         return sum_seconds(products(block, role, gradient), (len(plans),))
 
     others = 1 - 1 / plans.tensor
-    whole = np.minimum(sends.gather, product("column", "input"))
-    whole += np.minimum(sends.gradient, product("column", "weight"))
-    forward = np.minimum(sends.gather, others * product("column"))
-    forward += others * np.minimum(sends.output, product("row"))
-    backward = whole + np.minimum(sends.gather, others * product("row", "input"))
+    whole = hidden(sends.gather, product("column", "input"), slows)
+    whole += hidden(sends.gradient, product("column", "weight"), slows)
+    forward = hidden(sends.gather, others * product("column"), slows)
+    forward += others * hidden(sends.output, product("row"), slows)
+    backward = whole + hidden(sends.gather, others * product("row", "input"), slows)
     whole = np.where(plans.overlap_tensor >= BACKWARD_OVERLAP, whole, 0.0)
     return np.where(sliced, forward, 0.0), np.where(sliced, backward, whole)
 

@@ -49,9 +49,12 @@ def test_one_expert_a_device_costs_the_dense_product_of_its_tokens(make_setting)
     setting = experts(make_setting)
     kernels = setting.kernels
     tokens = 4 * 4096 * 2
-    dense = kernels.gemm(tokens, 2 * 14336, 4096) + kernels.gemm(tokens, 4096, 14336)
+    dense = sum(
+        max(float(kernels.gemm(tokens, n, k)), float(kernels.settled_seconds(2 * tokens * n * k, "bf16")))
+        for n, k in ((2 * 14336, 4096), (4096, 14336))
+    )
     grouped = work_of_mlp(setting, EIGHT).seconds["grouped_gemm"][0]
-    assert grouped == pytest.approx(float(dense), rel=0.03)
+    assert grouped == pytest.approx(dense, rel=0.03)
 
 
 @pytest.mark.parametrize("device", ["b200", "h100-sxm"])
@@ -197,7 +200,7 @@ def test_an_exchange_beside_kernels_hides_no_more_than_they_last(make_setting, e
         total, kernels = one.expert.total[0], one.work.device[0]
         assert other.expert.total[0] == total == one.expert.exposed[0]
         hidden = total - other.expert.exposed[0]
-        assert 0.8 * min(total, kernels) < hidden < min(total, kernels)
+        assert 0.8 * min(total, kernels) < hidden <= min(total, kernels)
 
 
 def test_full_recomputation_repeats_the_exchange_in_the_open(make_setting):

@@ -65,7 +65,6 @@ def test_an_unknown_framework_gets_the_nearest_name():
     [
         ({"attention": "flash-1"}, "attention"),
         ({"elementwise": "eager"}, "elementwise"),
-        ({"library": "vidur"}, "gemm"),
         ({"reduce_bytes": 4}, "gradients"),
         ({"cross_entropy": "eager"}, "cross_entropy"),
         ({"cross_entropy": "torch"}, "cross_entropy"),

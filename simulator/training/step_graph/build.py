@@ -21,7 +21,7 @@ from simulator.training.data_parallel import move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
-from simulator.training.overlap import contention
+from simulator.training.overlap import contention, multiprocessors_taken
 from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import communication, one
@@ -40,11 +40,13 @@ from simulator.training.step_graph.step import (
 )
 from simulator.training.step_graph.streams import (
     DATA,
+    EXPERT,
     GRADIENTS,
     NAMES,
     PARAMETERS,
     PIPELINE,
     RECOMPUTE,
+    TENSOR,
     TIED,
 )
 
@@ -81,7 +83,6 @@ class _Build:
         self.counts = parameters(setting, self.plans, self.stages)
         self.unit = int(self.schedule.gathered_together(plan.pipeline, self.micro_batches))
         self.route = self.schedule.routes(plan.pipeline, plan.virtual_pipeline)[0]
-        self.slow = contention(setting)
         self.sharding = Sharding(setting, self.plans)
         self.in_passes = bool(self.sharding.parameters[0])
         """Whether parameters are gathered in every pass, layer by layer."""
@@ -123,8 +124,20 @@ class _Build:
             synchronous=not self.schedule.post_validation,
             output=self._output(),
             replicas=self._replicas(),
-            contention=Contention(1 / (1 - self.slow), 1.0),
+            contention=self._contention(),
         )
+
+    def _contention(self) -> Contention:
+        """Slow-down of kernels beside data-parallel traffic, and beside that of other streams."""
+        setting = self.setting
+        lost = {
+            DATA: float(self.sharding.contention[0]),
+            TENSOR: float(contention(setting, self.plans.tensor)[0]),
+            EXPERT: multiprocessors_taken(setting),
+        }
+        slower = {stream.name: 1 / (1 - share) for stream, share in lost.items()}
+        others = tuple((name, slow) for name, slow in slower.items() if slow != slower[DATA.name])
+        return Contention(slower[DATA.name], 1.0, others)
 
     def _prefetch(self) -> int:
         """Gathers ahead of use: one layer under full sharding, all of them where a step gathers once.

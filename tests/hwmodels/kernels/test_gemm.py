@@ -152,3 +152,12 @@ def test_the_soft_minimum_tends_to_the_minimum_and_passes_over_the_impossible():
     wide = soft_minimum(candidates, 1.0)
     assert 2.0 < wide[0] < 3.0
     assert wide[1] == pytest.approx(5.0)
+
+
+def test_no_product_of_steady_work_runs_faster_than_settled_clocks_let_it():
+    device = devices.get("h100-sxm")
+    steady, rate = device.kernels.sustained(), device.settled("bf16")
+    assert rate == device.settled_flops["bf16"] < device.peak("bf16")
+    assert float(steady.settled_seconds(rate, "bf16")) == 1.0
+    assert float(device.kernels.settled_seconds(1e15, "bf16")) == 0.0
+    assert devices.get("mi300x").settled("bf16") == float("inf")

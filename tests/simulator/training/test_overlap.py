@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.cluster import clusters
-from simulator.training.overlap import Exchange, Transfer, hide
+from simulator.training.overlap import Exchange, Transfer, contention, hide
 
 SECONDS, SHARE = st.floats(0, 1e3), st.floats(0, 1)
 COST = clusters.get("dgx-h100").resized(64).collective_cost("all_gather", np.array([1e9]), 64)
@@ -43,3 +43,15 @@ def test_a_transfer_is_what_runs_beside_kernels_and_what_follows_them():
     assert twice.exposed == pytest.approx(2 * transfer.exposed)
     assert twice.cost.bytes == pytest.approx(2 * COST.bytes)
     assert Transfer(COST).exposed.tolist() == COST.seconds.tolist()
+
+
+def test_communication_longer_than_its_kernels_costs_what_they_leave():
+    seconds = hide(np.array([3.0]), np.array([2.0]), np.zeros(1), np.array(0.35))
+    # Slowed to 0.65 of their speed, 2 s of kernels last beyond the 3 s of communication.
+    assert seconds[0] == pytest.approx(max(3.0 - 2.0, 0.35 * 3.0))
+
+
+def test_a_collective_inside_a_domain_slows_kernels_more_than_one_across(make_setting):
+    setting = make_setting()
+    inside, across = contention(setting, np.array([8, 16]))
+    assert 0 < across < inside < 1

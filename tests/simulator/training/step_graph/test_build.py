@@ -355,7 +355,7 @@ class OneAfterTheOther(DualPipe):
 @pytest.mark.parametrize("detail", [False, True])
 def test_dualpipe_hides_the_experts_exchange_behind_the_other_direction(detail):
     plan = {"pipeline": 4, "virtual_pipeline": 2, "expert": 8, "schedule": "dualpipe"}
-    setting, made = scenario("mixtral-8x7b", "dgx-h100", 32, 4096, 64, plan)
+    setting, made = scenario("mixtral-8x7b", "dgx-h100", 32, 4096, 256, plan)
     program = replace(step_program(setting, made), detail=detail)
     both, apart = run(program), run(replace(program, schedule=OneAfterTheOther()))
     assert both.period < apart.period

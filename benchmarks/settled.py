@@ -1,0 +1,61 @@
+"""Rates of long matrix products, from which the devices' ``settled_flops`` are taken.
+
+    python -m benchmarks.settled POINTS [POINTS ...]
+
+POINTS are folders with a file of GEMM points. Products of many milliseconds run at the clocks that the power
+limit leaves. Each row is a GPU, a format and a source: the products of at least 5 and of at least 20 ms with
+all sides at least 1,024, and the median of their TFLOP/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.errors import MeshwrightError
+from profiles.points import Points, files, read
+
+LONG_US = (5e3, 20e3)
+LEAST_SIDE = 1024
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("points", nargs="+", type=Path)
+    print(f"{'gpu':12} {'dtype':10} {'source':24} {'5 ms':>7} {'TFLOP/s':>8} {'20 ms':>7} {'TFLOP/s':>8}")
+    try:
+        for folder in parser.parse_args().points:
+            for line in rates(read(files(folder)["gemm"])):
+                print(line)
+    except MeshwrightError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def rates(points: Points) -> list[str]:
+    """One line a GPU, format and source."""
+    lines = []
+    sides = [points[name].astype(float) for name in "mnk"]
+    rate = 2.0 * np.prod(sides, axis=0) / points["time_us"] / 1e6
+    keys = [points[name].astype(str) for name in ("gpu", "dtype", "source")]
+    large = (np.min(sides, axis=0) >= LEAST_SIDE) & (points["time_us"] >= LONG_US[0])
+    for gpu, dtype, source in sorted(set(zip(*(key[large] for key in keys), strict=True))):
+        same = large & (keys[0] == gpu) & (keys[1] == dtype) & (keys[2] == source)
+        long = same & (points["time_us"] >= LONG_US[1])
+        found = " ".join(
+            f"{part.sum():7} {np.median(rate[part]) if part.any() else float('nan'):8.0f}"
+            for part in (same, long)
+        )
+        lines.append(f"{gpu:12} {dtype:10} {source:24} {found}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
