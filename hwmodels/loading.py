@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from hwmodels.cache import read_folder
 from hwmodels.errors import InputError, UnknownNameError, shown, suggestion
 from hwmodels.parsing import exists, parse_text, read_mapping, read_text
 
@@ -153,8 +154,8 @@ class Catalogue(Generic[ModelT]):
     @cached_property
     def _raw(self) -> dict[str, tuple[dict[str, Any], str]]:
         found: dict[str, tuple[dict[str, Any], str]] = {}
-        for path in sorted(self.folder.glob("*.yaml")):
-            data = read_mapping(path)
+        for name, data in read_folder(self.folder).items():
+            path = self.folder / name
             for index, entry in enumerate(data.get("entries", [data])):
                 where = f"{path}: entries.{index}" if "entries" in data else str(path)
                 if entry["name"] in found:
@@ -179,6 +180,10 @@ class Catalogue(Generic[ModelT]):
     def resolve(self, name: str) -> str | None:
         """Return the catalogue name that a name or an alias means, or none."""
         return name if name in self._raw else self._aliases.get(_plain(name))
+
+    def definition(self, name: str) -> Mapping[str, Any]:
+        """The mapping that a catalogue name stands for, as its file states it; not to be changed."""
+        return self._raw[name][0]
 
     def __iter__(self) -> Iterator[ModelT]:
         return (self.get(name) for name in self.names())

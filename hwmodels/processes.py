@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals of `kill`, `timeout`, Slurm and a closed terminal."""
@@ -24,11 +22,15 @@ def clean_up_on_signals() -> None:
 
 def end_with_parent() -> None:
     """Let this worker end as soon as its parent has ended, however that ended."""
+    from multiprocessing import parent_process
+
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
 
 
 def _end_after(sentinel: int) -> None:
+    from multiprocessing.connection import wait
+
     wait([sentinel])
     os._exit(1)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         MixedSimulation,
         PlanReport,
         PlanSearch,
-        Sizing,
         StepSimulation,
         catalogue,
         plan,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         mix,
         serving_front,
     )
+    from planner.sizing import Sizing
 
 __version__ = "0.2.0"
 
@@ -75,6 +75,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
+        if name == "Sizing":
+            return import_module("planner.sizing").Sizing
         return getattr(
             import_module("meshwright.serving_api" if name in _SERVING else "meshwright.api"), name
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
@@ -24,21 +24,20 @@ from meshwright.results import (
     StepSimulation,
 )
 from meshwright.scenarios import shipped_scenarios
-from meshwright.variations.answer import Inquiry
-from meshwright.variations.question import Question
 from planner.constraints import Constraints
-from planner.executors.local import cores
 from planner.headroom import headroom_share
 from planner.prediction import simulate_plan
-from planner.refine import Refined, refine
 from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
-from planner.sizing import Sizing, counts, size_up
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
 from simulator.scenario import Search, make_mixed
 from simulator.schedules import schedules
+
+if TYPE_CHECKING:
+    from planner.refine import Refined
+    from planner.sizing import Sizing
 
 MOST_TOKENS = 1e18
 
@@ -51,7 +50,6 @@ __all__ = [
     "MixedSimulation",
     "PlanReport",
     "PlanSearch",
-    "Sizing",
     "StepSimulation",
     "catalogue",
     "plan",
@@ -207,6 +205,8 @@ def size(
     }
     if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
         raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
+    from planner.sizing import counts, size_up
+
     settings, searched = [], Search()
     for cluster in clusters or (None,):
         asked, _ = ask(scenario, {**arguments, "cluster": cluster, "gpus": 1})
@@ -228,6 +228,9 @@ def size(
 
 def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:
     """The best plans on the event engine, in order."""
+    from planner.executors.local import cores
+    from planner.refine import refine
+
     plans = list(result.plans)[:count]
     runs: dict[int, Refined] = {}
     for number, run in refine(result.setting, plans, cores()):
@@ -361,6 +364,9 @@ def whatif(
         "plans": True,
         "variations": variations,
     }
+    from meshwright.variations.answer import Inquiry
+    from meshwright.variations.question import Question
+
     inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, workers)
     outcomes, work = inquiry.base()
     found = dict(inquiry.variations(work))

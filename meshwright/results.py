@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodels.errors import InfeasibleError, InputError
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
-from meshwright.reports.refined import describe_refined
-from meshwright.reports.timeline import describe_run
-from meshwright.reports.whatif import describe_answer
-from meshwright.variations.answer import Outcome
 from planner.prediction import Prediction, Simulation
-from planner.refine import Refined
-from planner.scored import ScoredPlans
 from planner.search import SearchResult
 from simulator.plan import Plan
 from simulator.scenario import MixedScenario, Scenario
-from simulator.scenario_file import scenario_of as training_scenario
-from simulator.training.traffic import step_traffic
 
 if TYPE_CHECKING:
+    from meshwright.variations.answer import Outcome
+    from planner.refine import Refined
+    from planner.scored import ScoredPlans
     from simulator.training.mixed import MixedStep
 
 Columns = dict[str, list[Any]]
@@ -134,8 +129,10 @@ class PlanSearch:
         Raises:
             InputError: the search did not return that many plans.
         """
+        from simulator.scenario_file import scenario_of
+
         check_rank(index, len(self.result.plans))
-        return training_scenario(self.result.setting, self.result.plans.plan(index))
+        return scenario_of(self.result.setting, self.result.plans.plan(index))
 
     def columns(self) -> Columns:
         """One list a field, one entry a plan: what a data frame takes."""
@@ -143,9 +140,12 @@ class PlanSearch:
 
     def to_dict(self) -> dict[str, Any]:
         """What ``meshwright plan --json`` prints."""
-        found = self.found
-        again = [describe_refined(found, list(self.refined), index) for index in range(len(found.plans))]
-        return describe_search(self.result, found, again)
+        found, more = self.found, [{} for _ in range(len(self.result.plans))]
+        if self.refined:
+            from meshwright.reports.refined import describe_refined
+
+            more = [describe_refined(found, list(self.refined), index) for index in range(len(more))]
+        return describe_search(self.result, found, more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +171,8 @@ class StepSimulation:
     @cached_property
     def traffic(self) -> Any:
         """Bytes that a device of the slowest stage sends, by level of links and kind."""
+        from simulator.training.traffic import step_traffic
+
         return step_traffic(self.scenario.setting, self.plan)
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,6 +181,8 @@ class StepSimulation:
         made |= self.report.to_dict()
         timeline = self.simulation.timeline
         if timeline is not None:
+            from meshwright.reports.timeline import describe_run
+
             made["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
         return made
 
@@ -214,6 +218,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """What ``meshwright whatif --json`` prints."""
+        from meshwright.reports.whatif import describe_answer
+
         return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
 
 

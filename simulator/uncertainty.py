@@ -17,8 +17,9 @@ from statistics import NormalDist
 import numpy as np
 from pydantic import Field
 
+from hwmodels.cache import read_shipped
 from hwmodels.kernels.memory_bound import KINDS
-from hwmodels.loading import Strict, build, read_mapping
+from hwmodels.loading import Strict, build
 from simulator.setting import Setting
 from simulator.training import Step
 
@@ -63,7 +64,7 @@ class ModelErrors(Strict):
 @cache
 def model_errors() -> ModelErrors:
     """The errors that ship."""
-    return build(ModelErrors, read_mapping(ERRORS_FILE), str(ERRORS_FILE))
+    return build(ModelErrors, read_shipped(ERRORS_FILE), str(ERRORS_FILE))
 
 
 def kind_of(setting: Setting) -> str:

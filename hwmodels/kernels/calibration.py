@@ -16,7 +16,7 @@ from hwmodels.kernels.gemm import Roofline, TileWave
 from hwmodels.kernels.grouped_gemm import GroupedTileWave
 from hwmodels.kernels.linear_attention import ChunkedScan
 from hwmodels.kernels.memory_bound import MemoryBound
-from hwmodels.loading import Catalogue, Strict, Versioned, read_mapping
+from hwmodels.loading import Catalogue, Strict, Versioned
 
 Status = Literal["measured", "fitted-elsewhere", "estimated"]
 FormT = TypeVar("FormT", bound=Strict)
@@ -167,10 +167,9 @@ def _shipped(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     name = data.get(key)
     if not isinstance(name, str):
         return {}
-    path = FOLDER / f"{name}.yaml"
-    if not path.is_file():
+    if name not in calibrations.names():
         raise ValueError(f"{key}: no shipped calibration is called {name!r}")
-    found = read_mapping(path)
+    found = calibrations.definition(name)
     libraries = _as_estimate(found.get("libraries", {}), name)
     return {**_as_estimate(found, name), "libraries": libraries if key == "libraries_from" else {}}
 

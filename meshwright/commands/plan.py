@@ -9,6 +9,7 @@ from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
+    from meshwright.results import PlanSearch
 
 
 def plan(
@@ -122,7 +123,6 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
     from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables, wide
     from meshwright.reports.plans import ranked
-    from meshwright.reports.refined import refined_table
     from meshwright.reports.verdict import verdict
 
     with progress("searching") as advance:
@@ -136,7 +136,15 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
     if json:
         print_json(found.to_dict())
     elif len(found.result.plans):
-        again = refined_table(found.found, list(found.refined)) if found.refined else []
-        show_tables(ranked(found.found, wide()), *again, *verdict(found.result))
+        show_tables(ranked(found.found, wide()), *_refined(found), *verdict(found.result))
     found.check()
     files.write(found)
+
+
+def _refined(found: PlanSearch) -> list[Any]:
+    """Tables of the plans that the event engine timed too."""
+    if not found.refined:
+        return []
+    from meshwright.reports.refined import refined_table
+
+    return refined_table(found.found, list(found.refined))

@@ -10,8 +10,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from hwmodels.cache import read_shipped
 from hwmodels.errors import InputError
-from hwmodels.loading import read_mapping, read_text
+from hwmodels.loading import read_text
 from hwmodels.parsing import LARGEST, SMALLEST
 
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
@@ -24,7 +25,7 @@ class Skipped(Exception):
 @cache
 def conventions() -> dict[str, Any]:
     """The words that published rows use, and what they mean here."""
-    return read_mapping(Path(__file__).with_name("conventions.yaml"))
+    return read_shipped(Path(__file__).with_name("conventions.yaml"))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

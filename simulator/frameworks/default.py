@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from hwmodels.cache import read_shipped
 from hwmodels.device import Device, Generation
-from hwmodels.loading import Strict, build, read_mapping
+from hwmodels.loading import Strict, build
 
 RULES_FILE = Path(__file__).parent.parent / "default_frameworks.yaml"
 
@@ -27,7 +28,7 @@ class _Rules(Strict):
 @cache
 def default_rules() -> tuple[DefaultRule, ...]:
     """The rules in order; the last holds for every device."""
-    return tuple(build(_Rules, read_mapping(RULES_FILE), str(RULES_FILE)).rules)
+    return tuple(build(_Rules, read_shipped(RULES_FILE), str(RULES_FILE)).rules)
 
 
 def default_framework(device: Device) -> DefaultRule:

@@ -1,0 +1,118 @@
+"""Parsed catalogue files, kept as JSON in the user's cache folder: parsing YAML is half of a short command.
+
+A cache file belongs to one folder of the installation and holds a digest of the YAML files in it; another
+digest means parsing again. Nothing in it is executed, and its data is checked as parsed data is. A folder that
+cannot be read or written is no error: then there is no cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from hwmodels.parsing import read_mapping, read_text
+
+INSTALLED = Path(__file__).resolve().parent.parent
+"""Only folders below it are cached."""
+
+FORMAT = 1
+"""Of a cache file, and of how YAML is parsed; it grows when either changes."""
+
+PAIRS = "\0pairs"
+"""Key of a mapping whose keys are not all text, written as a list of pairs."""
+
+Files = dict[str, dict[str, Any]]
+"""Parsed mappings by file name."""
+
+
+def read_folder(folder: Path) -> Files:
+    """The YAML files of a folder, parsed, in the order of their names.
+
+    Raises:
+        InputError: a file cannot be read or is no mapping.
+    """
+    paths = sorted(folder.glob("*.yaml"))
+    kept = _cache_file(folder)
+    if kept is None:
+        return {path.name: read_mapping(path) for path in paths}
+    texts = {path.name: read_text(path) for path in paths}
+    digest = _digest(texts)
+    found = _load(kept, digest)
+    if found is None:
+        found = {path.name: read_mapping(path) for path in paths}
+        _store(kept, digest, found)
+    return found
+
+
+def read_shipped(path: Path) -> dict[str, Any]:
+    """A YAML file of the installation, parsed.
+
+    Raises:
+        InputError: it cannot be read or is no mapping.
+    """
+    return read_folder(path.parent)[path.name]
+
+
+def _cache_file(folder: Path) -> Path | None:
+    """Where a folder's files are kept; None for folders of users, and without a home."""
+    folder = folder.resolve()
+    if not folder.is_relative_to(INSTALLED):
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        return None
+    place = blake2b(str(folder).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return Path(base) / "meshwright" / f"{folder.name}-{place}.json"
+
+
+def _digest(texts: dict[str, str]) -> str:
+    digest = blake2b(str(FORMAT).encode(), digest_size=16)
+    for name, text in texts.items():
+        for part in (name, text):
+            data = part.encode("utf-8", "surrogateescape")
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _load(path: Path, digest: str) -> Files | None:
+    """What a cache file holds, if it is the user's own, whole and of this digest."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            held = json.loads(file.read(), object_hook=_unpacked)
+    except (OSError, ValueError, RecursionError):
+        return None
+    files = held.get("files") if isinstance(held, dict) and held.get("digest") == digest else None
+    return files if isinstance(files, dict) else None
+
+
+def _store(path: Path, digest: str, files: Files) -> None:
+    with suppress(OSError, ValueError, TypeError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_name(f".{os.getpid()}.{path.name}")
+        try:
+            temporary.write_text(json.dumps({"digest": digest, "files": _packed(files)}), encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _packed(value: Any) -> Any:
+    """The same data with text for all keys."""
+    if isinstance(value, list):
+        return [_packed(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if all(isinstance(key, str) for key in value):
+        return {key: _packed(part) for key, part in value.items()}
+    return {PAIRS: [[key, _packed(part)] for key, part in value.items()]}
+
+
+def _unpacked(mapping: dict[str, Any]) -> dict[Any, Any]:
+    return dict(mapping[PAIRS]) if PAIRS in mapping else mapping
