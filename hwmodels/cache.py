@@ -1,8 +1,8 @@
 """Parsed catalogue files, kept as JSON in the user's cache folder: parsing YAML is half of a short command.
 
 A cache file belongs to one folder of the installation and holds a digest of the YAML files in it; another
-digest means parsing again. Nothing in it is executed, and its data is checked as parsed data is. A folder that
-cannot be read or written is no error: then there is no cache.
+digest means parsing again. Nothing in it is executed, and its data is checked as parsed data is. Without a
+folder that can be read and written there is no cache, and no error.
 """
 
 from __future__ import annotations

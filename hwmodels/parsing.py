@@ -14,8 +14,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hwmodels.errors import InputError, shown, shown_path
 
 MOST_BYTES = 4 * 2**20
@@ -34,74 +32,9 @@ LONGEST_NUMBER = 64
 """Characters of a number."""
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML with 1.2 floats and booleans, where a duplicate key is an error.
-
-    Plain PyYAML reads ``1e9`` as a string, ``on`` as true and keeps the last of two equal keys.
-    """
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own protocol
-        first: [
-            (tag, pattern)
-            for tag, pattern in rules
-            if not tag.endswith((":float", ":bool", ":int", ":timestamp"))
-        ]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def flatten_mapping(self, node: Any) -> None:
-        """Merge ``<<`` keys; merges of merges may not grow without bound."""
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_VALUES:
-            raise InputError(f"line {_line(node)}: merged keys have more than {MOST_VALUES:,} values")
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9](?:_?[0-9])*$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^[-+]?(?:(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
-        r"|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$"
-    ),
-    list("-+0123456789."),
-)
-
-
-IMPLICIT_RESOLVERS: dict[str, list[tuple[str, re.Pattern[str]]]] = _Loader.yaml_implicit_resolvers
-"""Tags of plain scalars with their patterns, by first character."""
-
-
-def _line(node: Any) -> int:
-    return node.start_mark.line + 1
-
-
-def _construct_int(loader: Any, node: Any) -> int:
-    text = loader.construct_scalar(node).replace("_", "")
-    if len(text) > LONGEST_NUMBER:
-        raise InputError(f"line {_line(node)}: {_too_long(text)}")
-    return int(text, 10)
-
-
-def _construct_mapping(loader: Any, node: Any) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    mapping: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str | int | float | bool):
-            raise InputError(f"line {_line(key_node)}: a key must be a plain name, found {shown(key)}")
-        if key in mapping:
-            raise InputError(f"line {_line(key_node)}: key {shown(key)} is given twice")
-        mapping[key] = loader.construct_object(value_node, deep=True)
-    return mapping
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+def too_long(text: str) -> str:
+    """What is wrong with a number of too many digits."""
+    return f"a number of {len(text):,} digits; at most {LARGEST:g} is allowed"
 
 
 def parse_text(text: str, where: str) -> Any:
@@ -111,9 +44,13 @@ def parse_text(text: str, where: str) -> Any:
         InputError: broken syntax, a duplicate key, a value that its tag does not allow, or out of bounds;
             with file and line.
     """
+    import yaml
+
+    from hwmodels.yaml_loader import Loader
+
     try:
         _check_nesting(text)
-        data = yaml.load(text, Loader=_Loader)
+        data = yaml.load(text, Loader=Loader)
     except InputError as error:
         raise InputError(error.problem, where) from None
     except yaml.YAMLError as error:
@@ -249,8 +186,12 @@ def _check_nesting(text: str) -> None:
         raise InputError(_too_deep())
     if max(opened, dashes, indented) < DEEPEST:
         return
+    import yaml
+
+    from hwmodels.yaml_loader import Loader
+
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
@@ -263,13 +204,9 @@ def _too_deep() -> str:
     return f"mappings and lists are nested deeper than {DEEPEST}"
 
 
-def _too_long(text: str) -> str:
-    return f"a number of {len(text):,} digits; at most {LARGEST:g} is allowed"
-
-
 def _json_int(text: str) -> int:
     if len(text) > LONGEST_NUMBER:
-        raise InputError(_too_long(text))
+        raise InputError(too_long(text))
     return int(text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.parsing import IMPLICIT_RESOLVERS
+from hwmodels.yaml_loader import IMPLICIT_RESOLVERS
 
 WIDTH = 110
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ from typer.core import TyperGroup
 from hwmodels.errors import MeshwrightError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS
+
+# Looking for pydantic's plugins reads the metadata of all installed packages.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 INTERRUPTED = 130
 UNEXPECTED = 70

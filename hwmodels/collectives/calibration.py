@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -87,7 +88,8 @@ class LinkCalibration(Sourced):
     @cached_property
     def latency_s(self) -> float:
         """Measured latency of one hop: LL's step, whose receiver polls the data; median of the families."""
-        return float(np.median([getattr(self, family).ll.step_s for family in get_args(Family)]))
+        # Not NumPy's, which imports masked arrays on first use.
+        return median(getattr(self, family).ll.step_s for family in get_args(Family))
 
 
 class FabricCalibration(Sourced):

@@ -14,7 +14,7 @@ from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
 from meshwright.validation.cases import Case, read_case
 from meshwright.validation.ledger import published_files
-from meshwright.validation.rows import Skipped, read_rows
+from meshwright.validation.rows import Row, Skipped, read_rows, rule_of
 from planner.metrics import flops_per_token
 from planner.search import SearchResult
 from simulator.frameworks import default_framework
@@ -115,10 +115,12 @@ def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun 
                 candidates.append((other_kind, distance, values["case_id"], values, str(file)))
     for *_, values, where in sorted(candidates, key=lambda row: row[:3]):
         try:
+            if framework is not None and rule_of(Row(values, where))["framework"] != framework:
+                continue
             case = read_case(values, where)
         except (Skipped, MeshwrightError):
             continue
-        if case.measured_step_s and (framework is None or case.setting.framework.name == framework):
+        if case.measured_step_s:
             return PublishedRun(case, _mfu(case, case.measured_step_s))
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from hwmodels.loading import build
@@ -33,10 +34,16 @@ def read_model(row: Row) -> Model:
     return _proxy(known, layers)
 
 
+@cache
+def _with_parts() -> tuple[Model, ...]:
+    """The catalogue's models with experts or latent attention."""
+    return tuple(model for model in models if model.moe or model.mla)
+
+
 def _catalogued(row: Row) -> Model | None:
     """The catalogue's model with experts or latent attention that the row names, or whose layers it has."""
     name, hidden = _plain(row.text("model_name")), row.need("d_model")
-    candidates = [model for model in models if model.moe or model.mla]
+    candidates = _with_parts()
     named = [model for model in candidates if _plain(model.name) == name and model.hidden == hidden]
     if named:
         return named[0]
