@@ -7,14 +7,71 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 
 from hwmodels.errors import InputError, shown_path
 
-Pending = list[tuple[Path, Path, list[Path]]]
-"""Files written under a temporary name, the name that each is to take, and the folders made for it."""
+MOST_UNNAMED = 100
+"""Unnamed files that may be open at once; more take a hidden name."""
 
-_pending: ContextVar[Pending | None] = ContextVar("pending", default=None)
+
+@dataclass
+class Written:
+    """A file that is written before it takes its name.
+
+    On Linux it has no name until then, so a process that is killed leaves nothing; elsewhere a hidden one
+    beside its own.
+
+    Attributes:
+        target: the name that it is to take.
+        temporary: its hidden name, at the latest just before it takes its own.
+        made: folders made for it.
+        descriptor: of the open file without a name.
+    """
+
+    target: Path
+    temporary: Path
+    made: list[Path]
+    descriptor: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """What to write to."""
+        return self.temporary if self.descriptor is None else Path(f"/proc/self/fd/{self.descriptor}")
+
+    def place(self) -> None:
+        """Take the name, in place of a file that has it.
+
+        Raises:
+            OSError: it cannot be taken.
+        """
+        if self.descriptor is not None:
+            self.temporary.unlink(missing_ok=True)
+            folder = os.open(self.target.parent, os.O_RDONLY)
+            try:
+                # With a folder's descriptor, Python asks the system to follow the link below /proc.
+                os.link(self.path, self.temporary.name, dst_dir_fd=folder)
+            finally:
+                os.close(folder)
+        self.temporary.replace(self.target)
+        self._close()
+
+    def remove(self) -> None:
+        """Remove what was written, and the folders made for it."""
+        self._close()
+        self.temporary.unlink(missing_ok=True)
+        for folder in self.made:
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+_pending: ContextVar[list[Written] | None] = ContextVar("pending", default=None)
 
 
 @contextmanager
@@ -27,26 +84,26 @@ def written_together() -> Iterator[None]:
     if _pending.get() is not None:
         yield
         return
-    pending: Pending = []
+    pending: list[Written] = []
     token = _pending.set(pending)
     try:
         yield
         while pending:
-            temporary, target, _ = pending[0]
             try:
-                temporary.replace(target)
+                pending[0].place()
             except OSError as error:
-                raise InputError(f"cannot be written ({error.strerror})", shown_path(target)) from None
+                where = shown_path(pending[0].target)
+                raise InputError(f"cannot be written ({error.strerror})", where) from None
             del pending[0]
     finally:
         _pending.reset(token)
-        for temporary, _, made in reversed(pending):
-            _remove(temporary, made)
+        for written in reversed(pending):
+            written.remove()
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield the name to write a file under; it takes its own name, beside it, when the block ends well.
+    """Yield the path to write a file to; it takes its own name when the block ends well.
 
     Folders are made for it. Of a link, the file that it leads to is replaced; a device or a pipe is written
     directly.
@@ -63,19 +120,32 @@ def atomic_write(path: Path) -> Iterator[Path]:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         made = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{os.getpid()}.{target.name}")
         pending = _pending.get()
+        written = Written(target, target.with_name(f".{os.getpid()}.{target.name}"), made)
+        if len(pending or ()) < MOST_UNNAMED:
+            written.descriptor = _unnamed(target.parent)
         try:
-            yield temporary
+            yield written.path
             if pending is None:
-                temporary.replace(target)
+                written.place()
             else:
-                pending.append((temporary, target, made))
+                pending.append(written)
         except BaseException:
-            _remove(temporary, made)
+            written.remove()
             raise
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror or error})", shown_path(path)) from None
+
+
+def _unnamed(folder: Path) -> int | None:
+    """An open file in a folder without a name; None where the system has no such files."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not Path("/proc/self/fd").exists():
+        return None
+    try:
+        return os.open(folder, flag | os.O_RDWR, 0o666)
+    except OSError:
+        return None
 
 
 def _target(path: Path) -> Path:
@@ -90,13 +160,6 @@ def _target(path: Path) -> Path:
         raise InputError("cannot be written (a link that leads to itself)", shown_path(path)) from None
     except (ValueError, OSError) as error:
         raise InputError(f"cannot be written ({error})", shown_path(path)) from None
-
-
-def _remove(temporary: Path, made: list[Path]) -> None:
-    temporary.unlink(missing_ok=True)
-    for folder in made:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:

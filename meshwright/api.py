@@ -227,16 +227,20 @@ def size(
 
 
 def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:
-    """The best plans on the event engine, in order."""
+    """The best plans on the event engine, in order; Ctrl-C ends it early and keeps what is finished."""
     from planner.executors.local import cores
-    from planner.refine import refine
+    from planner.refine import INTERRUPTED, Refined, refine
 
     plans = list(result.plans)[:count]
     runs: dict[int, Refined] = {}
-    for number, run in refine(result.setting, plans, cores()):
-        runs[number] = run
-        if refining:
-            refining(len(runs) / len(plans))
+    try:
+        for number, run in refine(result.setting, plans, cores()):
+            runs[number] = run
+            if refining:
+                refining(len(runs) / len(plans))
+    except KeyboardInterrupt:
+        late = Refined(0.0, {}, 0.0, INTERRUPTED)
+        return [runs.get(number, late) for number in range(len(plans))]
     return [runs[number] for number in sorted(runs)]
 
 

@@ -93,6 +93,15 @@ class PlanSearch:
     scored: ScoredPlans | None = None
     """Every scored plan, where the search was asked to keep them."""
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the event engine's runs early."""
+        if not self.refined:
+            return False
+        from planner.refine import INTERRUPTED
+
+        return any(run.problem == INTERRUPTED for run in self.refined)
+
     @cached_property
     def found(self) -> Prediction:
         """The plans with step, memory and metrics as arrays, one row a plan."""

@@ -33,6 +33,8 @@ class DeploymentSearch:
 
     search: ServingSearch
     refined: Mapping[int, RefinedServing] = field(default_factory=dict)
+    interrupted: bool = False
+    """Whether Ctrl-C ended the event engine's runs early."""
 
     @property
     def best(self) -> ServingPlan:
@@ -101,8 +103,14 @@ def deploy(
     given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
     question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
     found = search_serving(question, max(top, refine), progress)
-    runs = dict(refine_serving(question, found.plans[:refine], cores())) if refine else {}
-    return DeploymentSearch(found, runs)
+    runs: dict[int, RefinedServing] = {}
+    interrupted = False
+    try:
+        for number, run in refine_serving(question, found.plans[:refine], cores()):
+            runs[number] = run
+    except KeyboardInterrupt:
+        interrupted = True
+    return DeploymentSearch(found, runs, interrupted)
 
 
 def mix(

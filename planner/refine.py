@@ -25,6 +25,10 @@ Packed = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 """A setting as plain data: model, cluster, training, framework."""
 
 
+INTERRUPTED = "interrupted before it ended"
+"""Problem of a plan that was not timed as the run was interrupted."""
+
+
 @dataclass(frozen=True)
 class Refined:
     """One plan on the event engine.

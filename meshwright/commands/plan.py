@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.results import PlanSearch
+
+INTERRUPTED = 130
 
 
 def plan(
@@ -139,6 +143,10 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
         show_tables(ranked(found.found, wide()), *_refined(found), *verdict(found.result))
     found.check()
     files.write(found)
+    if found.interrupted:
+        ended = sum(not run.problem for run in found.refined)
+        note(f"interrupted: {ended} of {len(found.refined)} plans were timed by the event engine")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _refined(found: PlanSearch) -> list[Any]:

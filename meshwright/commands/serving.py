@@ -35,7 +35,7 @@ def simulate_serving(
 
     setting = make_serving(data, str(path), path.parent)
     with progress("requests") as advance:
-        result = serve(setting, advance, traced=trace is not None)
+        result = serve(setting, advance, traced=trace is not None, partial=True)
     if json:
         print_json(result.to_dict())
     else:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
+INTERRUPTED = 130
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -39,7 +40,7 @@ def plan_serving(
     """
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
-    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
     files.refuse("serving plans", "html", "csv")
@@ -62,6 +63,11 @@ def plan_serving(
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
     files.save_scenario(found)
+    if found.interrupted:
+        import typer
+
+        note(f"interrupted: {len(found.refined)} of {refine} deployments were run on the event engine")
+        raise typer.Exit(INTERRUPTED)
 
 
 def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool) -> None:

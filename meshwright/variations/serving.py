@@ -15,10 +15,7 @@ def run_serving(run: Run) -> Outcome:
     Raises:
         MeshwrightError: it cannot be run.
     """
-    result = serve(make_serving(run.data, run.where, run.folder))
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return Outcome(run, result.to_dict())
+    return Outcome(run, serve(make_serving(run.data, run.where, run.folder)).to_dict())
 
 
 def answer_serving(run: Run) -> Outcome:

@@ -65,20 +65,26 @@ class ServingResult:
         }
 
 
-def serve(setting: ServingSetting, progress: Progress | None = None, traced: bool = False) -> ServingResult:
+def serve(
+    setting: ServingSetting, progress: Progress | None = None, traced: bool = False, partial: bool = False
+) -> ServingResult:
     """Run a setting.
 
     Args:
         setting: what to run.
         progress: called with the share of requests that were handled.
         traced: keep every step for a trace.
+        partial: where Ctrl-C ends the run, return what was finished.
 
     Raises:
         InputError: the trace or a request in it is wrong, or there is none.
         InfeasibleError: a replica holds the KV of no request.
+        KeyboardInterrupt: Ctrl-C ended the run, and what was finished is not asked for.
     """
     fleet = Fleet(setting, traced)
     fleet.run(progress)
+    if fleet.interrupted and not partial:
+        raise KeyboardInterrupt
     if not len(fleet.records) and not fleet.interrupted:
         _explain_nothing(setting, fleet)
     return ServingResult(setting, fleet, metrics_of(setting, fleet))

@@ -188,7 +188,7 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
         stable = closed | (through * longest <= slots) & (others * delay < MOST_INTERFERENCE)
         tpot = tpot + moved
         if iteration in LEAPS:
-            tpot = np.minimum(tpot + _leap(before, moved), full / (1.0 - interference))
+            tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
         service = cases.fixed + first + prefill
         queue = _budget_wait(cases, others, one, further) + _slot_wait(
             cases, through, tpot, alone, longest, service

@@ -1,8 +1,12 @@
 """Files are there whole or not at all, and what is no plain file is never replaced by one."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +29,36 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path):
         raise ZeroDivisionError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux's")
+@pytest.mark.parametrize("together", [False, True])
+def test_a_killed_process_leaves_no_part_of_a_file(tmp_path, together):
+    block = "written_together()" if together else "nullcontext()"
+    script = (
+        "import os, signal, sys\n"
+        "from contextlib import nullcontext\n"
+        "from pathlib import Path\n"
+        "from hwmodels.files import atomic_write, write_text, written_together\n"
+        f"with {block}:\n"
+        f"    if {together}:\n"
+        "        write_text(Path(sys.argv[1]) / 'first.txt', 'whole')\n"
+        "    with atomic_write(Path(sys.argv[1]) / 'half.txt') as path:\n"
+        "        path.write_text('half')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_files_are_written_together(tmp_path):
+    with written_together():
+        for number in range(300):
+            write_text(tmp_path / f"{number}.txt", str(number))
+        assert not list(tmp_path.glob("[0-9]*"))
+    assert len(list(tmp_path.iterdir())) == 300
 
 
 def test_a_link_keeps_leading_to_the_file(tmp_path):
