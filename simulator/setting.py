@@ -86,6 +86,8 @@ class Setting:
             accumulated_bytes=0 if framework.fused_accumulation else added,
             accumulated_table_bytes=added,
             experts=framework.grouped_launches,
+            clamps_apart=framework.clamps_apart,
+            skips_blocks=framework.skips_blocks,
             fused_router=framework.fused_router,
             dispatcher=framework.dispatcher,
             flex_network=cluster.network.dispatcher(framework.dispatcher_library),

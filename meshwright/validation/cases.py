@@ -59,6 +59,10 @@ def read_case(values: dict[str, str], where: str) -> Case:
         Skipped: the row leaves open what was run.
         InputError: the row is malformed.
     """
+    stated = Row(values, where)
+    for rule in conventions()["corrections"]:
+        if matches(stated, rule["where"]):
+            values = values | rule["sets"]
     row = Row(values, where)
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
     if not framework_text:
@@ -115,6 +119,8 @@ def _framework(row: Row) -> Framework:
         if matches(row, fact["where"]):
             found |= fact["sets"]
             defaults |= fact["sets"].get("defaults", {})
+    if modules := _modules(row):
+        found |= {"selective": "modules", "modules": modules}
     return chosen.model_copy(update={**found, "defaults": defaults})
 
 
@@ -218,7 +224,17 @@ def _recompute(row: Row, defaults: dict[str, Any]) -> str:
         row.assume("recomputation")
     usual = defaults.get("recompute", conventions()["defaults"]["recompute"])
     text = row.text("activation_recompute", usual).lower()
+    if _modules(row):
+        return "selective"
     return next((word for word in ("full", "selective") if text.startswith(word)), "none")
+
+
+def _modules(row: Row) -> list[str]:
+    """Modules that a row's recomputation names: "selective" of 2025 is a list of them."""
+    text = row.text("activation_recompute").lower()
+    named = re.match(r"(?:modules: |selective \()(.*)", text)
+    words = conventions()["modules"]
+    return [words[word] for word in re.split(r"[,/)]\s*", named[1]) if word in words] if named else []
 
 
 def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:

@@ -33,11 +33,14 @@ class Framework(Sourced):
         description="attention kernel; flash "
         "is the fastest that the device has (FlashAttention-3 or cuDNN on Hopper)",
     )
-    selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
+    selective: Literal["core", "all-but-projections", "every-other-product", "modules"] = Field(
         "core",
         description="what selective recomputation repeats: the attention core (Korthikanti et al. 2022), all "
-        "but the projections around it, or all but attention and every other product",
+        "but the projections around it, all but attention and every other product, or named modules",
     )
+    modules: list[
+        Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "moe_act", "shared_experts", "moe"]
+    ] = Field([], description="modules that selective recomputation repeats, where it names them")
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )
@@ -57,6 +60,12 @@ class Framework(Sourced):
         "per-expert",
         description="whether the products of all experts are one kernel or one kernel each, or one with "
         "activation and casts inside (fused-mlp)",
+    )
+    clamps_apart: bool = Field(
+        False, description="limits of an activation's inputs are kernels of their own, before the fused one"
+    )
+    skips_blocks: bool = Field(
+        True, description="the attention kernel of a sliding window leaves out blocks that are masked"
     )
     fused_router: bool = Field(True, description="the choice of experts and its statistics are fused kernels")
     reads_token_counts: bool = Field(
@@ -124,10 +133,10 @@ class Framework(Sourced):
     trains_mtp: bool = Field(
         False, description="whether it trains the multi-token prediction layers that a model has"
     )
-    cross_entropy: Literal["fused", "eager", "torch"] = Field(
+    cross_entropy: Literal["fused", "native", "eager", "torch"] = Field(
         "eager",
-        description="loss kernel; eager is Megatron-LM's over the ranks' shards of the vocabulary, torch is "
-        "log-softmax and negative log-likelihood",
+        description="loss kernel; eager is Megatron-LM's over the ranks' shards of the vocabulary, native "
+        "the same in compiled pieces, torch is log-softmax and negative log-likelihood",
     )
     host_seconds_per_kernel: float | None = Field(
         None,

@@ -119,7 +119,7 @@ def seen_keys(rank: Rank, segment: Segment, kind: str) -> tuple[Array, Array]:
     keys = np.asarray(segment.context, dtype=np.float64)
     queries = np.asarray(segment.queries, dtype=np.float64)
     window = rank.model.sliding_window
-    if kind != "sliding" or window is None:
+    if kind != "sliding" or window is None or not rank.how.skips_blocks:
         return keys, np.ones(())
     keys = np.minimum(keys, window + queries - 1)
 

@@ -90,19 +90,29 @@ COPY = 2.0
 BIAS_GRADIENT = MemoryPasses(0.0, 1.0, 0, 1)
 """Sum of the output's gradient over the tokens, per element of it."""
 
-EXPERT_BIAS = MemoryPasses(6.0, 7.0, 2, 6)
-"""Bias of the experts' down projection, times each copy's probability, per element of their output: product,
-sum and join of the experts' rows; backward two products, two sums over tokens and the rows' parts. Launches
-of one expert (Megatron Core, experts.py: TEGroupedMLP._apply_bias)."""
+EXPERT_BIAS = MemoryPasses(14.0, 20.0, 2, 6)
+"""Bias of the experts' down projection, times each copy's probability, per element of their output. A
+probability is 32 bits wide, and so is what follows: product (writes 2 passes), sum (3 + 2), join of the
+experts' rows (2 + 2), cast (2 + 1); backward cast (1 + 2), the output's part cast (2 + 1) and joined (1 + 1),
+two products with the gradient (2 + 2 each) and their sums (2 each). Launches of one expert (Megatron Core,
+experts.py: TEGroupedMLP._apply_bias)."""
+
+CLAMP = MemoryPasses(8.0, 10.0, 3, 4)
+"""Limits of a gated activation's two inputs before the fused kernel, per element of its output: clamp both
+(1 + 1 each) and join them (2 + 2); backward part and clamp the gradient (3 each) and join it (2 + 2; Megatron
+Core, fused_bias_geglu.py: weighted_bias_quick_geglu_impl)."""
 
 CROSS_ENTROPY = {
     "fused": MemoryPasses(2.0, 2.0, 3, 2),
     "eager": MemoryPasses(19.0, 7.0, 8, 4),
     "torch": MemoryPasses(4.0, 8.0, 2, 2),
+    "native": MemoryPasses(11.0, 7.0, 3, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
 maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
 bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
+Native: Megatron Core's compiled pieces of the same (fused_cross_entropy.py): cast with maximum (1 + 2),
+subtraction, exponential and sum (2 + 2), division (2 + 2); backward scales (2 + 2) and casts (2 + 1).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
 and combines it with the log-softmax."""
 

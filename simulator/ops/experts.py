@@ -112,6 +112,8 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             groups=local,
             launches=launches,
         )
+    if model.activation_limit and how.clamps_apart:
+        yield kernel(rank, "expert_clamp", "activation", passes.CLAMP, routed * width, part="routed")
     active = activation(rank, "expert_activation", routed * width, "routed")
     fused = how.experts == "fused-mlp"
     # Epilogues of the products activate; what they keep stays.

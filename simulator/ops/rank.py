@@ -88,6 +88,8 @@ class Implementation:
         accumulated_table_bytes: the same for the embedding's gradient, which no product makes.
         experts: products of experts as one kernel, one kernel each, one with activation and casts inside
             (fused-mlp), or a fused layer with the routing kernels.
+        clamps_apart: whether the limits of an activation's inputs are kernels of their own.
+        skips_blocks: whether the kernel of a sliding window leaves out blocks that are masked.
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
         flex_network: speed of DeepEP and its like between nodes over an NCCL all-to-all.
@@ -112,6 +114,8 @@ class Implementation:
     accumulated_bytes: float = 0.0
     accumulated_table_bytes: float = 0.0
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
+    clamps_apart: bool = False
+    skips_blocks: bool = True
     fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"
     flex_network: float = 1.0

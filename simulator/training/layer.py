@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -16,6 +16,7 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
+from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER, Transfer, hidden, multiprocessors_taken
 from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
@@ -159,7 +160,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
         forward=_beside_experts(plans, first),
         backward_input=_beside_experts(plans, back),
         backward_weight=PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting),
-        recompute=_recompute(setting, plans, parts, core, first),
+        recompute=_recompute(setting, plans, parts, core, first, _modules(setting, parts, kind, graphed)),
     )
 
 
@@ -275,20 +276,38 @@ def _stack(
         work.add("copy", setting.kernels.memory_bound(moved, "copy"))
 
 
+def _modules(setting: Setting, parts: _Parts, kind: LayerKind, graphed: Callable[[Op], bool]) -> KernelTimes:
+    """Kernels of the modules that selective recomputation names; graphs of the backward pass hold theirs."""
+    work = KernelTimes()
+    for each in parts.forward(*ORDER):
+        if repeats(each.op, setting.framework.modules, kind.experts):
+            once = KernelTimes.of([each])
+            work.extend(KernelTimes(once.seconds) if graphed(each.op) else once)
+    return work
+
+
 def _recompute(
-    setting: Setting, plans: Plans, parts: _Parts, core: KernelTimes, first: PassCosts
+    setting: Setting,
+    plans: Plans,
+    parts: _Parts,
+    core: KernelTimes,
+    first: PassCosts,
+    modules: KernelTimes,
 ) -> PassCosts:
     """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
-    repeats = setting.framework.selective
+    rule = setting.framework.selective
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = KernelTimes()
-    if repeats == "every-other-product":
+    if rule == "every-other-product":
         _every_other_product(setting, parts, first, selective, work)
     else:
-        work.extend(core, selective * 1.0)
-    if repeats == "all-but-projections":
+        work.extend(modules if rule == "modules" else core, selective * 1.0)
+    if rule == "all-but-projections":
         work.extend(KernelTimes.of(parts.forward("mlp", "routed")), selective * 1.0)
     work.extend(first.work, full * 1.0)
+
+    named = setting.framework.modules if rule == "modules" else []
+    attends, routes = "core_attn" in named, "moe" in named
 
     def repeated(transfer: Transfer, too: bool) -> Transfer:
         return transfer.times(full | selective & too)
@@ -296,8 +315,8 @@ def _recompute(
     return PassCosts(
         work,
         repeated(first.tensor, False),
-        repeated(first.context, repeats != "every-other-product"),
-        repeated(first.expert, repeats == "all-but-projections"),
+        repeated(first.context, rule != "every-other-product" and (rule != "modules" or attends)),
+        repeated(first.expert, rule == "all-but-projections" or routes),
         setting,
     )
 

@@ -21,11 +21,12 @@ from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training.analytic import micro_batches
+from simulator.training.modules import ModuleName, frees
 from simulator.training.sharding import Sharding
 
-LOGIT_BYTES = {"fused": 4, "eager": 8, "torch": 12}
-"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager holds the 32-bit
-probabilities, which become the gradient in place, beside them; torch holds log-probabilities and two
+LOGIT_BYTES = {"fused": 4, "native": 8, "eager": 8, "torch": 12}
+"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
+32-bit probabilities, which become the gradient in place, beside them; torch holds log-probabilities and two
 gradients of 32 bits."""
 
 
@@ -123,15 +124,18 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
     found = []
     for kind, layer in zip(groups, ops.layers, strict=True):
         whole, core = np.zeros((2, len(ops.plans)))
+        framework = setting.framework
+        names: list[ModuleName] = framework.modules if framework.selective == "modules" else ["core_attn"]
         for op in layer:
             whole = whole + op.kept
-            core = core + op.intermediate
+            core = core + (op.intermediate if "core_attn" in names else 0.0)
+            core = core + (op.kept if frees(op, names, kind.experts) else 0.0)
         found.append(_kept(setting, plans, kind, whole[ops.index], core[ops.index]))
     return found
 
 
 def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, core: np.ndarray) -> Kept:
-    """Bytes under the plan's recomputation, from all bytes and those of the attention core."""
+    """Bytes under the plan's recomputation, from all and those that selective recomputation discards."""
     model, width = setting.model, setting.width
     tokens, t = setting.tokens(plans), plans.tensor
     boundary = boundary_bytes(setting, plans)

@@ -16,6 +16,7 @@ from simulator.pricing import price
 from simulator.training import predict
 from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
+from simulator.training.memory import memory
 from simulator.training.work import KernelTimes, price_passes
 
 EXPERTS = LayerKind(experts=True)
@@ -321,3 +322,73 @@ def test_a_library_on_a_fabric_has_its_own_rate(make_setting):
         for library in ({}, {"dispatcher_library": "nvshmem"}, {"dispatcher_library": "uccl"})
     ]
     assert times == sorted(times) and times[2] > 5 * times[0]
+
+
+def test_limits_of_an_activation_are_kernels_of_their_own_where_a_framework_does_so(make_setting):
+    apart, fused = (
+        experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", clamps_apart=apart)
+        for apart in (True, False)
+    )
+    names = [{op.name for op in layer_ops(setting, EIGHT, EXPERTS)} for setting in (apart, fused)]
+    assert names[0] - names[1] == {"expert_clamp"}
+
+
+def test_a_kernel_that_skips_no_blocks_attends_to_whole_sequences(make_setting):
+    kinds = LayerKind("sliding", True), LayerKind("full", True)
+    times = [
+        [
+            layer(
+                experts(make_setting, "gpt-oss-120b", skips_blocks=skips), EIGHT, kind
+            ).forward.work.seconds["attention"][0]
+            for kind in kinds
+        ]
+        for skips in (True, False)
+    ]
+    assert times[0][0] < times[0][1] == times[1][1] == times[1][0]
+
+
+MODULES_OF = {"selective": "modules", "framework": "megatron-bridge", "global_batch": 64}
+
+
+def recomputed(make_setting, *modules, model="deepseek-v3", kind=EXPERTS):
+    setting = experts(make_setting, model, 64, modules=list(modules), **MODULES_OF)
+    plans = Plans.of(Plan(data=64, expert=64, recompute="selective"))
+    return layer(setting, plans, kind)
+
+
+@pytest.mark.parametrize(
+    ("module", "kinds"),
+    [
+        ("moe_act", {"activation"}),
+        ("layernorm", {"norm"}),
+        ("core_attn", {"attention", "rope", "norm", "copy"}),
+        ("mla_up_proj", {"gemm", "rope", "norm", "copy"}),
+    ],
+)
+def test_recomputed_modules_repeat_their_own_kernels(make_setting, module, kinds):
+    once = recomputed(make_setting, module)
+    assert {kind for kind, seconds in once.recompute.work.seconds.items() if seconds[0]} == kinds
+    assert 0 < once.recompute.device[0] < once.forward.device[0]
+
+
+def test_modules_of_dense_and_of_expert_layers_are_told_apart(make_setting):
+    dense = LayerKind(experts=False)
+    assert recomputed(make_setting, "mlp").recompute.device[0] == 0
+    assert recomputed(make_setting, "moe_act", kind=dense).recompute.device[0] == 0
+    assert recomputed(make_setting, "mlp", kind=dense).recompute.device[0] > 0
+
+
+def test_a_whole_module_of_experts_exchanges_again(make_setting):
+    once = recomputed(make_setting, "moe")
+    assert once.recompute.expert.total == pytest.approx(once.forward.expert.total)
+    assert not np.any(recomputed(make_setting, "moe_act").recompute.expert.total)
+
+
+def test_discarded_outputs_take_no_memory(make_setting):
+    plans = Plans.of(Plan(data=64, expert=64, recompute="selective"))
+    kept = []
+    for modules in ([], ["moe_act"], ["moe_act", "mla_up_proj"], ["moe", "mla_up_proj"]):
+        setting = experts(make_setting, "deepseek-v3", 64, modules=modules, **MODULES_OF)
+        step = predict(setting, plans)
+        kept.append(memory(setting, plans, step.stages, step.parameters).parts["activations"][0, 0])
+    assert kept == sorted(set(kept), reverse=True)

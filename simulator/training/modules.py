@@ -1,0 +1,67 @@
+"""Modules of a layer that selective recomputation names: what is repeated, and what is then not kept.
+
+Megatron Core discards a module's output, which the next one would keep as its input, and computes it again
+before the backward pass (tensor_parallel/random.py: CheckpointWithoutOutput); of ``mlp`` and ``moe`` all but
+the layer's input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from simulator.ops import Op
+
+ModuleName = Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "moe_act", "shared_experts", "moe"]
+
+
+class Module(NamedTuple):
+    """Ops of a layer's list, by the beginning of their names or by their part.
+
+    Args:
+        repeats: those that run again.
+        frees: those whose kept bytes are discarded.
+        experts: whether only layers with experts, or only those without, have it; None: all.
+    """
+
+    repeats: tuple[str, ...]
+    frees: tuple[str, ...]
+    experts: bool | None = None
+
+
+DENSE = "up", "activation", "down"
+SHARED = tuple(f"shared_{name}" for name in DENSE)
+
+MODULES: dict[ModuleName, Module] = {
+    "core_attn": Module(("core",), ()),
+    "mla_up_proj": Module(
+        ("query_up", "key_value_up", "rope", "latent_norm", "split_projection"), ("attention",)
+    ),
+    "layernorm": Module(
+        ("norm",), ("query_key_value", "query_down", "key_value_down", "up", "shared_up", "router")
+    ),
+    "mlp": Module(DENSE, DENSE[1:], experts=False),
+    "moe_act": Module(("expert_clamp", "expert_activation"), ("expert_down",), experts=True),
+    "shared_experts": Module(SHARED, SHARED[1:], experts=True),
+    "moe": Module(("mlp", "routed"), ("routed", *SHARED[1:]), experts=True),
+}
+
+
+def repeats(op: Op, names: Sequence[ModuleName], experts: bool) -> bool:
+    """Whether a forward op runs again before the backward pass of its layer."""
+    return any(_matches(op, MODULES[name].repeats) for name in names if _has(name, experts))
+
+
+def frees(op: Op, names: Sequence[ModuleName], experts: bool) -> bool:
+    """Whether what an op keeps is discarded."""
+    return any(_matches(op, MODULES[name].frees) for name in names if _has(name, experts))
+
+
+def _has(name: ModuleName, experts: bool) -> bool:
+    return MODULES[name].experts in (None, experts)
+
+
+def _matches(op: Op, chosen: tuple[str, ...]) -> bool:
+    """An op and its casts are told by the name before the first dot; the attention op is its core's name."""
+    name = op.name.split(".")[0]
+    return name in chosen or op.part in chosen
