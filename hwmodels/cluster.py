@@ -215,6 +215,26 @@ class Cluster(Strict):
         """
         return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch)
 
+    def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
+        """Return the cost of sends between ranks `stride` apart over a level; arguments broadcast.
+
+        All ranks of a block of `stride` neighbours send to the next block at the same time and share the
+        NICs of their node.
+
+        Args:
+            bytes_: what each rank sends.
+            stride: distance between sender and receiver, in ranks.
+            level: index of the level where their ways meet; ``len(levels)``: the network.
+        """
+        return self._wiring.hop_cost(bytes_, stride, level)
+
+    def level_between(self, stride: ArrayLike, one: ArrayLike, other: ArrayLike) -> NDArray[np.int64]:
+        """Return the index of the innermost level that joins two blocks of `stride` ranks by their numbers.
+
+        Block 0 holds the first `stride` ranks; ``len(levels)`` is the network. Arguments broadcast.
+        """
+        return self._wiring.level_between(stride, one, other)
+
     @cached_property
     def _wiring(self) -> Wiring:
         network, per_node = self.network, self.devices_per_node

@@ -35,6 +35,23 @@ class Group:
         return Group(*(field[chosen] for field in fields))
 
 
+def pairs(stride: Ints, level: Ints, levels: tuple[int, ...]) -> Group:
+    """Place pairs of ranks, `stride` apart, that meet on a level.
+
+    Args:
+        stride: distance between both ranks.
+        level: index of the level, ``len(levels)`` for the network; of the same shape.
+        levels: devices that each level joins, innermost first; the last is the domain.
+    """
+    return Group(
+        size=np.full(stride.shape, 2),
+        stride=stride,
+        level=np.minimum(level, len(levels) - 1),
+        domains=np.where(level < len(levels), 1, 2),
+        sharing=np.minimum(stride, levels[-1]),
+    )
+
+
 def place(size: Ints, stride: Ints, levels: tuple[int, ...], devices: int) -> Group:
     """Place groups of `size` ranks, `stride` apart, on a job.
 

@@ -9,7 +9,7 @@ from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import Call, Floats, LinkCosts, Switch
 from hwmodels.collectives.cost import Cost, Links
-from hwmodels.collectives.group import Group, Ints, place
+from hwmodels.collectives.group import Group, Ints, pairs, place
 from hwmodels.collectives.traffic import traffic
 from hwmodels.errors import UnknownNameError
 from hwmodels.topology import PAIRED, Topology
@@ -53,16 +53,45 @@ class Wiring:
             raise UnknownNameError("collective", operation, FAMILIES)
         buffers, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
         group, shape = self.place(sizes, strides)
-        buffer = buffers.ravel()
+        return self._seconds(operation, buffers.ravel(), group, concurrent, in_switch).reshape(shape)
+
+    def _seconds(
+        self, operation: str, buffer: Floats, group: Group, concurrent: bool, in_switch: bool
+    ) -> Floats:
         crosses = group.domains > 1
         if crosses.all() or not crosses.any():
             far = bool(crosses.any())
-            return seconds(self._call(operation, buffer, group, far, concurrent, in_switch)).reshape(shape)
+            return seconds(self._call(operation, buffer, group, far, concurrent, in_switch))
         times = np.empty(buffer.shape)
         for far, chosen in ((False, ~crosses), (True, crosses)):
             some = self._call(operation, buffer[chosen], group.take(chosen), far, concurrent, in_switch)
             times[chosen] = seconds(some)
-        return times.reshape(shape)
+        return times
+
+    def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
+        """Return time, busy links and bytes of sends over a level; see ``Cluster.hop_cost``."""
+        buffer, strides, over = np.broadcast_arrays(np.asarray(bytes_, np.float64), stride, level)
+        widths = tuple(each.devices for each in self.levels)
+        group = pairs(strides.ravel(), over.ravel(), widths)
+
+        def times(sent: Floats) -> Floats:
+            return self._seconds("send_receive", sent.ravel(), group, True, False).reshape(buffer.shape)
+
+        def links() -> Links:
+            levels = np.arange(len(widths) + 1).reshape(-1, *(1,) * over.ndim)
+            rate = times(np.full(buffer.shape, LARGE)) / LARGE
+            return Links(*(np.where(levels == over, part * buffer, 0.0) for part in (rate, 1.0)))
+
+        return Cost(times(buffer), links)
+
+    def level_between(self, stride: ArrayLike, one: ArrayLike, other: ArrayLike) -> Ints:
+        """Return the innermost level that joins two blocks of ranks; see ``Cluster.level_between``."""
+        blocks, width = np.asarray([one, other], np.int64), np.asarray(stride, np.int64)
+        first, last = blocks.min(axis=0) * width, (blocks.max(axis=0) + 1) * width - 1
+        return sum(
+            ((first // level.devices != last // level.devices).astype(np.int64) for level in self.levels),
+            np.zeros((), np.int64),
+        )
 
     def cost(
         self,

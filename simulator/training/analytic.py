@@ -7,7 +7,7 @@ of the step; they sum to the step time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
+from simulator.training.boundary import boundary_transfer
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
@@ -266,22 +267,6 @@ def _slowest_between(stages: Stages, passes: StageTimes) -> np.ndarray:
     inner = slice(1, LAST)
     busy = np.where(stages.present[inner], passes.forward[inner] + passes.backward[inner], -1.0)
     return 1 + np.argmax(busy, axis=0)
-
-
-def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
-    """Cost of sending one boundary tensor to the next stage, shape (plans,)."""
-    alike, which = plans.unique("tensor", "context", "data", "micro_batch", "sequence_parallel", "rank_order")
-    tokens = setting.tokens(alike)
-    size = tokens * setting.model.hidden * setting.width
-    # With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
-    # it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
-    cluster, stride = setting.cluster, alike.pipeline_stride
-    cost = cluster.collective_cost("send_receive", size / alike.tensor, 2, stride)
-    whole = (alike.sequence_parallel == 0) & (alike.tensor > 1)
-    if whole.any():
-        cost = cost + cluster.collective_cost("all_gather", size, alike.tensor, 1) * whole
-    cost = cost[which]
-    return replace(cost, seconds=cost.seconds + setting.framework.exchange_seconds)
 
 
 def _pipeline(

@@ -88,7 +88,7 @@ def _by_stage(
     transfers = {
         (one, other): _slowest([far[at[one]].transfer, far[at[other]].transfer])
         if at[one] != at[other]
-        else own[at[one]].transfer
+        else own[at[one]].transfers.get((one, other), own[at[one]].transfer)
         for one in range(base.stages)
         for other in range(base.stages)
         if one != other

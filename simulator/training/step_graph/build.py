@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
-from simulator.training import boundary_transfer, micro_batches, tied_embedding
+from simulator.training import micro_batches, tied_embedding
+from simulator.training.boundary import hop_transfer
 from simulator.training.data_parallel import move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
@@ -95,8 +97,29 @@ class _Build:
     def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
         return communication(self.setting.cluster, name, cost, stream, part)
 
+    def _transfers(self) -> tuple[Segment, dict[tuple[int, int], Segment]]:
+        """A send over the outermost level that any crosses, and those between ranks that meet below it."""
+        routes = self.schedule.routes(self.plan.pipeline, self.plan.virtual_pipeline)
+        pairs = {
+            way
+            for route in routes
+            for (one, _), (other, _) in pairwise(route)
+            for way in ((one, other), (other, one))
+            if one != other
+        }
+        between = self.setting.cluster.level_between
+        levels = {way: int(between(self.stride, *way)) for way in sorted(pairs)}
+        sends = {
+            level: self._communication("send", hop_transfer(self.setting, self.plans, level), PIPELINE)
+            for level in {0, *levels.values()}
+        }
+        outermost = max(levels.values(), default=0)
+        below = {way: sends[level] for way, level in levels.items() if level < outermost}
+        return sends[outermost], below
+
     def program(self) -> StepProgram:
         plan = self.plan
+        transfer, transfers = self._transfers()
         shapes: dict[tuple[tuple[tuple[int, float], ...], bool, bool, int], ChunkWork] = {}
         work = []
         for position, held in enumerate(self.spread.positions):
@@ -111,7 +134,8 @@ class _Build:
             micro_batches=self.micro_batches,
             chunks=plan.virtual_pipeline,
             work=tuple(work),
-            transfer=self._communication("send", boundary_transfer(self.setting, self.plans), PIPELINE),
+            transfer=transfer,
+            transfers=transfers,
             blocking=not plan.overlap_pipeline,
             gather="pass" if self.in_passes else "step",
             reduce="pass" if self.sharding.gradients[0] else "step",

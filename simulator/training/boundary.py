@@ -1,0 +1,79 @@
+"""What pipeline stages send to each other: boundary tensors, over the links that each hop really crosses.
+
+Stages are blocks of ``pipeline_stride`` neighbouring ranks. With tensor parallelism of 4 in nodes of 8, every
+other hop stays inside a node; where a block fills a node, all hops cross the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.cluster import Cluster
+from hwmodels.collectives.cost import Cost
+from simulator.plan import Plans
+from simulator.setting import Setting
+
+FIELDS = (
+    "tensor",
+    "pipeline",
+    "context",
+    "data",
+    "micro_batch",
+    "sequence_parallel",
+    "rank_order",
+    "overlap_pipeline",
+)
+"""The plan fields that the cost of a boundary tensor depends on."""
+
+PERIODS = 8
+"""Hops of a long pipeline that are looked at, in devices of a domain: their levels repeat."""
+
+
+def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
+    """Cost of sending one boundary tensor to the next stage, shape (plans,); of the first replica.
+
+    A send that blocks counts into the work of its rank, so the pipeline keeps the pace of the rank whose two
+    hops are slowest; sends beside computation delay a micro batch by the mean of all hops.
+    """
+    distinct, which = plans.unique(*FIELDS)
+    shares = level_shares(setting.cluster, distinct)
+    cost = Cost.none((len(distinct),))
+    for level, share in enumerate(shares):
+        if share.any():
+            cost = cost + hop_transfer(setting, distinct, level) * share
+    return cost[which]
+
+
+def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:
+    """Cost of sending one boundary tensor over a hop that crosses a level, shape (plans,).
+
+    With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
+    it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
+    """
+    cluster, size = setting.cluster, setting.tokens(plans) * setting.model.hidden * setting.width
+    cost = cluster.hop_cost(size / plans.tensor, plans.pipeline_stride, level)
+    whole = (plans.sequence_parallel == 0) & (plans.tensor > 1)
+    if whole.any():
+        cost = cost + cluster.collective_cost("all_gather", size, plans.tensor, 1) * whole
+    return replace(cost, seconds=cost.seconds + setting.framework.exchange_seconds)
+
+
+def level_shares(cluster: Cluster, plans: Plans) -> NDArray[np.float64]:
+    """Share of a boundary tensor's hops that each level of links carries, shape (levels + 1, plans)."""
+    hops = np.minimum(np.maximum(plans.pipeline - 1, 1), PERIODS * cluster.domain)
+    hop = np.arange(hops.max(initial=1))[:, np.newaxis]
+    level = np.where(hop < hops, cluster.level_between(plans.pipeline_stride, hop, hop + 1), -1)
+    levels = np.arange(len(cluster.levels) + 1)[:, np.newaxis, np.newaxis]
+    mean = (level == levels).sum(axis=1) / hops
+    if len(hop) == 1:
+        return mean
+    # A rank between the ends sends over the hop before it and over the one behind it.
+    before, behind = level[:-1], level[1:]
+    slower = np.maximum(before, behind) * len(levels) + np.minimum(before, behind)
+    slowest = np.argmax(np.where(behind >= 0, slower, -1), axis=0)[np.newaxis]
+    two = np.concatenate([np.take_along_axis(side, slowest, axis=0) for side in (before, behind)])
+    pace = (two == levels).mean(axis=1)
+    return np.where((plans.overlap_pipeline == 0) & (hops > 1), pace, mean)
