@@ -52,9 +52,9 @@ OLDER_KERNELS = {
 of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
 half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
 reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
-6); on Blackwell it runs without the new tensor-core instructions. On MI300X torch's own attention (AOTriton) makes
-the whole prefill of a 0.6B model at 8,192 tokens 1.18 times as long as composable kernel's (huggingface/
-kernels-community#1002), attention alone about 1.4 times."""
+6); on Blackwell it runs without the new tensor-core instructions. On MI300X torch's own attention (AOTriton)
+makes the prefill of a 0.6B model at 8,192 tokens 1.18 times as long as composable kernel's
+(huggingface/kernels-community#1002), attention alone about 1.4 times."""
 
 FLASH_2 = "flash-attention-2"
 """What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that

@@ -251,7 +251,9 @@ def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     if not stage and named is None:
         raise Skipped(f"zero_stage {text!r} is not known")
     group = re.search(r"sharded over (\d+) ranks", text)
-    return {"zero": int(stage[1]) if stage else named or 0, "shard_group": int(group[1]) if group else 0}
+    found = int(stage[1]) if stage else named or 0
+    least = any(matches(row, where) for where in conventions()["shards_states"])
+    return {"zero": max(found, int(least)), "shard_group": int(group[1]) if group else 0}
 
 
 def _uneven(row: Row, model: Model, pipeline: int, chunks: int) -> dict[str, int]:
