@@ -122,6 +122,9 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"
+    if failures := sum(member.failures for member in result.fleet.members):
+        sent, given_up = result.fleet.retries, result.fleet.failed
+        yield "failures", f"{failures:,} of replicas; {sent:,} requests sent again, {given_up:,} given up"
     if metrics.refused:
         yield "refused", f"{metrics.refused:,} requests exceed the KV blocks of a replica"
     if metrics.counted < 10 * FEW:

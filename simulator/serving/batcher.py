@@ -177,9 +177,9 @@ class Batcher:
         if sequence.scheduled_s != sequence.scheduled_s:
             sequence.scheduled_s = now
             sequence.cached = found
-        self.admitted.append(sequence)
         if len(self.admitted) > 2 * self.running + 64:
-            self.admitted = [one for one in self.admitted if one.end_step >= 0 or one in self.prefilling]
+            self.admitted = self.sequences()
+        self.admitted.append(sequence)
 
     def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
         """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
@@ -253,6 +253,10 @@ class Batcher:
         self.waiting.appendleft(sequence)
 
     # What a replica calls.
+
+    def sequences(self) -> list[Sequence]:
+        """Sequences in slots, those about to leave included."""
+        return [one for one in self.admitted if one.end_step >= 0 or one in self.prefilling]
 
     def quiet(self) -> int:
         """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from hwmodels.loading import Strict
 from hwmodels.quantities import Few
 from simulator.serving.drafts import Speculation
+from simulator.serving.failures import Drain, Failures
 
 Role = Literal["mixed", "prefill", "decode"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
@@ -93,3 +94,8 @@ class Deployment(Pool):
     )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
+    failures: Failures | None = Field(None, description="failures of replicas and their return")
+    drains: list[Drain] = Field(
+        default_factory=list,
+        description="replicas that take no requests for a while (`time`, `replica`, `until`)",
+    )

@@ -8,6 +8,7 @@ simpy clock. At one instant events and arrivals come before the ends of steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -16,6 +17,7 @@ import numpy as np
 import simpy
 
 from simulator.serving.drafts import Drafts
+from simulator.serving.failures import Failures, drains, outages
 from simulator.serving.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
@@ -50,6 +52,9 @@ class Member:
     """When it stopped taking requests."""
     last_s: float = 0.0
     """When its last sequence ended."""
+    up: bool = True
+    """Not failed."""
+    failures: int = 0
 
     def __post_init__(self) -> None:
         self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
@@ -76,6 +81,7 @@ class Program:
 
     calls: Calls
     number: int
+    priority: int
     pending: int = 0
     turn: int = 0
 
@@ -98,6 +104,13 @@ class Fleet:
         """Longest request that every pool can hold."""
         self.records = Records()
         self.refused = 0
+        self.failed = 0
+        """Requests given up: lost with replicas more often than they are sent again."""
+        self.retries = 0
+        self._held: list[Sequence] = []
+        """Sequences that no replica takes: all have failed or are drained."""
+        self._sent = setting.serving.requests
+        """Requests of the workload; of a trace, known when it ends."""
         self.interrupted = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
@@ -121,17 +134,23 @@ class Fleet:
         self._begun = 0
         self._programs: dict[int, Program] = {}
         self._calls: Iterator[Calls] = iter(())
+        self._priorities = self.source.priorities()
+        self._split = bool(self.decoding)
+        """Whether prompts and outputs run in different pools."""
         if not isinstance(setting.scaler, Fixed):
             self.clock.process(scale(self))
+        if setting.deployment.failures is not None:
+            outages(self, setting.deployment.failures)
+        drains(self, setting.deployment.drains)
 
     @property
     def ended(self) -> bool:
         """Whether all requests of the workload have ended."""
-        return len(self.records) + self.refused >= self.setting.serving.requests
+        return len(self.records) + self.refused + self.failed >= self._sent
 
     def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
         """Start a replica of a pool; it takes no requests before it is in ``entry``."""
-        member = self._member(pool, self._traced, self._stretches)
+        member = self._member(pool)
         member.index, member.started_s, member.rank = len(self.members), now, rank
         self.members.append(member)
         return member
@@ -147,49 +166,62 @@ class Fleet:
                 self._calls = self.source.programs()
                 self._run_fed(((time, None) for time in self.source.starts()), progress)
             elif self._feeds_back:
-                requests = self.source.requests()
-                self._run_fed(((request.arrival_s, request) for request in requests), progress)
+                self._run_fed(((request.arrival_s, request) for request in self._requests()), progress)
             else:
                 self._run_stream(progress)
         except KeyboardInterrupt:
             self.interrupted = True
+        self.failed += len(self._held)
+
+    def _requests(self) -> Iterator[Request]:
+        """Requests of the workload; those that a trace lacks are not waited for."""
+        sent = 0
+        for request in self.source.requests():
+            sent += 1
+            yield request
+        self._sent = sent
 
     def _run_stream(self, progress: Progress | None) -> None:
         """Requests that arrive whatever the fleet does."""
         total = self.setting.serving.requests
         clock = self.clock
         event = clock.peek()
-        for request in self.source.requests():
+        for request in self._requests():
             while event <= request.arrival_s:
                 clock.step()
                 event = clock.peek()
             self.send(request)
             if progress is not None and request.serial % REPORT_EVERY == 0:
                 progress(request.serial / total)
-        while not isinstance(self.setting.scaler, Fixed) and not self.ended and clock.peek() < inf:
-            if all(member.load == 0 for member in self.members):
-                break
-            clock.step()
+        while (event := clock.peek()) < inf and not self.ended:
+            for member in self.members:
+                member.replica.advance(event)
+            if not self.ended:
+                clock.step()
         for member in self.members:
             member.replica.advance(inf)
 
     def send(self, request: Request) -> None:
         """Route a request and queue it."""
-        entry, router = self.entry, self.setting.router
-        time = request.arrival_s
+        if request.prompt + request.output > self._most_tokens:
+            self.refused += 1
+            return
+        self._place(Sequence(request, request.arrival_s), request.arrival_s)
+
+    def _place(self, sequence: Sequence, time: float) -> None:
+        """Queue a sequence on the replica that the router picks; hold it where none takes requests."""
+        entry, router, request = self.entry, self.setting.router, sequence.request
+        if not entry:
+            self._held.append(sequence)
+            return
         if router.looks and len(entry) > 1:
             for member in entry:
                 if member.replica.next_s < time:
                     member.replica.advance(time)
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
-        tokens = request.prompt + request.output
-        if tokens > self._most_tokens:
-            self.refused += 1
-            return
-        now = time + member.ingest_s
-        sequence = Sequence(request, now)
-        if self.decoding:
+        sequence.queued_s = now = time + member.ingest_s
+        if self._split:
             sequence.output = 1
         self._submit(member, sequence, now)
 
@@ -225,7 +257,7 @@ class Fleet:
                 replica.turn()
                 if replica.next_s < inf:
                     heappush(queue, (replica.next_s, index))
-            elif outside == inf:
+            elif outside == inf or self._sent_all(start):
                 return
             elif clock.peek() <= outside:
                 clock.step()
@@ -239,12 +271,17 @@ class Fleet:
                 seen = len(self.records)
                 progress(min(seen / limit, 1.0))
 
+    def _sent_all(self, start: float) -> bool:
+        """Whether all programs of an open loop have ended; processes on the clock may go on for ever."""
+        closed = self.setting.serving.arrivals is not None and self.setting.serving.arrivals.closed
+        return start == inf and self.source.feeds_back and not self._programs and not closed
+
     def _begin(self, now: float) -> None:
         """Start a program."""
         if self._asked >= self.setting.serving.requests:
             return
         self._begun += 1
-        program = Program(next(self._calls), self._begun)
+        program = Program(next(self._calls), self._begun, next(self._priorities))
         self._programs[program.number] = program
         self._go_on(program, now)
 
@@ -267,10 +304,13 @@ class Fleet:
         program.turn += 1
 
     def _send_call(self, program: Program, call: Call, now: float) -> None:
-        request = self.source.make(self._serial, now, call.prompt, call.output, call.prefix)
+        self.source.check(self._serial, call.prompt, call.output)
+        lengths = call.prompt, call.output, call.prefix
+        place = program.priority, program.number, program.turn - 1
+        request = Request(self._serial, now, *lengths, *place)
         self._serial += 1
         refused = self.refused
-        self.send(request._replace(program=program.number, turn=program.turn - 1))
+        self.send(request)
         if self.refused > refused:
             self._ended(program, now)
 
@@ -289,7 +329,7 @@ class Fleet:
 
     def _left(self, sequence: Sequence, now: float) -> None:
         """A sequence has its last token."""
-        if sequence.output < sequence.request.output and self.decoding:
+        if sequence.output < sequence.request.output and self._split:
             self._hand_over(sequence, now)
             return
         self.records.add(sequence)
@@ -300,6 +340,9 @@ class Fleet:
     def _hand_over(self, sequence: Sequence, now: float) -> None:
         """Send a prompt's KV to a decode replica, which goes on with the second token."""
         request, router, targets = sequence.request, self.setting.router, self.decoding
+        if not targets:
+            self._retry(sequence, now)
+            return
         target = targets[router.pick(request, targets, self._handed, self.random) if len(targets) > 1 else 0]
         self._handed += 1
         source = self.members[sequence.replica]
@@ -309,18 +352,82 @@ class Fleet:
             self._routes[key] = Route.between(self.setting.cluster, *ranks)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
         end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        # A copy: the prefill replica still lists the sequence among those that it admitted.
+        sequence = copy(sequence)
         sequence.output = request.output
         sequence.target = request.prompt + 1
         sequence.loaded = request.prompt
         sequence.computed = 0
-        self._at(end, lambda time: self._submit(target, sequence, time))
+        failures = target.failures
+        self._at(end, lambda time: self._arrive(target, failures, sequence, time))
 
-    def _member(self, pool: PoolSetting, traced: bool, stretches: bool) -> Member:
-        options, costs = pool.options, pool.costs
-        ranks = pool.pool.data
-        meter = Meter(costs.steps, costs.kv_blocks * ranks, traced)
+    def _arrive(self, target: Member, failures: int, sequence: Sequence, now: float) -> None:
+        """Queue a sequence whose KV has arrived, unless the replica has failed since it was picked."""
+        if target.failures == failures:
+            self._submit(target, sequence, now)
+        else:
+            self._retry(sequence, now)
+
+    # Failures and drains
+
+    def lose(self, member: Member, now: float) -> None:
+        """Let a replica fail: its sequences are sent again elsewhere."""
+        member.replica.advance(now)
+        lost = member.replica.sequences()
+        member.up = False
+        member.failures += 1
+        member.meter.idle()
+        member.replica = self._replica(member.pool, member.meter)
+        self.close(member)
+        for sequence in lost:
+            self._retry(sequence, now)
+
+    def restore(self, member: Member, now: float) -> None:
+        """Let a failed replica take requests again."""
+        member.up = True
+        if member.drained_s is None:
+            self.open(member, now)
+
+    def close(self, member: Member) -> None:
+        """Send a replica no more requests; it ends what it has."""
+        for takers in (self.entry, self.decoding):
+            if member in takers:
+                takers.remove(member)
+
+    def open(self, member: Member, now: float) -> None:
+        """Send a replica requests again."""
+        takers = self.decoding if member.pool.pool.role == "decode" else self.entry
+        if member not in takers:
+            takers.append(member)
+            takers.sort(key=lambda one: one.index)
+        held, self._held = self._held, []
+        for sequence in held:
+            self._place(sequence, now)
+
+    def _retry(self, lost: Sequence, now: float) -> None:
+        """Send a lost request again, from its start, or give it up."""
+        failures = self.setting.deployment.failures or Failures.model_validate({})
+        request = lost.request
+        if lost.retries >= failures.retries:
+            self.failed += 1
+            if self.source.feeds_back:
+                self._ended(self._programs[request.program], now)
+            return
+        self.retries += 1
+        sequence = Sequence(request, now)
+        sequence.retries = lost.retries + 1
+        self._at(now + failures.retry_after, lambda time: self._place(sequence, time))
+
+    def _member(self, pool: PoolSetting) -> Member:
+        costs = pool.costs
+        meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._traced)
+        return Member(0, pool, self._replica(pool, meter), meter)
+
+    def _replica(self, pool: PoolSetting, meter: Meter) -> Replica | PipelinedReplica | LockstepReplica:
+        """An empty replica."""
+        options, costs, ranks = pool.options, pool.costs, pool.pool.data
         kvs = [self._blocks(pool) for _ in range(ranks)]
-        rest = (costs.steps, meter, self._left, stretches, costs.copy_s)
+        rest = (costs.steps, meter, self._left, self._stretches, costs.copy_s)
         if ranks > 1:
             replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
         elif pool.pool.pipeline > 1:
@@ -332,7 +439,7 @@ class Fleet:
             self._made += 1
             for batcher in replica.batchers:
                 batcher.drafts = Drafts(pool.pool.speculation, seed)
-        return Member(0, pool, replica, meter)
+        return replica
 
     def _blocks(self, pool: PoolSetting) -> PagedBlocks:
         options, blocks = pool.options, pool.costs.kv_blocks

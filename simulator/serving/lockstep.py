@@ -65,6 +65,10 @@ class LockstepReplica:
         """Sequences waiting and running."""
         return self.queue + self.running
 
+    def sequences(self) -> list[Sequence]:
+        """Sequences waiting and running."""
+        return [one for rank in self.ranks for one in (*rank.sequences(), *rank.waiting)]
+
     def cached(self, request: Request) -> int:
         """Most tokens of a request's prompt in the prefix cache of a rank."""
         return max(rank.kv.cached(request) for rank in self.ranks)

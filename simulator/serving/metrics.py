@@ -85,6 +85,8 @@ class ServingMetrics:
     dollars_per_million: float
     sustainable_rate: float | None
     """Requests a second that the deployment completes while its queue grows; None where it does not."""
+    by_priority: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Requests, ``ttft_s`` and ``e2e_s`` by priority, where there are several."""
     seconds_by_kind: Mapping[str, float] = field(default_factory=dict)
     steps_by_kind: Mapping[str, int] = field(default_factory=dict)
 
@@ -164,6 +166,7 @@ def serving_metrics(
         joules_per_million=energy / made * 1e6,
         dollars_per_million=hardware.dollars_per_hour * gpu_hours / made * 1e6,
         sustainable_rate=sustainable(arrival, first, last, open_loop),
+        by_priority=_by_priority(columns, kept),
         **_step_means(meters, hardware),
     )
 
@@ -198,6 +201,18 @@ def _latencies(
         "e2e": Latency.of(e2e),
         "queue": Latency.of(columns["scheduled_s"][kept] - arrival),
     }
+
+
+def _by_priority(columns: Mapping[str, np.ndarray], kept: slice) -> dict[int, dict[str, Any]]:
+    """Counted requests and their latencies by priority; empty where all have one."""
+    priority, arrival = columns["priority"][kept], columns["arrival_s"][kept]
+    levels, found = np.unique(priority), {}
+    for level in levels.tolist() if len(levels) > 1 else ():
+        chosen = priority == level
+        found[level] = {"requests": int(chosen.sum())}
+        for name, end in (("ttft_s", "first_s"), ("e2e_s", "last_s")):
+            found[level][name] = vars(Latency.of((columns[end][kept] - arrival)[chosen]))
+    return found
 
 
 def _joules(meters: list[Meter], hardware: Hardware) -> float:

@@ -36,6 +36,9 @@ class Record(NamedTuple):
     replica: int
     """The replica that gave its last token."""
     program: int
+    priority: int
+    retries: int
+    """Times that it was lost with a replica and sent again."""
 
 
 class Records:
@@ -51,10 +54,11 @@ class Records:
 
     def add(self, sequence: Sequence) -> None:
         """Keep the row of a sequence that has all its tokens."""
-        serial, arrival, prompt, output, _, _, program, _ = sequence.request
+        serial, arrival, prompt, output, _, priority, program, _ = sequence.request
         self._cells.extend(
             (serial, arrival, sequence.queued_s, sequence.scheduled_s, sequence.first_s, sequence.last_s,
-             prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program)
+             prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program,
+             priority, sequence.retries)
         )  # fmt: skip
         self._count += 1
 

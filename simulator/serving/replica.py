@@ -64,6 +64,7 @@ class QueueView:
 
     waiting: deque[Sequence]
     kv: PagedBlocks
+    batchers: list[Batcher]
 
     @property
     def running(self) -> int:
@@ -83,6 +84,10 @@ class QueueView:
     def cached(self, request: Request) -> int:
         """Tokens of a request's prompt in the prefix cache."""
         return self.kv.cached(request)
+
+    def sequences(self) -> list[Sequence]:
+        """Sequences waiting and running."""
+        return [*(one for batcher in self.batchers for one in batcher.sequences()), *self.waiting]
 
 
 class Replica(QueueView):

@@ -60,6 +60,9 @@ class ServingResult:
             "router": setting.router.name,
             "scaler": setting.scaler.name,
             "replicas_started": len(self.fleet.members),
+            "failures": sum(member.failures for member in self.fleet.members),
+            "retries": self.fleet.retries,
+            "failed": self.fleet.failed,
             **self.metrics.to_dict(),
             "interrupted": self.interrupted,
         }

@@ -24,7 +24,7 @@ def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
         member = fleet.add(pool, clock.now)
         yield clock.timeout(scaler.start)
         starting -= 1
-        fleet.entry.append(member)
+        fleet.open(member, clock.now)
 
     while not fleet.ended:
         yield clock.timeout(scaler.interval)
@@ -38,7 +38,7 @@ def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
             clock.process(begin())
         while len(up) > max(wanted, 1):
             drained = min(up, key=lambda member: (member.load, -member.index))
-            up.remove(drained)
+            fleet.close(drained)
             drained.drained_s = clock.now
 
 

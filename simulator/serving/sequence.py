@@ -45,6 +45,7 @@ class Sequence:
         "queued_s",
         "replica",
         "request",
+        "retries",
         "scheduled_s",
         "target",
         "ticket",
@@ -79,4 +80,6 @@ class Sequence:
         self.loaded = 0
         """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
         self.preemptions = 0
+        self.retries = 0
+        """Times that it was lost with a replica and sent again."""
         self.replica = -1

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hwmodels.errors import InputError
 from hwmodels.loading import Strict
-from hwmodels.quantities import Duration, Tokens
+from hwmodels.quantities import Duration, NotNegative, Tokens
 from simulator.serving.arrivals import AnyArrivals
 from simulator.serving.lengths import AnyLengths
 from simulator.serving.programs import AnyProgram
@@ -76,6 +76,11 @@ class Serving(Strict):
     trace: TraceFile | None = Field(None, description="log that gives lengths, and times without `arrivals`")
     program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
     prefix: Prefix | None = Field(None, description="system prompts")
+    priorities: list[NotNegative] = Field(
+        default_factory=list,
+        max_length=64,
+        description="shares of requests of priority 0 (the most urgent), 1, ...; default: all 0",
+    )
     slo: Slo = Field(default_factory=lambda: Slo.model_validate({}), description="latency targets")
     warmup: float | None = Field(
         None,

@@ -41,8 +41,9 @@ class Source:
         self, serving: Serving, seed: int, folder: Path, longest: int, where: str = "workload"
     ) -> None:
         self.serving, self.longest, self.where = serving, longest, where
-        streams = np.random.SeedSequence(seed).spawn(4)
-        self._arrivals, self._lengths, self._groups, self._programs = map(np.random.default_rng, streams)
+        streams = np.random.SeedSequence(seed).spawn(5)
+        streams = map(np.random.default_rng, streams)
+        self._arrivals, self._lengths, self._groups, self._programs, self._urgency = streams
         self._path = folder / serving.trace.path if serving.trace else None
         self._fresh = FRESH
         form = get_format(serving.trace.format) if serving.trace else None
@@ -69,11 +70,11 @@ class Source:
             InputError: a wrong row of the trace, or a request longer than the model's context.
         """
         rows = self._rows()
-        longest = self.longest
+        longest, priorities = self.longest, self.priorities()
         for serial, (time, prompt, output, prefix) in enumerate(islice(rows, self.serving.requests)):
             if prompt + output > longest:
-                self._check(serial, prompt, output)
-            yield Request(serial, time, prompt, output, prefix)
+                self.check(serial, prompt, output)
+            yield Request(serial, time, prompt, output, prefix, next(priorities))
 
     def starts(self) -> Iterator[float]:
         """Yield the instants at which programs begin; of a closed loop those of its clients."""
@@ -98,6 +99,14 @@ class Source:
 
             yield self.serving.program.calls(draw, self.fresh, prefix, self._programs)
 
+    def priorities(self) -> Iterator[int]:
+        """Yield the priority of each request."""
+        shares = np.array(self.serving.priorities)
+        if not shares.any():
+            yield from repeat(0)
+        while True:
+            yield from self._urgency.choice(len(shares), BLOCK, p=shares / shares.sum()).tolist()
+
     def fresh(self, count: int) -> tuple[int, ...]:
         """Prefix ids that nobody has used."""
         first = self._fresh
@@ -109,16 +118,12 @@ class Source:
         mean = getattr(self.serving.arrivals, "think", 0.0)
         return float(self._programs.exponential(mean)) if mean else 0.0
 
-    def make(self, serial: int, time: float, prompt: int, output: int, prefix: tuple[int, ...]) -> Request:
-        """A request that a program sends.
+    def check(self, serial: int, prompt: int, output: int) -> None:
+        """Refuse a request that is longer than the model's context.
 
         Raises:
-            InputError: it is longer than the model's context.
+            InputError: it is.
         """
-        self._check(serial, prompt, output)
-        return Request(serial, time, prompt, output, prefix)
-
-    def _check(self, serial: int, prompt: int, output: int) -> None:
         if prompt + output > self.longest:
             raise InputError(
                 f"request {serial} has {prompt:,} + {output:,} tokens, more than the context of "

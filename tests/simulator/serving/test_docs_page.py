@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 from simulator.serving import arrivals, lengths, programs
 from simulator.serving.deployment import Deployment
 from simulator.serving.drafts import Speculation
+from simulator.serving.failures import Drain, Failures, Outage
 from simulator.serving.options import Options
 from simulator.serving.records import Record
 from simulator.serving.scenario import ServingDefinition
@@ -30,7 +31,19 @@ def row(name, field) -> str:
 
 @pytest.mark.parametrize(
     "model",
-    [ServingDefinition, Serving, Slo, Prefix, TraceFile, Deployment, Speculation, Options],
+    [
+        ServingDefinition,
+        Serving,
+        Slo,
+        Prefix,
+        TraceFile,
+        Deployment,
+        Speculation,
+        Options,
+        Failures,
+        Drain,
+        Outage,
+    ],
     ids=lambda one: one.__name__,
 )
 def test_every_key_is_documented(model):

@@ -1,0 +1,110 @@
+"""Failures, restores and drains: every request ends or is counted; replicas return when they should."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.serving.failures import NVME_BYTES_S, Failures, restore_seconds
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+DEPLOYMENTS = {
+    "mixed": {"replicas": 2, "router": "least-loaded"},
+    "pipeline": {"replicas": 2, "pipeline": 2},
+    "pools": {"pools": [{"role": "prefill"}, {"role": "decode", "replicas": 2}]},
+    "few blocks": {"replicas": 2, "options": {"kv_blocks": 300}},
+}
+WORKLOADS = {
+    "open": {"arrivals": {"kind": "poisson", "rate": 20}},
+    "closed": {"arrivals": {"kind": "closed", "concurrency": 8}},
+    "conversations": {
+        "arrivals": {"kind": "poisson", "rate": 5},
+        "program": {"kind": "conversation", "turns": 3, "think": 0.5},
+    },
+}
+
+
+def run(deployment, workload=None, requests=60, seed=1):
+    """A small model on one GPU a replica."""
+    deployment = {**deployment, "options": {"max_context": 16384, **deployment.get("options", {})}}
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "seed": seed,
+        "workload": {
+            "kind": "serving",
+            "requests": requests,
+            "input": {"kind": "uniform", "low": 10, "high": 1200},
+            "output": {"kind": "uniform", "low": 2, "high": 300},
+            **(workload or WORKLOADS["open"]),
+        },
+        "deployment": deployment,
+    }
+    return serve(make_serving(data, "test", Path()))
+
+
+@given(
+    deployment=st.sampled_from(sorted(DEPLOYMENTS)),
+    workload=st.sampled_from(sorted(WORKLOADS)),
+    mtbf=st.sampled_from([2.0, 20.0]),
+    restore=st.sampled_from([0.0, 0.3, 3.0]),
+    retries=st.sampled_from([0, 1, 4]),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=15, deadline=None)
+def test_every_request_ends_or_is_given_up(deployment, workload, mtbf, restore, retries, seed):
+    failures = {"mtbf": mtbf, "restore": restore, "retries": retries, "retry_after": 0.2}
+    result = run({**DEPLOYMENTS[deployment], "failures": failures}, WORKLOADS[workload], seed=seed)
+    fleet, columns = result.fleet, result.records.columns()
+    assert len(result.records) + fleet.refused + fleet.failed == 60
+    assert len(set(columns["serial"].tolist())) == len(result.records)
+    assert (columns["retries"] <= retries).all()
+    assert fleet.retries >= columns["retries"].sum()
+    for member in fleet.members:
+        assert member.replica.load == 0
+        assert all(batcher.kv.free == batcher.kv.total for batcher in member.replica.batchers)
+    assert (columns["first_s"] <= columns["last_s"]).all()
+    assert (columns["arrival_s"] <= columns["first_s"]).all()
+
+
+def test_a_replica_is_back_when_its_weights_are_loaded():
+    failures = Failures(start=10.0)
+    result = run({"replicas": 1, "failures": {"at": [{"time": 1, "replica": 0}], "start": 10.0}})
+    pool, cluster = result.setting.pools[0], result.setting.cluster
+    seconds = restore_seconds(failures, cluster, pool)
+    assert seconds == pytest.approx(10 + pool.costs.weight_bytes / (NVME_BYTES_S / cluster.devices_per_node))
+    columns = result.records.columns()
+    away = (columns["scheduled_s"] > 1) & (columns["scheduled_s"] < 1 + seconds)
+    assert not away.any()
+    assert (columns["retries"] > 0).any()
+
+
+def test_weights_in_host_memory_return_sooner():
+    setting = run({"replicas": 1}).setting
+    host, nvme = (
+        restore_seconds(Failures(weights=place), setting.cluster, setting.pools[0])
+        for place in ("host", "nvme")
+    )
+    assert 30 < host < nvme
+
+
+def test_a_drained_replica_ends_what_it_has_and_takes_nothing_new():
+    result = run({"replicas": 2, "drains": [{"time": 1.0, "replica": 0, "until": 2.0}]})
+    columns = result.records.columns()
+    assert len(result.records) == 60 and result.fleet.retries == 0
+    first = columns["arrival_s"][columns["replica"] == 0]
+    assert (first < 1).any() and (first >= 2).any() and not ((first > 1) & (first < 2)).any()
+
+
+def test_failures_cost_time():
+    calm, failing = run({"replicas": 2}), run({"replicas": 2, "failures": {"mtbf": 3, "restore": 1}})
+    means = [result.metrics.latencies["e2e"].mean for result in (calm, failing)]
+    assert means[0] < means[1]
+    assert failing.to_dict()["failures"] > 0
+
+
+def test_where_no_replica_returns_the_rest_is_given_up():
+    result = run({"replicas": 1, "drains": [{"time": 1.0, "replica": 0}]})
+    assert result.fleet.failed == 60 - len(result.records) > 0
