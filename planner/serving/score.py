@@ -126,7 +126,9 @@ def meets_phase(
     if phase == "mixed":
         return meets(question, state)
     if phase == "prefill":
-        return state.stable & (ttft_quantile(question, state) <= (slo.ttft or slo.e2e or np.inf))
+        # The first token follows the transfer of the KV and a step of the decode pool.
+        after = transfer_s(question, shape) + (slo.tpot or 0.0)
+        return state.stable & (ttft_quantile(question, state) + after <= (slo.ttft or slo.e2e or np.inf))
     return state.stable & (state.tpot_s <= (slo.tpot or np.inf))
 
 
@@ -139,3 +141,13 @@ def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, 
     if phase == "decode":
         return steady(shape, Load(prompt, output, rate=rate, cached=prompt - 1), limits)
     return steady(shape, Load(prompt, output, rate=rate), limits)
+
+
+def transfer_s(question: Question, prefill: Shape) -> float:
+    """Seconds to send one prompt's KV of the last layer to the decode pool, others being sent while it runs.
+
+    A replica uses its devices' share of the node's NICs.
+    """
+    cluster = question.cluster
+    bandwidth = cluster.network.bandwidth * min(prefill.devices / cluster.devices_per_node, 1.0)
+    return question.prompt * prefill.kv_token_bytes / question.model.layers / bandwidth

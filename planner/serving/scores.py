@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.serving.plan import Group, ServingPlan
 from planner.serving.question import Question
-from planner.serving.score import Limited, largest_rate, phase_state, ttft_quantile
+from planner.serving.score import Limited, largest_rate, phase_state, transfer_s, ttft_quantile
 from planner.serving.shapes import Shape
 
 Array = NDArray[np.float64]
@@ -275,13 +275,3 @@ def _apart(
         decode.decode[after - 1],
         prefill.watts[before - 1] + decode.watts[after - 1],
     )
-
-
-def transfer_s(question: Question, prefill: Shape) -> float:
-    """Seconds to send one prompt's KV of the last layer to the decode pool, others being sent while it runs.
-
-    A replica uses its devices' share of the node's NICs.
-    """
-    cluster = question.cluster
-    bandwidth = cluster.network.bandwidth * min(prefill.devices / cluster.devices_per_node, 1.0)
-    return question.prompt * prefill.kv_token_bytes / question.model.layers / bandwidth

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hwmodels.errors import InfeasibleError
-from planner.serving.question import Question
+from planner.serving.question import FORMATS, Question
 from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
 from simulator.serving.deployment import Pool
 from simulator.serving.memory import check_fits, memory
@@ -76,7 +76,16 @@ def _experts(question: Question, fields: Mapping[str, Any]) -> bool:
 def _format(question: Question, fields: Mapping[str, Any]) -> bool:
     needed = NARROW.get(fields["weights"], ())
     peaks = question.cluster.device.peak_flops
-    return not needed or any(name in peaks for name in needed) or "weights" in question.fix
+    return (
+        not needed
+        or any(name in peaks for name in needed)
+        or question.fix.get("weights") == fields["weights"]
+    )
+
+
+def _in_domain(question: Question, fields: Mapping[str, Any]) -> bool:
+    near = fields["tensor"] if fields["expert"] == _ranks(fields) else _ranks(fields)
+    return near <= question.cluster.domain or "tensor" in question.fix
 
 
 RULES: tuple[ShapeRule, ...] = (
@@ -87,8 +96,8 @@ RULES: tuple[ShapeRule, ...] = (
     ),
     ShapeRule(
         "nvlink_domain",
-        "tensor- and expert-parallel ranks stay inside an NVLink domain",
-        lambda question, fields: _ranks(fields) <= question.cluster.domain or "tensor" in question.fix,
+        "tensor ranks stay inside an NVLink domain; data ranks too, unless experts are sharded",
+        _in_domain,
     ),
     ShapeRule(
         "heads",
@@ -128,13 +137,22 @@ VALUES: Mapping[str, Callable[[Question], tuple[Any, ...]]] = MappingProxyType(
 """Values of each field of a shape, the simplest first."""
 
 
+def _formats(fixed: Any) -> tuple[Any, ...]:
+    """The number formats to try: one, or several as ``bf16,fp8``."""
+    return (
+        tuple(dict.fromkeys(part.strip() for part in fixed.split(",")))
+        if isinstance(fixed, str)
+        else (fixed,)
+    )
+
+
 def choices(question: Question) -> Iterator[dict[str, Any]]:
     """Every choice of fields that the constraints leave."""
     allowed = []
     for name, values in VALUES.items():
         found = values(question)
         if name in question.fix:
-            found = (question.fix[name],)
+            found = _formats(question.fix[name]) if name in FORMATS else (question.fix[name],)
         elif name in question.limit:
             found = tuple(value for value in found if value <= question.limit[name])
         allowed.append(found)
