@@ -21,7 +21,7 @@ from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
 from hwmodels.errors import InputError
 from hwmodels.levels import Level, Network
-from hwmodels.loading import Catalogue, Strict, build, looks_like_path
+from hwmodels.loading import Catalogue, Strict, build
 from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
 
@@ -64,15 +64,7 @@ class Cluster(Strict):
     @classmethod
     def _named_device(cls, value: object, info: ValidationInfo) -> object:
         """Find a device by name or path; a path is relative to the cluster's file."""
-        if not isinstance(value, str | Mapping):
-            return value
-        folder = (info.context or {}).get("folder")
-        if folder is not None and isinstance(value, str) and looks_like_path(value):
-            value = str(Path(folder) / value)
-        try:
-            return devices.get(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None
+        return devices.find(value, info)
 
     @model_validator(mode="after")
     def _levels_nest(self) -> Cluster:

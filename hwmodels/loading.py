@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from hwmodels.cache import read_folder
 from hwmodels.errors import InputError, UnknownNameError, shown, suggestion
@@ -187,6 +187,24 @@ class Catalogue(Generic[ModelT]):
 
     def __iter__(self) -> Iterator[ModelT]:
         return (self.get(name) for name in self.names())
+
+    def find(self, value: object, info: ValidationInfo) -> object:
+        """For validators of a field that holds a definition: what a name, path or mapping means.
+
+        A path is relative to the folder of the validated file. Other values are returned as they are.
+
+        Raises:
+            ValueError: as ``get``, for pydantic to place.
+        """
+        if not isinstance(value, str | Mapping):
+            return value
+        folder = (info.context or {}).get("folder")
+        if folder is not None and isinstance(value, str) and looks_like_path(value):
+            value = str(Path(folder) / value)
+        try:
+            return self.get(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
 
     def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> ModelT:
         """Return the definition that a reference means.

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Network
-from hwmodels.loading import Strict, build, looks_like_path, read_mapping
+from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.parsing import exists
 from hwmodels.quantities import Count
 
@@ -31,15 +31,7 @@ class NodeGroup(Strict):
     @field_validator("cluster", mode="before")
     @classmethod
     def _named(cls, value: object, info: ValidationInfo) -> object:
-        if not isinstance(value, str | Mapping):
-            return value
-        folder = (info.context or {}).get("folder")
-        if folder is not None and isinstance(value, str) and looks_like_path(value):
-            value = str(Path(folder) / value)
-        try:
-            return clusters.get(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None
+        return clusters.find(value, info)
 
     @property
     def devices(self) -> int:

@@ -108,7 +108,7 @@ def _by_stage(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | No
         group,
         stages,
         replicas=plan.data,
-        micro_batches=setting.training.global_batch // (plan.data * plan.micro_batch),
+        micro_batches=setting.training.micro_batches(plan.data, plan.micro_batch),
         devices=len(stages) * plan.devices // plan.pipeline,
         layers=placement.layers.get(group.name, even),
     )
@@ -118,7 +118,7 @@ def _by_replica(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | 
     replicas = setting.placement.replicas.get(group.name, 0)
     if not replicas:
         return None
-    even = setting.training.global_batch // (plan.data * plan.micro_batch)
+    even = setting.training.micro_batches(plan.data, plan.micro_batch)
     return Share(
         group,
         tuple(range(plan.pipeline)),

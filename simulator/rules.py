@@ -137,7 +137,7 @@ def _explain_layers(setting: Setting, plan: Plan) -> str:
 
 
 def _schedule(setting: Setting, plans: Plans) -> np.ndarray:
-    micro_batches = setting.training.global_batch // (plans.data * plans.micro_batch)
+    micro_batches = setting.training.micro_batches(plans.data, plans.micro_batch)
     allowed = np.zeros(len(plans), dtype=bool)
     for index, name in enumerate(plans.schedule_names):
         runs = get_schedule(name).requires(plans.pipeline, micro_batches, plans.virtual_pipeline)
@@ -146,7 +146,7 @@ def _schedule(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def _explain_schedule(setting: Setting, plan: Plan) -> str:
-    micro_batches = setting.training.global_batch // (plan.data * plan.micro_batch)
+    micro_batches = setting.training.micro_batches(plan.data, plan.micro_batch)
     rule = get_schedule(plan.schedule).rule
     return (
         f"the schedule {plan.schedule!r} needs {rule}; found {plan.pipeline} stages, "

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
+from numpy.typing import NDArray
 from pydantic import Field
 
 from hwmodels.loading import Strict
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+
+Count = TypeVar("Count", int, NDArray)
+"""A count of one plan, or of many, shape (plans,)."""
 
 ACTIVATION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2, "nvfp4": 2}
 """Bytes of one activation or working parameter; fp8 and fp4 exist only as inputs of matrix products."""
@@ -29,6 +33,13 @@ class Training(Strict):
     def tokens(self) -> int:
         """Tokens in an optimizer step."""
         return self.seq_len * self.global_batch
+
+    def micro_batches(self, data: Count, micro_batch: Count) -> Count:
+        """Micro batches of one of ``data`` replicas in a step (gradient accumulation), rounded down.
+
+        Rules refuse plans whose batch does not divide.
+        """
+        return self.global_batch // (data * micro_batch)
 
     @property
     def activation_bytes(self) -> int:

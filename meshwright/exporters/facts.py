@@ -88,7 +88,7 @@ def shipped_model(model: Model, known: Table) -> str:
 
 def micro_batches(setting: Setting, plan: Plan) -> int:
     """Micro batches of a data-parallel rank in a step (gradient accumulation)."""
-    return setting.training.global_batch // (plan.data * plan.micro_batch)
+    return setting.training.micro_batches(plan.data, plan.micro_batch)
 
 
 def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> None:

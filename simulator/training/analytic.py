@@ -91,8 +91,8 @@ class StageTimes:
 
 
 def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
-    """Micro batches of one replica in a step; callers make sure that the batch divides."""
-    return setting.training.global_batch / (plans.data * plans.micro_batch)
+    """Micro batches of one replica in a step, shape (plans,)."""
+    return setting.training.micro_batches(plans.data, plans.micro_batch).astype(float)
 
 
 def predict(setting: Setting, plans: Plans) -> Step:

@@ -30,6 +30,10 @@ LOGIT_BYTES = {"fused": 4, "native": 8, "eager": 8, "torch": 12}
 gradients of 32 bits."""
 
 
+LARGEST_SUBMODULE = 1 / 3
+"""Share of a layer's parameters in its largest submodule: one of the three products of a gated MLP."""
+
+
 class Kept(NamedTuple):
     """Bytes that one layer keeps of one micro batch, shape (plans,).
 
@@ -211,16 +215,18 @@ def _workspace(setting: Setting, plans: Plans, stages: Stages, counts: Parameter
 
 
 def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
-    """Parameters and gradients that full sharding makes whole for a while.
+    """Bytes of the whole parameters and gradients that full sharding holds during a pass.
 
-    A framework that wraps whole layers holds two of them (one in use, one prefetched) and the gradients of
-    one; one that gathers each submodule holds the largest (a third of a layer), what it may fetch ahead, and
-    a bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
-    whole chunks so.
+    A framework that wraps whole layers holds two layers (one in use, one prefetched) and the gradients of
+    one. A framework that gathers each submodule holds the largest submodule, the prefetched parameters and a
+    bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
+    whole chunks.
     """
     framework, largest = setting.framework, counts.largest_layer
     if framework.gathers_a_layer > 1:
-        held = (largest / 3 + np.minimum(largest, framework.prefetch_parameters)) * framework.gather_bytes
+        held = (
+            largest * LARGEST_SUBMODULE + np.minimum(largest, framework.prefetch_parameters)
+        ) * framework.gather_bytes
     else:
         held = largest * (2 * framework.gather_bytes + framework.reduce_bytes)
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
