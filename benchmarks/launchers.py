@@ -8,8 +8,8 @@ DIR holds the unpacked packages, which no test installs (they weigh 0.5 GB):
     pip download --no-deps --python-version 3.12 --only-binary :all: megatron-core==0.19.2
     pip download --no-deps --python-version 3.12 --only-binary :all: megatron-bridge==0.6.2
 
-each in a folder of its name with ``_`` for ``-``. ENV has torch and the Python packages that the parsers import.
-The package of TensorRT-LLM holds no source. Megatron-Bridge's configuration imports Transformer Engine, so its
+each in a folder of its name with ``_`` for ``-``. ENV has torch and the packages that the parsers import. The
+package of TensorRT-LLM holds no source. The configuration of Megatron-Bridge imports Transformer Engine: its
 keys are checked against the fields of its dataclasses.
 """
 

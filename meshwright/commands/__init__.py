@@ -9,7 +9,8 @@ from meshwright.commands.plan import plan
 from meshwright.commands.profile import profile
 from meshwright.commands.show import show
 from meshwright.commands.simulate import simulate
+from meshwright.commands.sweep import sweep
 from meshwright.commands.validate import validate
 from meshwright.commands.whatif import whatif
 
-COMMANDS = (plan, simulate, whatif, validate, show, profile, calibrate, export, import_)
+COMMANDS = (plan, simulate, whatif, validate, show, profile, calibrate, export, import_, sweep)

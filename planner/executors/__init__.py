@@ -1,1 +1,31 @@
-"""Where many independent predictions run: processes of this machine."""
+"""Where independent work runs: on this machine's cores, or on a Ray cluster; found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from hwmodels.errors import UnknownNameError
+
+EXECUTORS = {"local": "local", "ray": "ray_cluster"}
+"""Module of each executor."""
+
+InParallel = Callable[..., Iterator[tuple[int, Any]]]
+
+
+def executor(name: str, address: str = "") -> InParallel:
+    """The ``in_parallel`` of an executor.
+
+    Args:
+        name: local or ray.
+        address: of a Ray cluster.
+
+    Raises:
+        UnknownNameError: no such executor.
+    """
+    if name not in EXECUTORS:
+        raise UnknownNameError("executor", name, EXECUTORS, "--executor")
+    found = import_module(f"planner.executors.{EXECUTORS[name]}").in_parallel
+    return partial(found, address=address) if address else found

@@ -1,0 +1,179 @@
+"""Sweeps: what store and executor cost, whether every executor gives the same bytes, and what a kill loses.
+
+    python -m benchmarks.sweep [--points 10000] [--same 400] [--kills 10] [--ray]
+
+Cost is CPU time of this process: bare predictions, one by one, against the same through ``run_sweep`` with a
+store and one worker, in turns. The kill test starts ``meshwright sweep`` and ends it with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+from meshwright.sweeps.answer import answer
+from meshwright.sweeps.definition import Grid, Point
+from meshwright.sweeps.run import run_sweep
+from meshwright.sweeps.tables import write_rows
+from planner.executors import executor
+
+BATCHES = [128 * count for count in range(1, 51)]
+SEQUENCES = [1024 * count for count in (1, 2, 4, 8)]
+
+
+def sweep_file(folder: Path, points: int) -> Path:
+    """A grid of about so many plans of training, 400 to 10,000."""
+    grid = {
+        "model": ["llama3.1-8b", "qwen3-8b", "mistral-7b", "llama2-7b", "qwen2.5-7b"],
+        "cluster": ["dgx-h100", "dgx-h200"],
+        "gpus": [32, 64, 128, 256, 512],
+        "workload.seq_len": SEQUENCES,
+        "workload.global_batch": BATCHES[: max(points // 200, 1)],
+    }
+    scenario = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 64}
+    scenario |= {"workload": {"seq_len": 2048, "global_batch": 512}}
+    scenario |= {"plan": {"tensor": 2, "zero": 1, "recompute": "selective"}}
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"ask": "simulate", "scenario": scenario, "grid": grid}))
+    return path
+
+
+def overhead(folder: Path, points: int) -> None:
+    """CPU time with store and executor over that of the bare predictions, chunk by chunk in turns."""
+    grid = Grid.read(sweep_file(folder, points))
+    bare = through = 0.0
+    every = list(grid.points())[:points]
+    for number, chunk in enumerate(_chunks(every)):
+        for kind in ("bare", "store") if number % 2 else ("store", "bare"):
+            started = time.process_time()
+            if kind == "bare":
+                for point in chunk:
+                    answer("simulate", point.data, str(grid.folder), grid.where)
+                bare += time.process_time() - started
+            else:
+                part = _Part(grid.sweep, grid.base, grid.folder, grid.where, tuple(chunk))
+                run_sweep(part, executor("local"), 1, folder / "cost.db")
+                through += time.process_time() - started
+    print(
+        f"{len(every):,} points: bare {bare:.1f} CPU s ({1e3 * bare / len(every):.2f} ms a point), "
+        f"with store and executor {through:.1f} CPU s: {100 * (through / bare - 1):+.1f} %"
+    )
+
+
+class _Part(Grid):
+    """Some of a grid's points."""
+
+    def __init__(
+        self, sweep: object, base: dict, folder: Path, where: str, chosen: tuple[Point, ...]
+    ) -> None:
+        super().__init__(sweep, base, folder, where)  # type: ignore[arg-type]
+        object.__setattr__(self, "chosen", chosen)
+
+    def points(self):
+        """The chosen points."""
+        return iter(self.chosen)  # type: ignore[attr-defined]
+
+
+def _chunks(points: list[Point]):
+    return (tuple(points[start : start + 200]) for start in range(0, len(points), 200))
+
+
+def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
+    """One worker, two workers and Ray give the same table."""
+    grid = Grid.read(sweep_file(folder, points))
+    ways = [("local", 1), ("local", 2), *([("ray", 2)] if with_ray else [])]
+    tables = {}
+    for name, workers in ways:
+        path = folder / f"{name}-{workers}.csv"
+        write_rows(run_sweep(grid, executor(name), workers), path)
+        tables[f"{name} with {workers}"] = path.read_bytes()
+    first = next(iter(tables.values()))
+    for name, table in tables.items():
+        print(f"{name}: {len(table):,} bytes, {'the same' if table == first else 'DIFFERENT'}")
+
+
+def kills(folder: Path, points: int, count: int) -> None:
+    """Kill a sweep at random moments; every stored result must stay, and no key may be answered again."""
+    path, store = sweep_file(folder, points), folder / "kill.db"
+    command = [
+        sys.executable,
+        "-m",
+        "meshwright",
+        "sweep",
+        str(path),
+        "--store",
+        str(store),
+        "--workers",
+        "2",
+    ]
+    rng, before, lost, changed = random.Random(0), {}, 0, 0
+    for _ in range(count):
+        run = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(rng.uniform(2.0, 8.0))
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        after = _stored(store)
+        lost += sum(key not in after for key in before)
+        changed += sum(after[key] != row for key, row in before.items() if key in after)
+        before = after
+    found = len(before)
+    subprocess.run([*command, "-o", str(folder / "killed.csv")], check=True, capture_output=True)
+    after = _stored(store)
+    changed += sum(after[key] != row for key, row in before.items())
+    write_rows(run_sweep(Grid.read(path), executor("local"), 1), folder / "whole.csv")
+    same = (folder / "killed.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    print(
+        f"{count} kills: {found} of {len(after)} points stored before the last run, {lost} lost, "
+        f"{changed} answered again; table {'the same as' if same else 'DIFFERENT from'} an unbroken run's"
+    )
+
+
+def _stored(store: Path) -> dict[str, tuple[int, str]]:
+    """Rows by key, with the number that SQLite gave them when they were inserted."""
+    if not store.exists():
+        return {}
+    with sqlite3.connect(store, timeout=60) as base:
+        try:
+            rows = base.execute("SELECT key, rowid, result FROM results").fetchall()
+        except sqlite3.OperationalError:
+            return {}
+    for _, _, result in rows:
+        json.loads(result)
+    return {key: (number, result) for key, number, result in rows}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--points", type=int, default=10_000)
+    parser.add_argument("--same", type=int, default=400, help="points of the comparison and of the kill test")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--ray", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if given.points:
+            overhead(folder, given.points)
+        if given.same:
+            same_bytes(folder, given.same, given.ray)
+        if given.kills:
+            kills(folder, given.same or 400, given.kills)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""``meshwright sweep``: one question over a grid, resumable, on all cores or a Ray cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.commands.output import Json
+
+if TYPE_CHECKING:
+    from meshwright.sweeps.run import Progress
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML with scenario, grid and ask.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Table to write: FILE.csv or FILE.parquet.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="SQLite file of finished results; a second run skips what it has.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: all cores).")] = None,
+    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    address: Annotated[
+        str, typer.Option(help="Ray cluster, as host:port; default: one on this machine.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Answer a question for every point of a grid: models x clusters x GPU counts x loads.
+
+    Every finished result is stored at once; Ctrl-C or a crash loses none.
+
+    [bold]Example:[/bold] meshwright sweep sweep.yaml --store results.db -o results.csv
+    """
+    from meshwright import __version__
+    from meshwright.commands.output import note, print_json
+    from meshwright.sweeps.definition import Grid
+    from meshwright.sweeps.run import run_sweep
+    from meshwright.sweeps.tables import check_format, write_rows
+    from planner.executors import executor as found
+    from planner.executors.local import cores
+    from planner.store import Store
+
+    if out is not None:
+        check_format(out)
+    in_parallel, grid = found(executor, address), Grid.read(file)
+    if store is not None:
+        with Store(store) as kept:
+            if others := kept.others(__version__):
+                note(f"note: {store} holds {others:,} results of other versions, which are not used")
+    with shown_progress() as advance:
+        rows = run_sweep(grid, in_parallel, workers or cores(), store, advance)
+    if out is not None:
+        write_rows(rows, out)
+        note(f"table written: {out}")
+    if json:
+        print_json({"title": grid.sweep.title, "points": rows})
+    elif out is None:
+        _show(rows)
+    if failed := sum("problem" in row for row in rows):
+        note(f"{failed:,} of {len(rows):,} points have no answer; the column problem says why")
+
+
+class shown_progress:
+    """Progress and time left, on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
+
+    EVERY_S = 10.0
+
+    def __enter__(self) -> shown_progress:
+        from time import monotonic
+
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.live = console.is_terminal
+        self.bar = Progress(*columns, console=console, transient=True, disable=not self.live)
+        self.bar.start()
+        self.task = self.bar.add_task("points", total=None)
+        self.clock, self.began, self.told = monotonic, monotonic(), monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, state: Progress) -> None:
+        """Show how far the sweep is."""
+        from meshwright.commands.output import note
+        from meshwright.reports.units import seconds
+
+        if self.live:
+            self.bar.update(self.task, total=state.points, completed=state.done)
+            return
+        now, new = self.clock(), state.done - state.stored
+        if now - self.told < self.EVERY_S or not new:
+            return
+        self.told = now
+        left = (now - self.began) / new * (state.points - state.done)
+        note(f"{state.done:,} of {state.points:,} points, {seconds(left)} left")
+
+
+def _show(rows: list[dict[str, object]]) -> None:
+    """The first figures of each point, for people."""
+    from meshwright.commands.output import show_tables
+    from meshwright.reports.tables import table
+
+    most, wide = 40, 10
+    names = list(dict.fromkeys(name for row in rows for name in row if not name.startswith("plan.")))[:wide]
+    shown = [[_text(row.get(name)) for name in names] for row in rows[:most]]
+    more = [f"{len(rows) - most:,} more points: -o FILE.csv writes all"] if len(rows) > most else []
+    show_tables(table(names, shown, left=len(names)), *more)
+
+
+def _text(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

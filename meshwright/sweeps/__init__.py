@@ -1,0 +1,1 @@
+"""Sweeps: one question over a grid of models, clusters, sizes and loads."""

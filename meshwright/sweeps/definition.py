@@ -1,0 +1,119 @@
+"""The keys of a sweep's file, and the questions of its grid."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hwmodels.errors import InputError
+from hwmodels.loading import Strict, build, exists, looks_like_path, read_mapping
+from meshwright.scenarios import scenario_path
+from meshwright.variations.keys import set_key
+from simulator.scenario import CATALOGUES, changed
+
+MOST_POINTS = 1_000_000
+
+Ask = Literal["simulate", "plan"]
+
+
+class Sweep(Strict):
+    """The keys of a sweep's file."""
+
+    title: str = Field("", description="what it asks, in a line")
+    ask: Ask = Field(
+        "plan", description="plan: search the best plan of a point; simulate: time the given one"
+    )
+    scenario: str | dict[str, Any] = Field(
+        description="what all points share, for training or serving: shipped name, path or mapping"
+    )
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        min_length=1, description="lists of values by key path (`gpus`, `workload.global_batch`)"
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question of a grid."""
+
+    values: dict[str, Any]
+    """By key path of the grid."""
+    data: dict[str, Any]
+    """The scenario."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sweep, read."""
+
+    sweep: Sweep
+    base: dict[str, Any]
+    folder: Path
+    where: str
+
+    @classmethod
+    def read(cls, path: Path) -> Grid:
+        """Read a sweep's file.
+
+        Raises:
+            InputError: a wrong key, an unknown scenario or key path, or too many points.
+        """
+        sweep = build(Sweep, read_mapping(path), str(path))
+        folder, base = path.parent, sweep.scenario
+        if isinstance(base, str):
+            near = folder / base
+            found = near if exists(near) and near.is_file() else scenario_path(base)
+            base, folder = read_mapping(found), found.parent
+        base = {key: value for key, value in base.items() if key != "variations"}
+        grid = cls(sweep, dict(base), folder, str(path))
+        if grid.size > MOST_POINTS:
+            raise InputError(f"has {grid.size:,} points, more than {MOST_POINTS:,}", f"{path}: grid")
+        for key, values in sweep.grid.items():
+            set_key(grid.base, key, values[0], folder, f"{path}: grid")
+        return grid
+
+    @property
+    def size(self) -> int:
+        """Points of the grid."""
+        return prod(len(values) for values in self.sweep.grid.values())
+
+    def points(self) -> Iterator[Point]:
+        """All questions, the last key changing fastest."""
+        keys = list(self.sweep.grid)
+        for values in product(*self.sweep.grid.values()):
+            data = self.base
+            for key, value in zip(keys, values, strict=True):
+                data = self._set(data, key, value)
+            yield Point(dict(zip(keys, values, strict=True)), data)
+
+    def _set(self, data: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+        first = key.partition(".")[0]
+        if "." in key and first in CATALOGUES:
+            return set_key(data, key, value, self.folder, f"{self.where}: grid")
+        return changed(data, key, value, f"{self.where}: grid")
+
+    def question(self, point: Point) -> dict[str, Any]:
+        """What a point's result depends on, beside the program: the scenario, and the files that it names."""
+        return {"ask": self.sweep.ask, "scenario": point.data, "files": _digests(point.data, self.folder)}
+
+
+def _digests(data: Any, folder: Path) -> dict[str, str]:
+    """Digests of the files that a scenario names, by name."""
+    if isinstance(data, Mapping):
+        return {name: digest for value in data.values() for name, digest in _digests(value, folder).items()}
+    if isinstance(data, list):
+        return {name: digest for value in data for name, digest in _digests(value, folder).items()}
+    if (
+        isinstance(data, str)
+        and looks_like_path(data)
+        and exists(folder / data)
+        and (folder / data).is_file()
+    ):
+        return {data: hashlib.sha256((folder / data).read_bytes()).hexdigest()}
+    return {}
