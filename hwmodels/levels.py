@@ -55,6 +55,10 @@ class Level(Strict):
         """The measured constants of these links."""
         return link_calibrations.get(self.calibration)
 
+    def dispatcher(self, library: str) -> float:
+        """Speed of a library's dispatch of tokens to experts over an all-to-all; 1 where not measured."""
+        return self.constants.dispatchers.get(library, 1.0)
+
     @property
     def latency(self) -> float:
         """Seconds of one hop from device to device."""

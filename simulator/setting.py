@@ -70,6 +70,7 @@ class Setting:
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
         each = framework.grouped_launches == "per-expert"
+        library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
         return Implementation(
             attention=framework.attention,
             elementwise=framework.elementwise,
@@ -90,7 +91,8 @@ class Setting:
             skips_blocks=framework.skips_blocks,
             fused_router=framework.fused_router,
             dispatcher=framework.dispatcher,
-            flex_network=cluster.network.dispatcher(framework.dispatcher_library),
+            flex_domain=cluster.levels[-1].dispatcher(library) if wide else 1.0,
+            flex_network=cluster.network.dispatcher(library),
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=framework.cross_entropy,

@@ -80,6 +80,9 @@ class LinkCalibration(Sourced):
     in_switch: InSwitch | None = None
     remote_reads: RemoteReads | None = None
     """All-reduce kernels of serving engines; none where engines turn them off."""
+    dispatchers: dict[str, Positive] = Field(default_factory=dict)
+    """Speed of a library that dispatches tokens to experts over an all-to-all of the same bytes, by library,
+    where a domain spans nodes."""
     provenance: str
     """What was measured, by whom, and what is carried over from another link."""
     errors: dict[str, str] = Field(default_factory=dict)

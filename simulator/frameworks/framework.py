@@ -79,9 +79,9 @@ class Framework(Sourced):
         "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
     )
     dispatcher_library: str = Field(
-        "deepep",
-        description="library behind the flex dispatcher, whose rate between nodes the fabric's calibration "
-        "may state: deepep, hybridep, uccl, nvshmem",
+        "hybridep",
+        description="library behind the flex dispatcher, whose rate the calibration of links or fabric may "
+        "state: hybridep, deepep, uccl, nvshmem",
     )
     graphs: Literal["none", "slow-hosts", "router", "attention", "layer", "step"] = Field(
         "none",

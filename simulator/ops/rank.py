@@ -92,7 +92,8 @@ class Implementation:
         skips_blocks: whether the kernel of a sliding window leaves out blocks that are masked.
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
-        flex_network: speed of DeepEP and its like between nodes over an NCCL all-to-all.
+        flex_domain: speed of DeepEP and its like inside a domain over an NCCL all-to-all.
+        flex_network: the same between domains.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
@@ -118,6 +119,7 @@ class Implementation:
     skips_blocks: bool = True
     fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"
+    flex_domain: float = 1.0
     flex_network: float = 1.0
     domain: int = 8
     node: int = 8

@@ -392,3 +392,13 @@ def test_discarded_outputs_take_no_memory(make_setting):
         step = predict(setting, plans)
         kept.append(memory(setting, plans, step.stages, step.parameters).parts["activations"][0, 0])
     assert kept == sorted(set(kept), reverse=True)
+
+
+def test_deepep_is_slow_in_domains_that_span_nodes(make_setting):
+    plans = Plans.of(Plan(data=64, expert=32))
+    chosen = {"cluster": "gb200-nvl72", "dispatcher": "flex"}
+    times = [
+        exchange(experts(make_setting, "deepseek-v3", 64, dispatcher_library=library, **chosen), plans)[0]
+        for library in ("hybridep", "deepep")
+    ]
+    assert times[1] == pytest.approx(times[0] / 0.45, rel=0.15)
