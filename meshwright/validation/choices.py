@@ -23,12 +23,14 @@ class Family:
         n: plans.
         regret: measured time of the plan that the prediction ranks first, over the best measured, less 1.
         tau: Kendall's rank correlation of predicted and measured times (tau-b).
+        setting: what the plans share, as text that tells questions apart.
     """
 
     question: str
     n: int
     regret: float
     tau: float
+    setting: str = ""
 
 
 def families(entries: Sequence[Entry], fewest: int = FEWEST) -> list[Family]:
@@ -55,7 +57,7 @@ def _judge(group: Sequence[Sequence[Entry]]) -> Family:
         f"{setting.cluster.device.name}, batch {setting.training.global_batch}, {setting.framework.name}"
     )
     regret = measured[np.argmin(predicted)] / measured.min() - 1
-    return Family(question, len(group), float(regret), kendall_tau(predicted, measured))
+    return Family(question, len(group), float(regret), kendall_tau(predicted, measured), repr(setting))
 
 
 def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:
