@@ -6,7 +6,7 @@ publication rounds or leaves out small vectors, ``stated_parameters`` keeps its 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -416,7 +416,7 @@ class Model(Strict):
         return self.matmul_flops_per_token() + self.attention_flops_per_token(seq_len, causal)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _layer_groups(
     layers: int, mixers: tuple[str, ...], mlps: tuple[bool, ...], moe: tuple[int, int] | None
 ) -> dict[LayerKind, tuple[int, ...]]:

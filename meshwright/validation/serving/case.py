@@ -22,6 +22,8 @@ SMALLEST, LARGEST = 1e-6, 1e9
 """Sizes of the numbers that rows state."""
 MOST_TOKENS, MOST_SEQUENCES, LONGEST_CONTEXT = 2**20, 2**16, 2**21
 """Of a step and of a request, up to which steps are tabulated."""
+LARGEST_KEPT = 2**17
+"""Tokens of a step up to which a table is kept for further rows; larger ones take 100 MB each."""
 
 
 class Row:
@@ -169,7 +171,8 @@ def table_of(found: Setup, budget: float, sequences: float, context: float) -> I
         if size > most:
             raise InputError(f"{size:,.0f} {name}; at most {most:,} are priced")
     sizes = (1 << (max(int(size), 16) - 1).bit_length() for size in (budget, sequences, context))
-    return _table(found.key, *sizes)
+    make = _table if budget <= LARGEST_KEPT else _table.__wrapped__
+    return make(found.key, *sizes)
 
 
 def kv_tokens(found: Setup, budget: float, sequences: float, share: float | None = None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def _matched(kind: str, key: str, text: str) -> str | None:
     return None
 
 
-@cache
+@lru_cache(maxsize=1024)
 def find_model(name: str) -> Model:
     """The catalogue's model of a name: its own, or by alias and without words of tuning and format.
 
@@ -59,7 +59,7 @@ def find_model(name: str) -> Model:
     raise Skipped(f"model {name!r} is not known")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def find_cluster(gpu: str, nodes: int = 0) -> Cluster:
     """The usual cluster of a device.
 
