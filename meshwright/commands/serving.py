@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from simulator.serving.result import ServingResult
 
 INTERRUPTED = 130
+REQUESTS_A_SECOND = 20_000
+"""Requests that one core simulates in a second, as `benchmarks.serving` prints it, on a busy machine."""
+NOTICED_S = 5.0
 
 
 def simulate_serving(
@@ -34,6 +37,8 @@ def simulate_serving(
     from simulator.serving.scenario import make_serving
 
     setting = make_serving(data, str(path), path.parent)
+    if notice := run_notice(setting.serving.requests):
+        note(notice)
     with progress("requests") as advance:
         result = serve(setting, advance, traced=trace is not None, partial=True)
     if json:
@@ -67,7 +72,8 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
     from planner.executors.local import cores, in_parallel
 
     question = Question.of(dict(data), str(path), path.parent.resolve())
-    outcomes = [run_serving(question.base)]
+    with progress("base") as advance:
+        outcomes = [run_serving(question.base, advance)]
     runs = list(question.runs())
     found: dict[int, Any] = {}
     interrupted = False
@@ -84,7 +90,9 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
         print_json(describe_comparison(question.title, outcomes, interrupted))
     else:
         show_tables(*comparison_tables(question.title, outcomes))
-    if html is not None:
+    if html is not None and interrupted and (html.exists() or not found):
+        note(f"interrupted: {html} is left as it was")
+    elif html is not None:
         from meshwright.pages.serving_variations import write_comparison
 
         write_comparison(html, question.title, outcomes)
@@ -92,6 +100,14 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
     if interrupted:
         note(f"interrupted: {len(found):,} of {len(runs):,} runs finished")
         raise typer.Exit(INTERRUPTED)
+
+
+def run_notice(requests: int) -> str | None:
+    """How long a run takes, where it takes long."""
+    seconds = requests / REQUESTS_A_SECOND
+    if seconds < NOTICED_S:
+        return None
+    return f"{requests:,} requests take about {seconds:,.0f} s; Ctrl-C shows those that have ended"
 
 
 def _write_files(result: ServingResult, requests: Path | None, trace: Path | None, html: Path | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import Run
@@ -9,13 +11,17 @@ from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
 
-def run_serving(run: Run) -> Outcome:
+def run_serving(run: Run, progress: Callable[[float], None] | None = None) -> Outcome:
     """Run one scenario; its report is that of ``simulate --json``.
+
+    Args:
+        run: the scenario.
+        progress: called with the share of requests that ended.
 
     Raises:
         MeshwrightError: it cannot be run.
     """
-    return Outcome(run, serve(make_serving(run.data, run.where, run.folder)).to_dict())
+    return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
 
 
 def answer_serving(run: Run) -> Outcome:

@@ -33,7 +33,7 @@ from simulator.serving.transfer import Route, Transfers
 from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
-REPORT_EVERY = 2000
+REPORT_EVERY = 500
 """Ended requests between two reports of progress."""
 
 
@@ -112,6 +112,8 @@ class Fleet:
         self._sent = setting.serving.requests
         """Requests of the workload; of a trace, known when it ends."""
         self.interrupted = False
+        self._progress: Progress | None = None
+        self._in_turn = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
         self._made = 0
@@ -161,14 +163,15 @@ class Fleet:
         Raises:
             InputError: the trace or a request in it is wrong.
         """
+        self._progress = progress
         try:
             if self.source.feeds_back:
                 self._calls = self.source.programs()
-                self._run_fed(((time, None) for time in self.source.starts()), progress)
+                self._run_fed((time, None) for time in self.source.starts())
             elif self._feeds_back:
-                self._run_fed(((request.arrival_s, request) for request in self._requests()), progress)
+                self._run_fed((request.arrival_s, request) for request in self._requests())
             else:
-                self._run_stream(progress)
+                self._run_stream()
         except KeyboardInterrupt:
             self.interrupted = True
         self.failed += len(self._held)
@@ -181,9 +184,8 @@ class Fleet:
             yield request
         self._sent = sent
 
-    def _run_stream(self, progress: Progress | None) -> None:
+    def _run_stream(self) -> None:
         """Requests that arrive whatever the fleet does."""
-        total = self.setting.serving.requests
         clock = self.clock
         event = clock.peek()
         for request in self._requests():
@@ -191,8 +193,6 @@ class Fleet:
                 clock.step()
                 event = clock.peek()
             self.send(request)
-            if progress is not None and request.serial % REPORT_EVERY == 0:
-                progress(request.serial / total)
         while (event := clock.peek()) < inf and not self.ended:
             for member in self.members:
                 member.replica.advance(event)
@@ -233,18 +233,16 @@ class Fleet:
         if self._feeds_back:
             heappush(self._next, (replica.next_s, member.index))
 
-    def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]], progress: Progress | None) -> None:
+    def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
         """Run where what ends has effects elsewhere: the replica whose step ends next goes first.
 
         Args:
             arrivals: instants with the request that arrives, or None where a program begins.
-            progress: told the share of requests that ended.
         """
         limit = self.setting.serving.requests
         never: tuple[float, Request | None] = (inf, None)
         start, request = next(arrivals, never)
         clock, members, queue = self.clock, self.members, self._next
-        seen = 0
         while True:
             while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
                 heappop(queue)
@@ -267,9 +265,6 @@ class Fleet:
                 else:
                     self.send(request)
                 start, request = next(arrivals, never)
-            if progress is not None and len(self.records) - seen >= REPORT_EVERY:
-                seen = len(self.records)
-                progress(min(seen / limit, 1.0))
 
     def _sent_all(self, start: float) -> bool:
         """Whether all programs of an open loop have ended; processes on the clock may go on for ever."""
@@ -312,7 +307,10 @@ class Fleet:
         refused = self.refused
         self.send(request)
         if self.refused > refused:
-            self._ended(program, now)
+            # Through the clock: thousands of refusals in a row would nest as deeply.
+            self._in_turn = True
+            self._at(now, lambda time: self._ended(program, time))
+            self._in_turn = False
 
     def _ended(self, program: Program, now: float) -> None:
         program.pending -= 1
@@ -320,19 +318,26 @@ class Fleet:
             self._go_on(program, now)
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
-        """Call something at a time, or now."""
-        if time <= self.clock.now:
+        """Call something at a time; now, unless a replica is in the middle of its turn."""
+        if time <= self.clock.now and not self._in_turn:
             what(time)
             return
-        timeout = self.clock.timeout(time - self.clock.now)
+        timeout = self.clock.timeout(max(time - self.clock.now, 0.0))
         timeout.callbacks.append(lambda _: what(time))
 
     def _left(self, sequence: Sequence, now: float) -> None:
-        """A sequence has its last token."""
+        """A sequence has its last token; what follows from it waits for the end of its replica's turn."""
+        self._in_turn = True
         if sequence.output < sequence.request.output and self._split:
             self._hand_over(sequence, now)
-            return
+        else:
+            self._record(sequence, now)
+        self._in_turn = False
+
+    def _record(self, sequence: Sequence, now: float) -> None:
         self.records.add(sequence)
+        if self._progress is not None and len(self.records) % REPORT_EVERY == 0:
+            self._progress(min(len(self.records) / self.setting.serving.requests, 1.0))
         self.members[sequence.replica].last_s = now
         if self.source.feeds_back:
             self._ended(self._programs[sequence.request.program], now)

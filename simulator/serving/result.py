@@ -88,7 +88,7 @@ def serve(
     fleet.run(progress)
     if fleet.interrupted and not partial:
         raise KeyboardInterrupt
-    if not len(fleet.records) and not fleet.interrupted:
+    if not len(fleet.records) and not fleet.interrupted and not fleet.failed:
         _explain_nothing(setting, fleet)
     return ServingResult(setting, fleet, metrics_of(setting, fleet))
 

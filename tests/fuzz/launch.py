@@ -119,39 +119,32 @@ def _mixes(random: Random) -> Case:
     return Case((*arguments, *(["--json"] if random.random() < 0.5 else [])))
 
 
+ASKED = (
+    *("whatif", "--model", "gpt2", "--cluster", "dgx-a100-80gb", "--gpus", "8"),
+    *("--seq-len", "1024", "--global-batch", "16"),
+)
+CHANGES = {
+    "cluster.network.nic_gbps": ("100", "100,400"),
+    "gpus": ("16", "8,16"),
+    "workload.global_batch": ("32", "16,64"),
+    "plan.micro_batch": ("2", "1,2"),
+    "model.layers": ("24", "8,16"),
+    "x.y": ("1", "1,2"),
+    "": ("", ","),
+    "a..b": ("1..3", "nan"),
+}
+
+
 def _whatif(random: Random) -> Case:
     """What-ifs of flags alone."""
-    keys = (
-        "cluster.network.nic_gbps",
-        "gpus",
-        "workload.global_batch",
-        "plan.micro_batch",
-        "model.layers",
-        "x.y",
-        "",
-        "a..b",
-    )
-    values = ("100,400", "8,16", "1", "", ",", "1..3", "nan", "1e18", "[1", "null", "true")
-    arguments = [
-        "whatif",
-        "--model",
-        "gpt2",
-        "--cluster",
-        "dgx-a100-80gb",
-        "--gpus",
-        "8",
-        "--seq-len",
-        "1024",
-    ]
-    arguments += [
-        "--global-batch",
-        "16",
-        "--fix",
-        random.choice(("tensor=2", "pipeline=2", "zero=3", "x=1", "tensor=x")),
-    ]
-    for _ in range(random.randrange(1, 4)):
-        value = random.choice(values) if random.random() < 0.9 else word(random.choice(ODD))
-        arguments += [random.choice(("--set", "--sweep")), f"{random.choice(keys)}={value}"]
+    fixed = random.choice(("tensor=2", "pipeline=2", "zero=3", "tensor=2", "pipeline=2", "x=1"))
+    arguments = [*ASKED, "--fix", fixed]
+    for _ in range(random.randrange(1, 3)):
+        key = random.choice([*list(CHANGES)[:5] * 3, *CHANGES])
+        flag = random.randrange(2)
+        odd = word(random.choice((*ODD, "1e18", "[1", "null")))
+        value = CHANGES[key][flag] if random.random() < 0.75 else odd
+        arguments += [("--set", "--sweep")[flag], f"{key}={value}"]
     return Case((*arguments, *random.choice(([], ["--json"], ["--html", "out/page.html"]))))
 
 

@@ -1,8 +1,10 @@
 """Numbers, logs and tables of serving questions that cannot be: one message, no traceback, no file."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 SMALL = """
 model: llama3.1-8b
@@ -189,3 +191,35 @@ def test_a_trace_without_requests_or_too_short_for_its_percentile_is_told(refuse
 def test_power_of_a_mix_is_a_number(refused, watts):
     flags = ["--isl", "1000", "--osl", "200", "--rate", "5", "--ttft", "1", "--watts", watts]
     assert "watts" in refused("plan", "--serve", "--model", "llama3.1-8b", "--mix", "l4,h100-sxm", *flags)
+
+
+def test_equal_replicas_of_a_closed_loop_end_their_steps_together(run, scenario):
+    path = scenario(arrivals="{kind: closed, concurrency: 16}", deployment=", replicas: 4")
+    text = Path(path).read_text(encoding="utf-8").replace("requests: 20", "requests: 500")
+    Path(path).write_text(text, encoding="utf-8")
+    assert json.loads(run("simulate", path, "--json").out)["requests"] == 500
+
+
+def test_thousands_of_refusals_in_a_row_are_an_answer(refused, scenario):
+    path = scenario(arrivals="{kind: closed, concurrency: 2}", options=", kv_blocks: 1")
+    text = Path(path).read_text(encoding="utf-8").replace("requests: 20", "requests: 5000")
+    Path(path).write_text(text, encoding="utf-8")
+    assert "all 5,000 requests are longer" in refused("simulate", path, code=1)
+
+
+def test_long_runs_say_how_long_they_take():
+    from meshwright.commands.serving import run_notice
+
+    assert run_notice(1000) is None
+    assert "1,000,000 requests take about 50 s" in (run_notice(1_000_000) or "")
+
+
+def test_progress_counts_requests_that_ended(scenario):
+    from simulator.serving.result import serve
+    from simulator.serving.scenario import make_serving
+
+    data = yaml.safe_load(Path(scenario()).read_text(encoding="utf-8"))
+    data["workload"]["requests"] = 1200
+    told = []
+    serve(make_serving(data, "scenario", Path()), told.append)
+    assert told == pytest.approx([500 / 1200, 1000 / 1200])
