@@ -83,7 +83,10 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
         InputError: neither.
     """
     if text.lstrip().startswith("{"):
-        return Launch(_flat(parse_json(text, where)))
+        data = parse_json(text, where)
+        filled = sorted(_automatic(data))
+        notes = (f"values that the trainer fills in (auto): {', '.join(filled)}",) if filled else ()
+        return Launch(_flat(data), notes=notes)
     launch = read_script(text, where)
     named = launch.options.get("--deepspeed_config") or launch.options.get("--deepspeed-config")
     if not isinstance(named, str):
@@ -101,6 +104,17 @@ def _flat(data: Any, path: str = "") -> Options:
     for key, value in data.items():
         found |= _flat(value, f"{path}.{key}" if path else str(key))
     return found
+
+
+def _automatic(data: Any, path: str = "") -> list[str]:
+    """Names of the values that are ``auto``."""
+    if not isinstance(data, dict):
+        return [path] if data == AUTO else []
+    return [
+        name
+        for key, value in data.items()
+        for name in _automatic(value, f"{path}.{key}" if path else str(key))
+    ]
 
 
 def read(launch: Launch, where: str) -> Facts:

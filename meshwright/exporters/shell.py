@@ -87,20 +87,27 @@ def read_options(words: list[str]) -> Options:
 
 def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
     """Variables and commands of a script in order, and the lines under conditions that were left out."""
-    joined = re.sub(r"\\[ \t]*\n", " ", text[:MOST_CHARACTERS])
-    joined = re.sub(r"(?m)(^|\s)#.*$", r"\1", joined)
+    plain = re.sub(r"(?m)(^|\s)#.*$", r"\1", text[:MOST_CHARACTERS])
+    joined = re.sub(r"\\[ \t]*\n", " ", plain)
     variables: dict[str, str] = {}
-    commands, depth, skipped = [], 0, 0
+    commands, skipped = [], 0
+    conditions: list[bool | None] = []
     for line in _lines(joined):
-        first = line.split(None, 1)[0]
-        if first in CLOSING or first.rstrip(";") in CLOSING:
-            depth = max(depth - 1, 0)
+        first = line.split(None, 1)[0].rstrip(";")
+        if first in CLOSING:
+            conditions = conditions[:-1]
             continue
         if first in OPENING and not line.rstrip().rstrip(";").endswith(CLOSING):
-            depth += 1
+            conditions.append(_holds(line, variables) if first == "if" else None)
             continue
-        if depth:
-            skipped += first not in ("then", "else", "elif", "do")
+        if first in ("else", "elif") and conditions:
+            before = conditions[-1]
+            conditions[-1] = None if first == "elif" or before is None else not before
+            continue
+        if first in ("then", "do"):
+            continue
+        if not all(conditions):
+            skipped += any(holds is None for holds in conditions)
             continue
         assigned = re.match(
             rf"^(?:export\s+|declare\s+\S+\s+)?({NAME})(\+?)=(\(.*\)|\S*\".*\"\S*|\S*'.*'\S*|\S*)\s*;?\s*$",
@@ -110,11 +117,40 @@ def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
         if assigned:
             name, more, value = assigned[1], assigned[2], assigned[3]
             value = value[1:-1] if value.startswith("(") else _unquoted(value)
-            value = _expand(value, variables)
+            value = (
+                _unquoted(_expand(value, variables)) if '"' not in value[1:-1] else _expand(value, variables)
+            )
             variables[name] = f"{variables.get(name, '')} {value}" if more else value
         else:
             commands.append(line)
     return variables, commands, skipped
+
+
+def _holds(line: str, variables: Mapping[str, str]) -> bool | None:
+    """Whether an ``if`` holds; none where that takes more than comparing variables with text."""
+    found = re.fullmatch(r"if\s+(.*?)\s*;?\s*(?:then)?", line.strip())
+    parts = re.split(r"(\|\||&&)", found[1]) if found else []
+    values = [_compared(part.strip(), variables) for part in parts[::2]]
+    if not values or None in values:
+        return None
+    return any(values) if "||" in parts else all(values)
+
+
+def _compared(test: str, variables: Mapping[str, str]) -> bool | None:
+    """One test: equal, unequal, empty or not."""
+    inner = re.fullmatch(r"\[\[?\s+(.*?)\s+\]\]?", test)
+    if inner is None:
+        return None
+    expanded = re.sub(rf"\$\{{?({NAME}|\d)\}}?", "", _expand(inner[1], variables))
+    try:
+        words = shlex.split(expanded)
+    except ValueError:
+        return None
+    if len(words) == 3 and words[1] in ("=", "==", "!="):
+        return (words[0] == words[2]) == (words[1] != "!=")
+    if words and words[0] in ("-z", "-n") and len(words) < 3:
+        return (len(words) < 2 or not words[1]) == (words[0] == "-z")
+    return None
 
 
 def _lines(text: str) -> list[str]:
@@ -143,8 +179,10 @@ def _expand(text: str, variables: Mapping[str, str]) -> str:
     """Text with variables and arithmetic replaced; what has no value stays as it is."""
     for _ in range(MOST_EXPANSIONS):
         before = text
-        text = re.sub(rf"\"?\$\{{({NAME})\[[@*]\]\}}\"?", lambda m: variables.get(m[1], ""), text)
-        text = re.sub(rf"\$\{{({NAME}):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or m[2], text)
+        text = re.sub(rf"\"\$\{{({NAME})\[[@*]\]\}}\"", lambda m: variables.get(m[1], ""), text)
+        # Without quotes around it, an array's words are split once more.
+        text = re.sub(rf"\$\{{({NAME})\[[@*]\]\}}", lambda m: variables.get(m[1], "").replace('"', ""), text)
+        text = re.sub(rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or m[2], text)
         text = re.sub(rf"\$\{{({NAME})\}}", lambda m: variables.get(m[1], m[0]), text)
         text = re.sub(rf"\$({NAME})", lambda m: variables.get(m[1], m[0]), text)
         text = re.sub(
@@ -220,7 +258,8 @@ def _parts(words: list[str]) -> tuple[list[str], str, list[str]]:
         ),
         len(words),
     )
-    return words[: places[0]], words[places[0]], words[places[0] + 1 : end]
+    before = [word for word in words[: places[0]] if word != "-m"]
+    return before, words[places[0]], words[places[0] + 1 : end]
 
 
 def _devices(launcher: Options, variables: Mapping[str, str], scripted: bool) -> int | None:

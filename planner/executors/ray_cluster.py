@@ -20,7 +20,7 @@ AHEAD = 2
 """Calls handed out per worker."""
 START_WAIT = ("RAY_raylet_start_wait_time_s", "120")
 """Setting of Ray where the environment has none: a busy machine starts its processes in half a minute."""
-PROBE_S = 9.0
+PROBE_S = 6.0
 """Longest wait for what answers to prove a Ray cluster; ray itself would try for minutes."""
 PROBE = (
     "import sys\nfrom ray._raylet import GcsClient\n"

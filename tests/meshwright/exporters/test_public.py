@@ -1,0 +1,269 @@
+"""Launch files as the projects' own examples have them become scenarios, or the refusal says why.
+
+Option names and values are those of the named files; paths, comments and options that no prediction reads are
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hwmodels.errors import InputError
+from meshwright.exporters.imports import read_launch
+from meshwright.exporters.table import table
+from planner.prediction import simulate_plan
+from simulator.scenario import make_scenario
+
+
+def predicted(found) -> float:
+    """Seconds of a step."""
+    scenario = make_scenario(found.scenario, "imported", Path())
+    assert scenario.plan is not None
+    return float(simulate_plan(scenario.setting, scenario.plan).prediction.step.time[0])
+
+
+LAUNCH = """\
+GPUS_PER_NODE=8
+NUM_NODES={nodes}
+MASTER_ADDR=${{MASTER_ADDR:-localhost}}
+WORLD_SIZE=$(($GPUS_PER_NODE*$NUM_NODES))
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NUM_NODES
+    --master_addr $MASTER_ADDR
+)
+"""
+GPT3 = (
+    LAUNCH
+    + """\
+MODEL_ARGS=(
+    --num-layers 96
+    --hidden-size 12288
+    --num-attention-heads 96
+    --seq-length 2048
+    --max-position-embeddings 2048
+    --attention-backend auto # comment \\
+)
+TRAINING_ARGS=(
+    --micro-batch-size 1
+    --global-batch-size 1536
+    --rampup-batch-size 16 16 5859375
+    --fp16
+    --lr 6.0e-5
+)
+PARALLEL_ARGS=(
+    --tensor-model-parallel-size 8
+    --pipeline-model-parallel-size 16
+)
+torchrun ${{DISTRIBUTED_ARGS[@]}} pretrain_gpt.py \\
+    ${{MODEL_ARGS[@]}} \\
+    ${{TRAINING_ARGS[@]}} \\
+    ${{PARALLEL_ARGS[@]}}
+"""
+)
+"""NVIDIA/Megatron-LM, examples/gpt3/train_gpt3_175b_distributed.sh at 157006d."""
+
+
+def test_megatron_gpt3_says_why_it_does_not_run_on_one_node():
+    with pytest.raises(InputError, match="8 devices do not divide by tensor 8 x context 1 x pipeline 16"):
+        read_launch(GPT3.format(nodes=1), given={"cluster": "dgx-h100"})
+
+
+def test_megatron_gpt3_on_128_nodes():
+    found = read_launch(GPT3.format(nodes=128), given={"cluster": "dgx-h100", "vocabulary": 51200})
+    assert found.scenario["model"] == "gpt3-175b"
+    assert found.scenario["gpus"] == 1024
+    assert found.scenario["workload"] == {
+        "seq_len": 2048,
+        "global_batch": 1536,
+        "precision": "fp16",
+        "dropout": True,
+    }
+    plan = found.scenario["plan"]
+    assert (plan["tensor"], plan["pipeline"], plan["data"], plan["zero"]) == (8, 16, 8, 0)
+    assert not found.unknown
+    assert found.aside["--rampup-batch-size"] == "16 16 5859375"
+    assert 1 < predicted(found) < 100
+
+
+LLAMA3 = (
+    LAUNCH
+    + """\
+DTYPE="fp8"
+TOKENIZER_ARG=${{3:-"MOCK"}}
+SCRIPT="pretrain_gpt.py"
+MODEL_ARGS=(
+    --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32
+    --group-query-attention --num-query-groups 8 --kv-channels 128
+    --seq-length 8192 --max-position-embeddings 8192
+    --position-embedding-type rope --attention-dropout 0.0 --hidden-dropout 0.0
+    --swiglu --apply-layernorm-1p --untie-embeddings-and-output-weights --disable-bias-linear
+)
+TRAINING_ARGS=(--micro-batch-size 1 --global-batch-size 128 --bf16)
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=(
+        "--fp8-format hybrid"
+        "--fp8-amax-history-len 1024"
+    )
+fi
+DDP_ARGS=(--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather)
+TRAINING_ARGS+=("${{DDP_ARGS[@]}}")
+DATA_ARGS=()
+if [[ "$TOKENIZER_ARG" == "MOCK" ]] || [[ -z "$TOKENIZER_ARG" ]]; then
+    DATA_ARGS+=("--tokenizer-type NullTokenizer" "--vocab-size 128256")
+else
+    DATA_ARGS+=("--tokenizer-model $TOKENIZER_ARG")
+fi
+torchrun ${{DISTRIBUTED_ARGS[@]}} "$SCRIPT" ${{MODEL_ARGS[@]}} ${{TRAINING_ARGS[@]}} ${{DTYPE_ARGS[@]}} \\
+    --tensor-model-parallel-size 1 --context-parallel-size 1 --sequence-parallel ${{DATA_ARGS[@]}}
+"""
+)
+"""NVIDIA/Megatron-LM, examples/llama/train_llama3_8b_h100_fp8.sh at 157006d."""
+
+
+def test_megatron_llama3_in_fp8_with_its_conditions():
+    found = read_launch(LLAMA3.format(nodes=1), given={"cluster": "dgx-h100"})
+    assert found.scenario["workload"]["precision"] == "fp8"
+    assert found.scenario["plan"]["zero"] == 1
+    model = found.scenario["model"]
+    assert isinstance(model, dict) and model["norm"] == "layernorm"  # as the example has it
+    assert not found.unknown
+    assert 1 < predicted(found) < 100
+
+
+def test_conditions_that_need_a_file_are_not_evaluated():
+    text = LAUNCH.format(nodes=1) + (
+        'if [ -f "$HOME/flag" ]; then\nMORE=(--swiglu)\nfi\n'
+        "torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py --seq-length 2048 --micro-batch-size 1 --bf16 "
+        "${MORE[@]}\n"
+    )
+    found = read_launch(text, target="megatron-lm", given={"cluster": "dgx-h100", "model": "llama3.1-8b"})
+    assert any("1 lines under conditions were not evaluated" in note for note in found.notes)
+
+
+MIXTRAL = (
+    LAUNCH
+    + """\
+torchrun ${{DISTRIBUTED_ARGS[@]}} pretrain_gpt.py --disable-bias-linear --seq-length 4096 \\
+    --max-position-embeddings 32768 --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 \\
+    --num-attention-heads 32 --attention-dropout 0.0 --hidden-dropout 0.0 --normalization RMSNorm \\
+    --position-embedding-type rope --swiglu --untie-embeddings-and-output-weights --num-query-groups 8 \\
+    --group-query-attention --no-masked-softmax-fusion --no-position-embedding \\
+    --num-experts 8 --moe-router-topk 2 --moe-grouped-gemm --moe-token-dispatcher-type alltoall \\
+    --overlap-param-gather --overlap-grad-reduce \\
+    --micro-batch-size 1 --global-batch-size 256 --bf16 --tensor-model-parallel-size 1 \\
+    --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --use-distributed-optimizer \\
+    --sequence-parallel \\
+    --tokenizer-type Llama2Tokenizer --tokenizer-model $TOKENIZER
+"""
+)
+"""NVIDIA/Megatron-LM, examples/mixtral/train_mixtral_8x7b_distributed.sh (the whole model)."""
+
+
+def test_megatron_mixtral():
+    found = read_launch(MIXTRAL.format(nodes=8), given={"cluster": "dgx-h100"})
+    assert found.scenario["model"] == "mixtral-8x7b"
+    plan = found.scenario["plan"]
+    assert (plan["pipeline"], plan["expert"], plan["data"], plan["zero"]) == (4, 8, 16, 1)
+    assert any("TOKENIZER" in note for note in found.notes)
+    assert 0.5 < predicted(found) < 100
+
+
+ZERO3 = {
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {
+        "stage": 3,
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "sub_group_size": 1e9,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9,
+    },
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": 2,
+    "wall_clock_breakdown": False,
+}
+"""The ZeRO-3 configuration of Hugging Face's DeepSpeed guide."""
+
+
+def test_deepspeed_zero3_with_automatic_values(tmp_path):
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps(ZERO3))
+    given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
+    found = read_launch(str(path), given={**given, "precision": "bf16"})
+    assert found.target == "deepspeed"
+    assert found.scenario["plan"]["zero"] == 3 and found.scenario["plan"]["micro_batch"] == 2
+    assert found.scenario["workload"]["global_batch"] == 32
+    assert any("bf16.enabled" in note for note in found.notes)
+    assert 0.5 < predicted(found) < 100
+
+
+def test_deepspeed_offloading_is_refused_with_its_key(tmp_path):
+    path = tmp_path / "ds_config.json"
+    zero = {**ZERO3["zero_optimization"], "offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    path.write_text(json.dumps({**ZERO3, "zero_optimization": zero}))
+    given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
+    with pytest.raises(InputError, match=r"offload_optimizer\.device: offloading is not modelled"):
+        read_launch(str(path), given=given)
+
+
+def test_deepspeed_batch_sizes_must_agree(tmp_path):
+    path = tmp_path / "ds_config.json"
+    sizes = {"train_batch_size": 100, "gradient_accumulation_steps": 2, "train_micro_batch_size_per_gpu": 4}
+    path.write_text(json.dumps({**sizes, "zero_optimization": {"stage": 1}}))
+    given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
+    with pytest.raises(InputError, match="4 x 2 x 16 = 128, not train_batch_size 100"):
+        read_launch(str(path), given=given)
+
+
+@pytest.mark.parametrize("config", sorted(table("torchtitan-0.3.yaml").configs))
+def test_torchtitan_shipped_configurations(config):
+    module = table("torchtitan-0.3.yaml").configs[config]["model_spec"].partition("/")[0]
+    command = (
+        f"torchrun --nnodes 16 --nproc-per-node 8 -m torchtitan.train --module {module} --config {config}"
+    )
+    found = read_launch(command, given={"cluster": "dgx-b200"})
+    assert found.scenario["model"] in table("torchtitan-0.3.yaml").models
+    assert found.scenario["gpus"] == 128
+    assert not found.unknown
+    assert 0.01 < predicted(found) < 100
+
+
+def test_torchtitan_python_is_read_not_run(tmp_path):
+    path = tmp_path / "config_registry.py"
+    path.write_text(
+        "from torchtitan.models.llama3 import model_registry\nimport os\nos.system('touch ran')\n"
+        "def base() -> Trainer.Config:\n    model_spec = model_registry('70B')\n"
+        "    return Trainer.Config(model_spec=model_spec,\n"
+        "        training=TrainingConfig(local_batch_size=8, seq_len=8192),\n"
+        "        parallelism=ParallelismConfig(tensor_parallel_degree=8),\n"
+        "        activation_checkpoint=FullAC.Config())\n"
+        "def mine() -> Trainer.Config:\n    config = base()\n"
+        "    config.parallelism.tensor_parallel_degree = 4\n"
+        "    config.training.local_batch_size = 2\n    return config\n"
+    )
+    found = read_launch(str(path), given={"cluster": "dgx-h100", "gpus": 64})
+    assert not (tmp_path / "ran").exists() and not Path("ran").exists()
+    assert found.scenario["model"] == "llama3.1-70b"
+    plan = found.scenario["plan"]
+    assert (plan["tensor"], plan["data"], plan["micro_batch"], plan["recompute"]) == (4, 16, 2, "full")
+
+
+def test_torchtitan_old_toml(tmp_path):
+    path = tmp_path / "llama3_8b.toml"
+    path.write_text(
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
+        "[parallelism]\ndata_parallel_replicate_degree = 1\ndata_parallel_shard_degree = -1\n"
+        'tensor_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\n'
+    )
+    found = read_launch(str(path), given={"cluster": "dgx-h100", "gpus": 16})
+    assert found.scenario["model"] == "llama3.1-8b"
+    assert found.scenario["plan"]["zero"] == 3 and found.scenario["plan"]["recompute"] == "selective"
