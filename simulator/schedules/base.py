@@ -1,4 +1,4 @@
-"""What a pipeline schedule is: an order of work per rank, a route per micro batch, and its price.
+"""A pipeline schedule: the order of tasks on each rank, the route of each micro batch, and the makespan.
 
 A *rank* is one position of the pipeline group. A *chunk* is one of the consecutive runs of layers
 that a rank holds (Megatron's virtual pipeline stages). A *position* is a chunk's place along the
@@ -23,7 +23,7 @@ OFFLOAD, RELOAD = "O", "R"
 OUTPUT_FORWARD, OUTPUT_WEIGHT = "S", "T"
 
 Array = NDArray[Any]
-"""Numbers, whole or not, that broadcast over plans."""
+"""Integers or floats that broadcast over plans."""
 
 Route = tuple[tuple[int, int], ...]
 
@@ -31,10 +31,10 @@ Route = tuple[tuple[int, int], ...]
 class Task(NamedTuple):
     """One piece of work of a rank.
 
-    ``kind`` is "F" (forward), "B" (backward; the input gradient alone where the schedule splits
-    the backward) or "W" (weight gradient). Where a schedule says so, also "O" and "R" (copy a
-    chunk's activations to the host, and back; issued here, run beside what follows), and "S" and
-    "T" (this rank's share of the output layer: logits and softmax, then its weight gradient).
+    ``kind`` is "F" (forward), "B" (backward; the input gradient alone where the schedule splits the backward)
+    or "W" (weight gradient). Where a schedule says so, also "O" and "R" (copy a chunk's activations to the
+    host and back; the copies overlap the tasks after them), and "S" and "T" (this rank's share of the output
+    layer: logits and softmax, then its weight gradient).
     """
 
     kind: str
@@ -46,11 +46,11 @@ class Task(NamedTuple):
 class PipelineTimes:
     """Durations of a pipeline's work; every field broadcasts over plans.
 
-    Times are seconds per micro batch for all the layers of one rank together, whatever the
-    number of chunks. "first" is the rank that also holds the embedding, "last" the one that also
-    holds the output layer and loss; what they cost more (or less) than a middle rank sits in the
-    first and last position of the model. With one stage the rank costs first + last - middle; with
-    two, "middle" is what a rank without either end would cost.
+    Times are seconds per micro batch for all the layers of one rank together, whatever the number of chunks.
+    "first" is the rank that also holds the embedding, "last" the one that also holds the output layer and
+    loss; their cost beyond that of a middle rank (which may be negative) belongs to the first and the last
+    position of the model. With one stage the rank costs first + last - middle; with two, "middle" is what a
+    rank without either end would cost.
     """
 
     stages: float | Array
@@ -65,7 +65,7 @@ class PipelineTimes:
     transfer: float | Array
     """One activation (or gradient) across one stage boundary."""
     overlap_transfer: float | Array
-    """Whether a rank computes on while it sends; if not, its next work waits for the send."""
+    """Whether sends overlap computation; if not, the next task of the rank waits for the send."""
 
 
 class Chain(NamedTuple):
@@ -77,7 +77,7 @@ class Chain(NamedTuple):
     forward: Array
     """One chunk's forward on a middle position, with its send where that blocks."""
     forward_first: Array
-    """What position 0 takes beyond ``forward`` (may be negative)."""
+    """Seconds of position 0 beyond ``forward`` (may be negative)."""
     forward_last: Array
     backward: Array
     backward_first: Array
@@ -164,7 +164,7 @@ class WorkTimes:
 
 
 def looped_route(stages: int, chunks: int) -> Route:
-    """Positions round the ranks again and again (Narayanan et al., SC21)."""
+    """Positions go round the ranks, one round per chunk (Narayanan et al., SC21)."""
     return tuple((position % stages, position // stages) for position in range(stages * chunks))
 
 
@@ -181,7 +181,7 @@ class Schedule(ABC):
     """One pipeline schedule.
 
     Attributes:
-        name: what plans call it.
+        name: the name in plans.
         rule: which stages, micro batches and chunks it accepts, for people.
         source: where it was published.
         splits_backward: "B" is the input gradient alone and "W" tasks exist.
@@ -215,7 +215,7 @@ class Schedule(ABC):
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
     ) -> Array:
-        """Most micro batches whose activations a rank holds at once (broadcast).
+        """Maximum number of micro batches whose activations a rank holds (broadcast).
 
         The unit is the activations of one micro batch for all the layers of one rank, so it is
         fractional where chunks are held apart.
@@ -244,23 +244,24 @@ class Schedule(ABC):
         raise InputError(f"the schedule {self.name!r} has no closed form; simulate it with the event engine")
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
-        """Backwards of a rank, in micro batches, beside which it can reduce gradients.
+        """Backward passes of a rank, in micro batches, that gradient reduction can overlap.
 
-        Those from the first chunk's last one on. By symmetry, so many forwards hide parameter gathers.
+        They start with the last backward of the first finished chunk. By symmetry, the same number of
+        forwards can overlap parameter gathers.
         """
         p, m, v = whole(stages, micro_batches, chunks)
         return np.ones(np.broadcast_shapes(p.shape, m.shape, v.shape))
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
-        """Micro batches for whose passes a chunk's sharded parameters are gathered once (broadcast).
+        """Micro batches that share one gather of a chunk's sharded parameters (broadcast).
 
-        So are its gradients reduced. One for most schedules: they gather for every pass.
+        They share the reduction of its gradients too. One for most schedules, which gather for every pass.
         """
         p, m = whole(stages, micro_batches)
         return 1 + 0 * (p + m)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
-        """The ways that micro batches take through the ranks: one, or one per direction."""
+        """Routes of micro batches through the ranks: one, or one per direction."""
         return (looped_route(stages, chunks),)
 
     def route_index(self, micro_batch: int, micro_batches: int) -> int:
@@ -268,7 +269,7 @@ class Schedule(ABC):
         return 0
 
     def check(self, stages: int, micro_batches: int, chunks: int) -> None:
-        """Refuse numbers that the schedule cannot run with.
+        """Check that the schedule can run with these numbers.
 
         Raises:
             InputError: with the rule and what was found.

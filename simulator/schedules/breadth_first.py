@@ -40,12 +40,12 @@ class BreadthFirst(Schedule):
         return (m + 0 * (p + v + rank)).astype(np.float64)
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
-        """All passes through all chunks but the first to finish, and that one's last."""
+        """All passes of all chunks but the first to finish, and that chunk's last pass."""
         p, m, v = whole(stages, micro_batches, chunks)
         return (m * (v - 1) + 1) / v + 0.0 * p
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
-        """All of them."""
+        """All micro batches."""
         p, m = whole(stages, micro_batches)
         return m + 0 * p
 
@@ -72,19 +72,20 @@ def _one_way(c: Chain) -> Array:
     p, m, v = c.stages, c.micro_batches, c.chunks
     step = c.forward + c.hop
     first, last = c.forward_first, c.forward_last
-    # In a busy round a rank passes all micro batches; in another the first one goes once round the ranks.
+    # In a busy round a rank runs all micro batches; in any other, the first micro batch goes round once.
     busy, ring = m * c.forward, p * step
     round_ = np.maximum(busy, ring)
     slow_first, slow_last = np.maximum(m * first, first), np.maximum(m * last, last)
     end = (p - 1) * step + busy + slow_last
     rounds = np.maximum(busy + slow_first, ring + first) + (v - 2) * round_ + end
-    # Of two ranks each holds an end: unless a ring changes ranks, one end counts for all micro batches.
+    # Each of two ranks holds an end: unless a ring changes ranks, one end counts for all micro batches.
     all_busy = (v - 1) * busy + end - slow_last + np.maximum(m * first + slow_last, first + m * last)
     ring_first = ring + first + (v - 2) * round_ + end
     ring_later = busy + slow_first + ring + (v - 3) * round_ + end
     two = np.maximum(np.maximum(all_busy, ring_first), np.where(v > 2, ring_later, 0.0))
     rounds = np.where(p == 2, two, rounds)
-    # Fewer micro batches than stages: the slowest position spaces them, and the last one passes the rest.
+    # Fewer micro batches than stages: the slowest position spaces them, and the last micro batch runs the
+    # rest.
     through = (p * v - 1) * step + c.forward + first + last
     spaced = (m - 1) * (c.forward + np.maximum(np.maximum(first, last), 0.0))
     return np.maximum(rounds, through + spaced)

@@ -48,7 +48,7 @@ class GPipe(Schedule):
         return [order] * stages
 
     def makespan(self, times: PipelineTimes) -> Array:
-        """Two flow shops of equal jobs: one pass of each, and the slowest stage for the rest. Exact."""
+        """Two flow shops of equal jobs: one passes all stages, the others the slowest stage. Exact."""
         c = chain(times)
         once = c.stages * (c.forward + c.backward) + c.forward_first + c.forward_last
         once = once + c.backward_first + c.backward_last + 2 * c.hop * (c.stages - 1)

@@ -18,12 +18,12 @@ from simulator.schedules.walk import walk
 
 @dataclass(frozen=True)
 class Rules:
-    """What a rank may and prefers to do.
+    """Memory limits and preferences of a rank.
 
     Attributes:
-        limit: chunk activations that a rank may hold; a forward keeps room for the chunks nearer to
-            the loss, so that what has begun can always end.
-        split: weight gradients are work of their own.
+        limit: chunk activations that a rank may hold; a forward leaves room for the chunks nearer to the
+            loss, so that started micro batches can always finish.
+        split: weight gradients are separate tasks.
         patience: a weight gradient waits for a pass that is about to arrive, if it would delay that
             pass by more than this part of itself (0: any delay; 1: never waits).
         window: micro batches of one route between its first forward and its last backward; 0: any.
@@ -44,7 +44,7 @@ class Rules:
 
 
 def both_preferences(limit: float, stages: int) -> list[Rules]:
-    """Rules for waves and bidirectional pipelines with whole backwards, of which the best depends on numbers.
+    """Rules for waves and bidirectional pipelines with whole backwards; the best rule depends on the shape.
 
     Groups of p micro batches pass chunk by chunk (as in interleaved 1F1B) or as deep as they can; forwards
     and backwards alternate or backwards come first; the oldest backward first or the first to arrive.
@@ -66,10 +66,10 @@ def best_orders(
     rules: Iterable[Rules],
     others: Iterable[list[list[Task]]] = (),
 ) -> list[list[Task]]:
-    """Of the orders that several rules give (and of others), the one with the shortest period.
+    """The order with the shortest period among those of several rules (and of others).
 
-    Rules look no further than the moment, so an order found with equal times can be better than one found
-    with the real ones, which are uneven by little: both are tried.
+    Rules are greedy: where real times are almost equal, an order found with equal times can be better than
+    one found with the real times. Both are tried.
 
     Raises:
         InputError: no rule leaves room to work.
@@ -95,10 +95,10 @@ def best_orders(
 def greedy_orders(
     routes: Sequence[Route], route_of: Sequence[int], stages: int, times: WorkTimes, rules: Rules
 ) -> list[list[Task]]:
-    """Simulate all ranks and return what each did, in order.
+    """Simulate all ranks and return the order of tasks of each.
 
     Args:
-        routes: the ways through the ranks.
+        routes: paths through the ranks.
         route_of: each micro batch's route.
         stages: ranks.
         times: per position.
@@ -128,8 +128,8 @@ class _Greedy:
         self.routes, self.route_of, self.times, self.rules = routes, route_of, times, rules
         self.last = len(routes[0]) - 1
         self.ranks = [_Rank() for _ in range(stages)]
-        # On each rank, chunks nearer to the loss than a position: room is kept for one of each, so that
-        # whatever has begun can end.
+        # Chunks of each rank that are nearer to the loss than a position: room for one of each is kept, so
+        # that started micro batches can finish.
         held_on = [
             [position for route in routes for position, (at, _) in enumerate(route) if at == rank]
             for rank in range(stages)
@@ -163,7 +163,7 @@ class _Greedy:
         return [rank.order for rank in self.ranks]
 
     def arrive(self, time: float, kind: str, micro_batch: int, position: int, rank: int) -> None:
-        """Data reaches a rank (or, with no kind, a rank is to look for work)."""
+        """Data reaches a rank; without a kind, the rank looks for work."""
         self.serial += 1
         heapq.heappush(self.events, (time, self.serial, rank, kind, micro_batch, position))
         if kind:
@@ -177,7 +177,7 @@ class _Greedy:
             heapq.heappush(rank.backwards, (0.0 if self.rules.oldest else now, micro_batch, position))
 
     def depth(self, micro_batch: int, position: int) -> tuple[int, int]:
-        """What orders forwards: the smallest goes first."""
+        """Sort key of forwards: the smallest goes first."""
         if not self.rules.breadth:
             return 0, -position
         group = micro_batch // self.rules.group if self.rules.group else 0
@@ -204,7 +204,7 @@ class _Greedy:
             self.weight(number, now)
 
     def forward_place(self, rank: _Rank) -> int | None:
-        """Which waiting forward may start: the preferred one of those that memory and window allow."""
+        """The preferred waiting forward that memory and window allow to start."""
         best = None
         for place, (_, micro_batch, position) in enumerate(rank.forwards):
             route = self.route_of[micro_batch]
@@ -217,7 +217,7 @@ class _Greedy:
         return best
 
     def worth_it(self, rank: _Rank, now: float) -> bool:
-        """Whether a weight gradient fits before the next arrival, or delays it little enough."""
+        """Whether a weight gradient fits before the next arrival, or delays it within ``patience``."""
         if not rank.coming or rank.held >= self.rules.limit:
             return True
         seconds = self.times.weight[rank.weights[0][1]]

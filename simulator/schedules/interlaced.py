@@ -19,10 +19,10 @@ from simulator.schedules.base import (
 
 
 class InterlacedVocabulary(Schedule):
-    """nnScaler's schedule: all ranks stop together for their shares of the output layer and its reductions.
+    """nnScaler's schedule: all ranks synchronise for their shares of the output layer and its reductions.
 
-    Whatever a rank could do meanwhile waits, so the passes of a micro batch reach less far in a period and
-    half as many micro batches again are in flight.
+    Ranks idle during a reduction, so a micro batch passes fewer stages in a period and 1.5 times as many
+    micro batches are in flight.
     """
 
     name = "interlaced"
@@ -40,14 +40,14 @@ class InterlacedVocabulary(Schedule):
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
     ) -> Array:
-        """One and a half times as many as stages, one fewer on each further rank."""
+        """1.5 times as many micro batches as stages, one fewer on each further rank."""
         p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
         return (np.minimum(p * 3 // 2 - rank, m) + 0 * v).astype(np.float64)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """Forwards, then shares of the output layer until the first backward can be there, then in turn."""
+        """Forwards, then shares of the output layer until the first backward arrives, then both in turn."""
         self.check(stages, micro_batches, chunks)
         return [_rank_order(stages, micro_batches, rank) for rank in range(stages)]
 

@@ -43,7 +43,7 @@ class Interleaved(Schedule):
         return np.minimum(_warm_up(p, v, rank) + 1, m * v) / v
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
-        """The last group's passes through all chunks but the first to finish, and that one's last."""
+        """The last group's passes of all chunks but the first to finish, and that chunk's last pass."""
         p, m, v = whole(stages, micro_batches, chunks)
         return (np.minimum(p, m) * (v - 1) + 1) / v
 
@@ -117,7 +117,7 @@ def _visits(c: Chain, count: Array) -> _Visits:
 
 
 class _WaitVisits(NamedTuple):
-    """Visits that the waits of a rank are made of, whichever way time runs."""
+    """Visits that the waits of a rank consist of, in both directions of time."""
 
     warm_up: _Visits
     """Forwards before a rank's first backward."""
@@ -157,7 +157,7 @@ def _backwards(c: Chain, rank: Array, visits: _Visits) -> Array:
 
 
 def _waits(c: Chain, rank: Array, visits: _WaitVisits) -> tuple[Array, Array]:
-    """Idle seconds of a rank before its steady state: if always busy once reached, and if data is late.
+    """Idle seconds of a rank before its steady state: if it never waits once started, and if data is late.
 
     Data is late for the first backward because the first micro batch must pass every position, or
     because a whole group must first pass the last rank's slow final position.

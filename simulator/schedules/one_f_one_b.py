@@ -35,7 +35,7 @@ class OneFOneB(Schedule):
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
     ) -> Array:
-        """As many as there are stages from this one to the last."""
+        """Stages from this one to the last."""
         p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
         return (np.minimum(p - rank, m) + 0 * v).astype(np.float64)
 
@@ -51,10 +51,10 @@ class OneFOneB(Schedule):
     def makespan(self, times: PipelineTimes) -> Array:
         """The longest path through the schedule's graph, over the families that can be longest.
 
-        One micro batch down and up the pipeline, and for the others the slowest thing that must
-        happen once per micro batch: one rank's own work, or the loop "forward to a later rank,
-        backward from it", which a rank waits for because its warm-up is no longer than that.
-        Within 2 % of the exact longest path for ends 0.5 to 3 times a middle stage.
+        One micro batch goes down and up the pipeline. Each further one adds the slowest part that repeats per
+        micro batch: the work of one rank, or the loop "forward to a later rank, backward from it", which a
+        rank waits for because its warm-up is no longer than the loop. Within 2 % of the exact longest path
+        for ends 0.5 to 3 times a middle stage.
         """
         c = chain(times)
         p, m = c.stages, c.micro_batches
@@ -72,7 +72,7 @@ class OneFOneB(Schedule):
 
 
 def alternate(forwards: list[Task], backwards: list[Task], warm_up: int) -> list[Task]:
-    """``warm_up`` forwards, then forward and backward in turn, then the backwards that are left."""
+    """``warm_up`` forwards, then forward and backward in turn, then the remaining backwards."""
     warm_up = min(warm_up, len(forwards))
     order = forwards[:warm_up]
     steady = len(forwards) - warm_up
@@ -98,7 +98,7 @@ def _loop(c: Chain, first: Array, last: Array) -> Array:
 
 
 def _slow_rank(c: Chain, rank: Array) -> Array:
-    """The step when one rank sets the pace: reach it, its own work and waits, and back from it."""
+    """The step where one rank sets the pace: the way to it, its work and waits, and the way back."""
     p, m = c.stages, c.micro_batches
     forward = _at(rank, p, c.forward, c.forward_first, c.forward_last)
     backward = _at(rank, p, c.backward, c.backward_first, c.backward_last)

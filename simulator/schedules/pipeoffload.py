@@ -1,4 +1,4 @@
-"""PipeOffload: interleaved 1F1B that keeps activations on the host until their backward comes."""
+"""PipeOffload: interleaved 1F1B that keeps activations on the host until their backward pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulator.schedules.interleaved import Interleaved
 from simulator.schedules.walk import held_at_most
 
 AHEAD = 2
-"""Tasks before a backward at which its activations start on their way back: one forward and one backward."""
+"""Tasks before a backward at which the copy of its activations back starts: one forward and one backward."""
 
 
 class PipeOffload(Schedule):
@@ -62,7 +62,7 @@ class PipeOffload(Schedule):
 
 
 def with_copies(order: list[Task], offloaded_chunks: int) -> list[Task]:
-    """Add the copies of the first chunks, where there is time to bring them back."""
+    """Add the copies of the first chunks, where there is time to copy them back."""
     done = {task: place for place, task in enumerate(order)}
     back: dict[int, list[Task]] = {}
     out: set[Task] = set()
@@ -83,6 +83,6 @@ def with_copies(order: list[Task], offloaded_chunks: int) -> list[Task]:
 
 @lru_cache(maxsize=4096)
 def _resident(stages: int, micro_batches: int, chunks: int, rank: int, share: float) -> float:
-    # After three groups of micro batches the order repeats itself.
+    # The order repeats after three groups of micro batches.
     orders = Interleaved().orders(stages, min(micro_batches, 3 * stages), chunks)
     return held_at_most(with_copies(orders[rank], int(chunks * share)), split=False) / chunks

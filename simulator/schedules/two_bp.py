@@ -10,7 +10,7 @@ from simulator.schedules.greedy import Rules, best_orders
 
 
 class TwoStageBackward(Schedule):
-    """Weight gradients as late as need be, so activations of all micro batches may be held."""
+    """Weight gradients run as late as possible, so activations of all micro batches may be held."""
 
     name = "2bp"
     rule = "one chunk per rank"

@@ -38,7 +38,7 @@ class VHalf(Schedule):
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
     ) -> Array:
-        """Half as many micro batches as stages, and one (rounded down)."""
+        """Half as many micro batches as stages, plus one (rounded down)."""
         p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
         return np.minimum((p + 2) // 2, m) + 0.0 * (v + rank)
 
@@ -49,7 +49,7 @@ class VHalf(Schedule):
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """The building block of every micro batch, weight gradients in the slots that are left."""
+        """The building block of every micro batch, weight gradients in the free slots."""
         self.check(stages, micro_batches, chunks)
         return [repeated(offsets(stages, rank), micro_batches) for rank in range(stages)]
 
@@ -61,9 +61,9 @@ PERIOD = 6
 def offsets(stages: int, rank: int, held_longer: int = 0) -> list[tuple[int, str, int]]:
     """When a rank runs the passes of one micro batch: time, kind and chunk.
 
-    The first chunk's forward and the second chunk's backward take two units a rank, the others one; a
-    gap before the backwards keeps the slots of a period apart. ``held_longer`` delays the backwards by
-    so many periods.
+    The first chunk's forward and the second chunk's backward take two units a rank, the others one; a gap
+    before the backwards keeps the slots of a period apart. ``held_longer`` delays the backwards by that
+    number of periods.
     """
     gap = (3 if stages % 2 == 0 else 0) + PERIOD * held_longer
     return [

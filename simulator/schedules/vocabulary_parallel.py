@@ -59,7 +59,7 @@ class VocabularyParallel1F1B(Schedule):
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """1F1B with a longer warm-up; every rank's share of the output layer where its input is there."""
+        """1F1B with a longer warm-up; ranks run their share of the output layer when its input arrives."""
         self.check(stages, micro_batches, chunks)
         forwards = [Task(FORWARD, i, 0) for i in range(micro_batches)]
         backwards = [Task(BACKWARD, i, 0) for i in range(micro_batches)]
@@ -113,7 +113,7 @@ def with_output_layer(
     orders: list[list[Task]],
     times: WorkTimes | None,
 ) -> list[list[Task]]:
-    """Insert "S" and "T" into orders that leave time for them.
+    """Insert "S" and "T" tasks into orders with time for them.
 
     A rank runs its share "S" of a micro batch at the first change of task after that micro batch's last
     forward has ended, and "T" at the first one after every rank has begun "S".

@@ -1,4 +1,4 @@
-"""Walk a schedule's orders: how long they take, what they hold, and whether they can run at all."""
+"""Walk a schedule's orders: their makespan, the activations they hold, and whether they deadlock."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Node = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Walk:
-    """What the orders of all ranks come to, without contention.
+    """Result of running the orders of all ranks without contention.
 
     Attributes:
         seconds: from the first forward to the end of the last task.
-        period: longest stay of one rank, from its first task's start to its last one's end: the time
-            between steps when ranks need not wait for each other at the end of one.
-        peak: most activations that each rank holds at once, in micro batches of all its layers.
+        period: longest time of one rank from the start of its first task to the end of its last: the time
+            between steps where ranks do not synchronise at the end of a step.
+        peak: peak activations of each rank, in micro batches of all its layers.
         starts, ends: per rank, when each task of its order starts and ends.
     """
 
@@ -50,10 +50,10 @@ def walk(
     orders: list[list[Task]],
     times: WorkTimes | None = None,
 ) -> Walk:
-    """Let every rank work through its order, waiting for what it needs.
+    """Run the order of every rank; each task waits for its inputs.
 
     Raises:
-        InputError: ranks wait for each other for ever.
+        InputError: a deadlock.
     """
     routes = schedule.routes(stages, chunks)
     positions = len(routes[0])
@@ -106,9 +106,9 @@ def walk(
 
 
 def held_at_most(order: list[Task], split: bool) -> int:
-    """Most chunk activations that a rank holds at once, by the order of its tasks.
+    """Peak number of chunk activations of a rank, by the order of its tasks.
 
-    What goes to the host is held until the pass beside which it is copied has ended.
+    Offloaded activations are held until the pass that overlaps their copy has ended.
     """
     gives_back = WEIGHT if split else BACKWARD
     held = peak = leaving = 0
@@ -127,7 +127,7 @@ def held_at_most(order: list[Task], split: bool) -> int:
 
 
 class _Needs:
-    """What each task waits for."""
+    """Predecessors of each task."""
 
     def __init__(self, schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> None:
         routes = schedule.routes(stages, chunks)
@@ -161,10 +161,10 @@ class _Needs:
 
 
 def validate(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Walk:
-    """Check that a schedule does what a training step needs.
+    """Check that a schedule runs a whole training step.
 
-    Every forward, backward (and weight gradient) of every micro batch and position happens once, on the
-    rank that the route says; each waits for what it needs; offloaded activations are back before their
+    Every forward, backward (and weight gradient) of every micro batch and position happens once, on the rank
+    that the route says; each waits for what it needs; offloaded activations are copied back before their
     backward; nothing deadlocks; and no rank holds more activations than the schedule states.
 
     Returns:
@@ -222,7 +222,7 @@ def _check_complete(
 
 
 def _check_copies(schedule: Schedule, rank: int, order: list[Task]) -> None:
-    """Activations that went to the host must be back before their backward."""
+    """Check that offloaded activations are back before their backward."""
     away: set[tuple[int, int]] = set()
     for kind, micro_batch, chunk in order:
         if kind == OFFLOAD:

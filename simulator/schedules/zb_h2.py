@@ -1,4 +1,4 @@
-"""ZB-H2: no bubble at all where ranks need not wait for each other at the end of a step."""
+"""ZB-H2: no bubble where ranks do not synchronise at the end of a step."""
 
 from __future__ import annotations
 

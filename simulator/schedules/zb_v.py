@@ -53,8 +53,8 @@ class ZeroBubbleV(Schedule):
     ) -> list[list[Task]]:
         """The handcrafted order, or a greedy one with as many activations where that is shorter.
 
-        The handcrafted one idles not at all where all passes take equally long and there are 2p - 1 micro
-        batches; with fewer, or with very unequal passes, greedy orders may win.
+        The handcrafted order has no bubble where all passes take equally long and there are 2p - 1 micro
+        batches; with fewer micro batches, or very unequal passes, greedy orders may be shorter.
         """
         self.check(stages, micro_batches, chunks)
         rules = [Rules(2 * stages, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
@@ -71,7 +71,7 @@ class _Order:
         self.tasks: list[Task] = []
 
     def run(self, *passes: tuple[str, int]) -> None:
-        """One pass of each of these kinds and chunks."""
+        """Run one pass of each of these kinds and chunks."""
         for kind, chunk in passes:
             if self.done[kind, chunk] < self.micro_batches:
                 self.tasks.append(Task(kind, self.done[kind, chunk], chunk))

@@ -34,7 +34,7 @@ class ZeroPP(Schedule):
         return (np.minimum(2 * p - 1, m) + 0 * (v + rank)).astype(np.float64)
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
-        """Those of a scheduling unit."""
+        """Micro batches of a scheduling unit."""
         p, m = whole(stages, micro_batches)
         return np.minimum(2 * p - 1, m)
 
