@@ -281,12 +281,12 @@ class Clock:
         """Something of this kind began or ended: the other kind changes its speed."""
         if kind < 0 or (self._speed[1 - kind] == 1 and not self._beside):
             return
-        others = self._running[rank][1 - kind]
-        for task, other in others.items():
-            if other is None:
-                other = Running(task, rank, 1 - kind, self._seconds[task], 1.0, 1.0, self._starts[task])
-                others[task] = other
-            self._adjust(other)
+        slowed = self._running[rank][1 - kind]
+        for task, running in slowed.items():
+            if running is None:
+                running = Running(task, rank, 1 - kind, self._seconds[task], 1.0, 1.0, self._starts[task])
+                slowed[task] = running
+            self._adjust(running)
 
     def _adjust(self, running: Running) -> None:
         """Give a task its speed of now; if that is new, count what is done and schedule the end again."""
@@ -356,8 +356,8 @@ class Clock:
         flows: dict[int, None] = {}
         reached = [link]
         seen.add(link)
-        for each in reached:
-            for task in self._users[each]:
+        for reached_link in reached:
+            for task in self._users[reached_link]:
                 if task not in flows:
                     flows[task] = None
                     further = [other for other in self._flows[task].links if other not in seen]

@@ -34,7 +34,7 @@ def fair_rates(routes: Sequence[Sequence[int]], demands: Sequence[float], capaci
     while rising:
         share = {link: max(room[link], 0.0) / count for link, count in users.items() if count}
         least = min(min(share.values()), min(demands[flow] for flow in rising))
-        full = {link for link, each in share.items() if each <= least * (1 + 1e-12)}
+        full = {link for link, part in share.items() if part <= least * (1 + 1e-12)}
         staying = []
         for flow in rising:
             if demands[flow] > least and full.isdisjoint(routes[flow]):

@@ -55,15 +55,15 @@ class Stages:
             index = np.stack([0 * p, np.where(p > 2, 1, -1), np.where(p > 1, p - 1, -1)])
             count = np.stack([1 + 0 * p, np.maximum(p - 2, 0), 1 * (p > 1)])
             return cls(groups, layers, layers[::-1], index, count)
-        unique, which = plans.unique(*LAYOUT_FIELDS)
-        found = [Spread.of(setting, unique, each) for each in range(len(unique))]
+        distinct, inverse = plans.unique(*LAYOUT_FIELDS)
+        found = [Spread.of(setting, distinct, each) for each in range(len(distinct))]
         classes = max([3, *(len(spread.classes) for spread in found)])
-        layers, mirrored = np.zeros((2, classes, len(groups), len(unique)))
-        index, count = np.full((2, classes, len(unique)), -1)
+        layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
+        index, count = np.full((2, classes, len(distinct)), -1)
         for number, spread in enumerate(found):
             layers[..., number], mirrored[..., number] = spread.padded(classes)
             index[:, number], count[:, number] = spread.places(classes)
-        return cls(groups, layers[..., which], mirrored[..., which], index[:, which], count[:, which])
+        return cls(groups, layers[..., inverse], mirrored[..., inverse], index[:, inverse], count[:, inverse])
 
     @property
     def present(self) -> np.ndarray:
@@ -167,7 +167,7 @@ class Spread:
         if rank in (0, len(self.stages) - 1):
             return FIRST if rank == 0 else LAST
         between = self.classes[1:-1]
-        holds = [bool(np.all(self.stages[rank] <= self.stages[each])) for each in between]
+        holds = [bool(np.all(self.stages[rank] <= self.stages[other])) for other in between]
         return 1 + holds.index(True)
 
 

@@ -163,51 +163,53 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
     """What stages are made of: layers of each kind, and both ends of the model."""
-    unique, index = ops.plans, ops.index
+    distinct, index = ops.plans, ops.index
     priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
     pieces = []
     for number, (layer, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
-        each = layer_passes(setting, unique, layer, kind)
-        pieces.append(_piece(each, [each.recompute], stages.layers[:, number], index))
+        passes = layer_passes(setting, distinct, layer, kind)
+        pieces.append(_piece(passes, [passes.recompute], stages.layers[:, number], index))
     embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
     embedded[FIRST] = 1.0
     predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
     for end, count in (
-        (embedding_passes(setting, unique, priced[0]), embedded),
-        (head_passes(setting, unique, priced[1], priced[2]), predicted),
+        (embedding_passes(setting, distinct, priced[0]), embedded),
+        (head_passes(setting, distinct, priced[1], priced[2]), predicted),
     ):
         pieces.append(_piece(end, [], count, index))
     return pieces
 
 
-def _piece(each: Layer | End, recompute: list[PassCosts], count: np.ndarray, index: np.ndarray) -> Component:
+def _piece(
+    component: Layer | End, recompute: list[PassCosts], count: np.ndarray, index: np.ndarray
+) -> Component:
     """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
-    forward, backward = [each.forward], [each.backward_input, each.backward_weight]
-    none = np.zeros_like(each.forward.seconds)
+    forward, backward = [component.forward], [component.backward_input, component.backward_weight]
+    none = np.zeros_like(component.forward.seconds)
     parts: dict[str, np.ndarray] = {}
     sent: dict[str, Cost] = {name: Cost.none(none.shape) for name in ("tensor", "context", "expert")}
 
     def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
         into[name] = into.get(name, none) + seconds
 
-    for one in forward + backward:
-        device, pace = one.device, one.setting.pace
-        for kind, seconds in one.work.seconds.items():
+    for costs in forward + backward:
+        device, pace = costs.device, costs.setting.pace
+        for kind, seconds in costs.work.seconds.items():
             put(parts, kind, seconds)
         put(parts, "variation", device * (pace - 1))
-        put(parts, "launch", one.kernels - device * pace)
-    for one in recompute:
-        put(parts, "recompute", one.kernels)
+        put(parts, "launch", costs.kernels - device * pace)
+    for costs in recompute:
+        put(parts, "recompute", costs.kernels)
     parts.update(dict.fromkeys(("tensor", "context", "expert"), none))
-    for one in forward + backward + recompute:
+    for costs in forward + backward + recompute:
         for name in sent:
-            transfer = getattr(one, name)
+            transfer = getattr(costs, name)
             if transfer is not NO_TRANSFER:
                 put(parts, name, transfer.exposed)
                 sent[name] = sent[name] + transfer.cost
 
     def elapsed(passes: list[PassCosts]) -> np.ndarray:
-        return sum((one.seconds for one in passes), none)[index]
+        return sum((costs.seconds for costs in passes), none)[index]
 
     return Component(
         count,
@@ -247,15 +249,16 @@ def _stage_passes(
     index = np.flatnonzero(sharded)
     if not len(index):
         return StageTimes(forward, backward, exposed, sharded)
-    some = plans.take(index)
+    sharded_plans = plans.take(index)
+    sharding = Sharding(setting, sharded_plans)
     exchanges = InEachPass.of(
-        Sharding(setting, some),
+        sharding,
         np.maximum(np.ceil(stages.total[:, index]), 1),
         counts.dense[:, index],
         counts.experts[:, index],
-        micro_batches(setting, some),
+        micro_batches(setting, sharded_plans),
     )
-    shown = exchanges.exposed(forward[:, index], backward[:, index], Sharding(setting, some).contention)
+    shown = exchanges.exposed(forward[:, index], backward[:, index], sharding.contention)
     forward[:, index] += shown[0]
     backward[:, index] += shown[1]
     exposed[:, index] = shown[0] + shown[1]
@@ -333,8 +336,8 @@ def tied_embedding(setting: Setting, plans: Plans) -> Cost:
     """All-reduce of the tied embedding's gradient between the first and the last stage, shape (plans,)."""
     if not setting.model.tied_embeddings:
         return Cost.none((len(plans),))
-    alike, which = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
-    size = setting.model.hidden * setting.model.vocabulary / alike.tensor * setting.framework.reduce_bytes
-    apart = alike.pipeline_stride * (alike.pipeline - 1)
+    distinct, index = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
+    size = setting.model.hidden * setting.model.vocabulary / distinct.tensor * setting.framework.reduce_bytes
+    apart = distinct.pipeline_stride * (distinct.pipeline - 1)
     cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
-    return (cost * (alike.pipeline > 1))[which]
+    return (cost * (distinct.pipeline > 1))[index]

@@ -38,13 +38,13 @@ def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
     A send that blocks counts into the work of its rank, so the pipeline keeps the pace of the rank whose two
     hops are slowest; sends beside computation delay a micro batch by the mean of all hops.
     """
-    distinct, which = plans.unique(*FIELDS)
+    distinct, index = plans.unique(*FIELDS)
     shares = level_shares(setting.cluster, distinct)
     cost = Cost.none((len(distinct),))
     for level, share in enumerate(shares):
         if share.any():
             cost = cost + hop_transfer(setting, distinct, level) * share
-    return cost[which]
+    return cost[index]
 
 
 def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:

@@ -36,13 +36,16 @@ def move_state(
     """
     plans = sharding.plans
     given = np.broadcast_arrays(dense, experts, gathers, reductions)
-    states, which = sharding.states
-    shared = [_of_states(values, which, len(states)) for values in given]
-    if not all(np.array_equal(once[..., which], values) for once, values in zip(shared, given, strict=True)):
+    states, index = sharding.states
+    shared = [_of_states(values, index, len(states)) for values in given]
+    if not all(
+        np.array_equal(state_values[..., index], values)
+        for state_values, values in zip(shared, given, strict=True)
+    ):
         # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
         rows = (row for values in given for row in values.reshape(-1, len(plans)))
-        states, which = plans.unique(*STATE_FIELDS, values=rows)
-        shared = [_of_states(values, which, len(states)) for values in given]
+        states, index = plans.unique(*STATE_FIELDS, values=rows)
+        shared = [_of_states(values, index, len(states)) for values in given]
     dense, experts, gathers, reductions = shared
     sharding = Sharding(sharding.setting, states)
     groups = [(sharding.dense, dense)]
@@ -54,7 +57,7 @@ def move_state(
         holds = count > 0
         gather = gather + holds * gathers * _gather(sharding, group, count / gathers)
         reduce = reduce + holds * reductions * _reduce(sharding, group, count / reductions)
-    return gather[which], reduce[which]
+    return gather[index], reduce[index]
 
 
 NOTHING = Cost.none()
@@ -85,11 +88,11 @@ def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
     return cluster.collective_cost("all_gather", size, groups.shard, groups.shard_stride)
 
 
-def _of_states(values: np.ndarray, which: np.ndarray, states: int) -> np.ndarray:
+def _of_states(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
     """One value a state, shape (..., states); the last where plans of a state differ."""
-    once = np.empty((*values.shape[:-1], states))
-    once[..., which] = values
-    return once
+    found = np.empty((*values.shape[:-1], states))
+    found[..., index] = values
+    return found
 
 
 @dataclass(frozen=True)

@@ -43,19 +43,19 @@ def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> En
 
 def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection: list[Priced]) -> End:
     """The passes that priced ops of one prediction make, for the model's own and for each further one."""
-    once, times = _works(priced), 1.0 + setting.mtp_layers
+    single, times = _works(priced), 1.0 + setting.mtp_layers
     if not setting.mtp_layers:
-        return _end(setting, plans, priced, once)
+        return _end(setting, plans, priced, single)
     works = KernelTimes(), KernelTimes(), KernelTimes()
-    for work, each, project in zip(works, once, _works(projection), strict=True):
-        work.extend(each, times)
+    for work, prediction, project in zip(works, single, _works(projection), strict=True):
+        work.extend(prediction, times)
         work.extend(project, 1.0 * setting.mtp_layers)
     return _end(setting, plans, priced, works, times)
 
 
 def _works(priced: list[Priced]) -> tuple[KernelTimes, KernelTimes, KernelTimes]:
     forward, inputs, weights = (
-        KernelTimes.of(each for each in priced if each.op.gradient == gradient)
+        KernelTimes.of(entry for entry in priced if entry.op.gradient == gradient)
         for gradient in ("", "input", "weight")
     )
     return forward, inputs, weights
@@ -69,7 +69,9 @@ def _end(
     times: float = 1.0,
 ) -> End:
     def sent(backward: bool) -> Transfer:
-        sends = [each for each in priced if each.op.kind == "tensor" and bool(each.op.gradient) is backward]
+        sends = [
+            entry for entry in priced if entry.op.kind == "tensor" and bool(entry.op.gradient) is backward
+        ]
         return Transfer(times * sum_costs(setting, sends, (len(plans),))) if sends else NO_TRANSFER
 
     forward, backward_input, backward_weight = works

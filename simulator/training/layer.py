@@ -140,18 +140,18 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
         sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in sent and not graphed(op))
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
         if setting.graphs != "none":
-            replayed = [each for each in priced if each.op.gradient in gradients and graphed(each.op)]
+            replayed = [entry for entry in priced if entry.op.gradient in gradients and graphed(entry.op)]
             inside = KernelTimes.of(replayed)
             work.launches = work.launches - inside.launches + GRAPH_LAUNCHES
             work.looped = work.looped - inside.looped
     core = KernelTimes.of(parts.forward("core"))
-    if any(graphed(each.op) for each in parts.named("core")):
+    if any(graphed(entry.op) for entry in parts.named("core")):
         # The graph of the backward pass repeats the core too.
         core = KernelTimes(core.seconds)
     _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
-    routed = KernelTimes.of(each for each in parts.forward("routed") if each.op.name != ROUTING)
+    routed = KernelTimes.of(entry for entry in parts.forward("routed") if entry.op.name != ROUTING)
     counts = kind.experts and setting.framework.reads_token_counts and setting.graphs != "step"
     reads = ~plans.overlap_expert.astype(bool) & counts
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads)
@@ -172,19 +172,19 @@ class _Parts:
 
     def named(self, *parts: str) -> list[Priced]:
         """All ops of some parts, forward and backward."""
-        return [each for each in self.priced if each.op.part in parts]
+        return [entry for entry in self.priced if entry.op.part in parts]
 
     def forward(self, *parts: str) -> list[Priced]:
         """Forward ops of some parts: linear layers, part by part, then what lies between them."""
-        return _linear_first(each for each in self.named(*parts) if not each.op.gradient)
+        return _linear_first(entry for entry in self.named(*parts) if not entry.op.gradient)
 
     def backward(self, gradient: str) -> list[Priced]:
         """Backward ops for the gradients of inputs or of weights, in the same order."""
-        return _linear_first(each for each in self.priced if each.op.gradient == gradient)
+        return _linear_first(entry for entry in self.priced if entry.op.gradient == gradient)
 
     def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
         """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""
-        found = [each for each in self.priced if each.op.kind == kind and each.op.gradient == gradient]
+        found = [entry for entry in self.priced if entry.op.kind == kind and entry.op.gradient == gradient]
         return Transfer(sum_costs(setting, found, (plans,))) if found else NO_TRANSFER
 
 
@@ -245,9 +245,9 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
         return NO_TRANSFER, NO_TRANSFER
     found = []
     for gradient in ("", "input"):
-        some = [each for each in core if each.op.gradient == gradient]
-        cost = sum_costs(setting, (each for each in some if each.op.kind == "context"), (len(plans),))
-        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(some).device
+        direction = [entry for entry in core if entry.op.gradient == gradient]
+        cost = sum_costs(setting, (entry for entry in direction if entry.op.kind == "context"), (len(plans),))
+        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(direction).device
         found.append(Transfer(cost, np.minimum(cost.seconds, window)))
     return found[0], found[1]
 

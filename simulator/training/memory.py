@@ -149,9 +149,9 @@ def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, co
         selective = boundary + width * tokens * projected / t
     if setting.framework.selective == "every-other-product":
         selective = boundary + width * tokens * _every_other_result(model, kind.experts) / t
-    full, some = plans.recompute == FULL, plans.recompute == SELECTIVE
-    kept = np.where(full, boundary, np.where(some, selective, whole))
-    return Kept(kept, np.where(full, whole, np.where(some, whole - selective, 0.0)))
+    full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
+    kept = np.where(full, boundary, np.where(partly, selective, whole))
+    return Kept(kept, np.where(full, whole, np.where(partly, whole - selective, 0.0)))
 
 
 def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:

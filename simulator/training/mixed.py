@@ -86,17 +86,17 @@ def _by_stage(
         )
     route = base.schedule.routes(base.stages, base.chunks)[0]
     transfers = {
-        (one, other): _slowest([far[at[one]].transfer, far[at[other]].transfer])
-        if at[one] != at[other]
-        else own[at[one]].transfers.get((one, other), own[at[one]].transfer)
-        for one in range(base.stages)
-        for other in range(base.stages)
-        if one != other
+        (sender, receiver): _slowest([far[at[sender]].transfer, far[at[receiver]].transfer])
+        if at[sender] != at[receiver]
+        else own[at[sender]].transfers.get((sender, receiver), own[at[sender]].transfer)
+        for sender in range(base.stages)
+        for receiver in range(base.stages)
+        if sender != receiver
     }
     finish = [own[at[stage]].finish[stage] for stage in range(base.stages)]
     if at[0] != at[base.stages - 1]:
         for stage in (0, base.stages - 1):
-            finish[stage] = _exchanged(finish[stage], [each.finish[stage] for each in far], _is_tied)
+            finish[stage] = _exchanged(finish[stage], [program.finish[stage] for program in far], _is_tied)
     program = replace(
         base,
         work=tuple(own[at[rank]].work[position] for position, (rank, _) in enumerate(route)),
@@ -132,15 +132,15 @@ def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence
     for share, program in zip(made, own, strict=True):
         work = list(program.work)
         for position, chunk in enumerate(work):
-            others = [each.work[position] for each in together]
+            chunks = [other.work[position] for other in together]
             work[position] = replace(
                 chunk,
-                forward_gathers=_attached(each.forward_gathers for each in others),
-                backward_gathers=_attached(each.backward_gathers for each in others),
-                reductions=_attached(each.reductions for each in others),
+                forward_gathers=_attached(other.forward_gathers for other in chunks),
+                backward_gathers=_attached(other.backward_gathers for other in chunks),
+                reductions=_attached(other.reductions for other in chunks),
             )
         finish = tuple(
-            _exchanged(chosen, [each.finish[stage] for each in together], _is_data)
+            _exchanged(chosen, [other.finish[stage] for other in together], _is_data)
             for stage, chosen in enumerate(program.finish)
         )
         timeline = run(replace(program, work=tuple(work), finish=finish))
@@ -156,13 +156,13 @@ def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
     )
 
 
-def _exchanged(own: Pass, others: Iterable[Pass], which: Callable[[Segment], bool]) -> Pass:
+def _exchanged(own: Pass, others: Iterable[Pass], chosen: Callable[[Segment], bool]) -> Pass:
     """Segments of a pass, some of them with the slowest of their times on any group."""
     named: dict[str, list[Segment]] = {}
     for each in (own, *others):
         for segment in each:
             named.setdefault(segment.name, []).append(segment)
-    return tuple(_slowest(named[segment.name]) if which(segment) else segment for segment in own)
+    return tuple(_slowest(named[segment.name]) if chosen(segment) else segment for segment in own)
 
 
 def _is_data(segment: Segment) -> bool:

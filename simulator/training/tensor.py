@@ -46,10 +46,10 @@ class _Collectives:
         def seconds(end: str, operations: tuple[str, ...], gradient: str) -> np.ndarray:
             return sum_seconds(
                 (
-                    each
-                    for each in block
-                    if each.op.gradient == gradient
-                    and each.op.name.endswith(tuple(f"_{end}.{name}" for name in operations))
+                    entry
+                    for entry in block
+                    if entry.op.gradient == gradient
+                    and entry.op.name.endswith(tuple(f"_{end}.{name}" for name in operations))
                 ),
                 (len(plans),),
             )
@@ -85,7 +85,7 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     sent: list[Priced] = []
     slows = contention(setting, plans.tensor)
     for block in blocks:
-        sends = [each for each in block if each.op.kind == "tensor"]
+        sends = [entry for entry in block if entry.op.kind == "tensor"]
         sent += sends
         beside = _beside(plans, block, _Collectives.of(plans, sends), sliced, slows)
         hidden_forward += beside[0]
@@ -93,7 +93,7 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     return TensorTraffic(
         Transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape), hidden_forward, slows),
         Transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape), hidden_backward, slows),
-        *_slicing(setting, plans, [each for block in blocks for each in block], sliced),
+        *_slicing(setting, plans, [entry for block in blocks for entry in block], sliced),
     )
 
 
@@ -118,9 +118,9 @@ def _beside(
 def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
     """Products of one role, with the kernels that accumulate weight gradients; gradient "" is forward."""
     return [
-        each
-        for each in block
-        if each.op.kind == "gemm" and each.op.role == role and each.op.gradient == gradient
+        entry
+        for entry in block
+        if entry.op.kind == "gemm" and entry.op.role == role and entry.op.gradient == gradient
     ]
 
 
@@ -137,10 +137,10 @@ def _slicing(
         return longer[""], longer["input"]
     calls = np.where(sliced, plans.tensor, 1.0)
     cut = [
-        each.op.changed(layout="forward")
+        entry.op.changed(layout="forward")
         for role, gradient in (("column", ""), ("row", ""), ("row", "input"))
-        for each in products(ops, role, gradient)
-        if isinstance(each.op, Product)
+        for entry in products(ops, role, gradient)
+        if isinstance(entry.op, Product)
     ]
     seconds = price([*cut, *(op.sliced(calls) for op in cut)], setting.prices)
     for op, whole, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):

@@ -179,8 +179,8 @@ class Rank:
             return False
         if (tasks[0].kind, tasks[1].kind) != (FORWARD, BACKWARD):
             return False
-        segments = (each for task in tasks for each in self.visits[task.kind, task.chunk].segments)
-        return any(each.stream != COMPUTE for each in segments)
+        segments = (segment for task in tasks for segment in self.visits[task.kind, task.chunk].segments)
+        return any(segment.stream != COMPUTE for segment in segments)
 
     def _pair(self, place: int, *tasks: Task) -> None:
         """Two passes at once: each computes while the other communicates."""
@@ -199,7 +199,7 @@ class Rank:
             behind = int(done[1] * len(passes[0]) < done[0] * len(passes[1]))
             next(steps[behind])
             done[behind] += 1
-        results = [finished(each) for each in steps]
+        results = [finished(step) for step in steps]
         self.previous = self.graph.gate([last for _, last in results])
         self.blocked_by, self.leaving = self.leaving, []
         for index, (task, item, (roots, last)) in enumerate(zip(tasks, items, results, strict=True)):
@@ -239,7 +239,7 @@ class Rank:
         Returns:
             The tasks that wait for nothing else in the pass, and one that ends with the pass.
         """
-        gathered = {each.segment for each in self.data.gathers.get(place, ())}
+        gathered = {attached.segment for attached in self.data.gathers.get(place, ())}
         reductions = self.data.reductions.get(place, ())
         before_pass = self._after_previous()
         tasks: list[int] = []
@@ -259,9 +259,9 @@ class Rank:
             if not others:
                 roots.append(task)
             reduced = []
-            for each in reductions:
-                if each.segment == index:
-                    reduced += self.data.reduce(each.work, item, task)
+            for attached in reductions:
+                if attached.segment == index:
+                    reduced += self.data.reduce(attached.work, item, task)
             yield
         self.data.issue_reductions()
         ends = [task for index, task in enumerate(tasks) if index not in inner] + reduced
