@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwmodels.errors import InputError, UnknownNameError
+from planner.blame import no_shape
 from planner.candidates import Candidates, Enumeration
 from planner.constraints import Constraints
 from planner.families import FAMILIES
@@ -115,7 +116,7 @@ def search(
             progress((scored + sum(enumeration.removed.values())) / space.candidates)
     removed = dict(enumeration.removed)
     if not scored and not removed["memory"]:
-        raise InputError(_no_shape(space, removed))
+        raise InputError(no_shape(space, removed))
     ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
     rows: tuple[Row, ...] = ()
     if alternatives and scored:
@@ -181,12 +182,3 @@ class _Best:
         if np.any(holds):
             index = np.array([np.argmin(np.where(holds, values, np.inf))])
             self.offer(plans.take(index), values[index])
-
-
-def _no_shape(space: Space, removed: dict[str, int]) -> str:
-    """Which rules removed everything, with their reasons."""
-    why = {rule.name: rule.why for rule in reversed(RULES)}
-    guilty = sorted((name for name in removed if removed[name]), key=lambda name: -removed[name])
-    reasons = "; ".join(f"{why[name]} ({name}, {removed[name]:,} candidates)" for name in guilty)
-    asked = space.constraints.describe()
-    return f"no plan for {space.devices} devices{asked and f' with {asked}'} has a valid shape: {reasons}"

@@ -1,0 +1,48 @@
+"""Why no candidate has a valid shape: the rules without which there are some."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.candidates import Enumeration
+from planner.rules import STRUCTURE
+from planner.space import Space
+
+
+def blamed(space: Space, removed: dict[str, int]) -> list[str]:
+    """Names of the rules to blame.
+
+    Each of them alone, where leaving it out lets the other rules keep candidates; else all that have to be
+    left out together, those that remove most first.
+
+    Args:
+        space: what was searched.
+        removed: candidates that each rule removed.
+    """
+    alone = [name for name, count in removed.items() if count and _left(space, {name}) is None]
+    if alone:
+        return alone
+    without: list[str] = []
+    left: dict[str, int] | None = removed
+    while left:
+        _, most = max((count, name) for name, count in left.items())
+        without.append(most)
+        left = _left(space, set(without))
+    return without
+
+
+def _left(space: Space, names: set[str]) -> dict[str, int] | None:
+    """What the other rules about shapes remove where some are left out; None where candidates stay."""
+    enumeration = Enumeration(space, [rule for rule in STRUCTURE if rule.name not in names])
+    # Rules may divide what does not divide where an earlier one is missing.
+    with np.errstate(all="ignore"):
+        stays = next(enumeration.blocks(), None) is not None
+    return None if stays else dict(enumeration.removed)
+
+
+def no_shape(space: Space, removed: dict[str, int]) -> str:
+    """A message with the rules to blame and their reasons."""
+    why = {rule.name: rule.why for rule in reversed(STRUCTURE)}
+    reasons = "; ".join(f"{why[name]} ({name})" for name in blamed(space, removed))
+    asked = space.constraints.describe()
+    return f"no plan for {space.devices} devices{asked and f' with {asked}'} has a valid shape: {reasons}"
