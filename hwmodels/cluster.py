@@ -7,6 +7,7 @@ between them is a network that a node enters through its NICs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from hwmodels.assumed import HOST_SHARE, with_assumptions
 from hwmodels.collectives.cost import Cost
 from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
@@ -47,18 +49,28 @@ class Cluster(Strict):
     host_watts: NotNegative
     """Power of a node beyond its devices: processors, memory, fans, NICs."""
     sources: dict[str, str]
+    assumed: list[str] = Field(default_factory=list)
+    """What the file leaves out, and what is assumed for it."""
 
     @model_validator(mode="before")
     @classmethod
-    def _all_devices(cls, data: object) -> object:
+    def _fill(cls, data: object, info: ValidationInfo) -> object:
+        """Assume what the file leaves out; all devices are in use unless it says otherwise."""
         if not isinstance(data, Mapping):
             return data
         if "groups" in data:
             raise ValueError("is a cluster of groups, which only scenarios of `meshwright simulate` take")
+        filled = with_assumptions(data)
         per_node, nodes = data.get("devices_per_node"), data.get("nodes")
         if isinstance(per_node, int) and isinstance(nodes, int):
-            return {"devices": per_node * nodes, **data}
-        return data
+            filled.setdefault("devices", per_node * nodes)
+        if "host_watts" not in data:
+            filled["host_watts"] = 0.0
+            with suppress(ValueError):  # an unknown device is told by its own field
+                device = filled["device"] = devices.find(data.get("device"), info)
+                if isinstance(device, Device) and isinstance(per_node, int):
+                    filled["host_watts"] = HOST_SHARE * per_node * device.tdp_watts
+        return filled
 
     @field_validator("device", mode="before")
     @classmethod

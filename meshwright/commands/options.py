@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -24,9 +25,29 @@ def needs_plotly(path: Path | None) -> Path | None:
     return path
 
 
-Scenario = Annotated[str, typer.Argument(help="Scenario YAML, or the name of a shipped one.")]
-Model = Annotated[str | None, typer.Option(help="Name, YAML, or Hugging Face config.json.")]
-Cluster = Annotated[str | None, typer.Option(help="Name or YAML; several, to compare them: a,b.")]
+def _names(kind: str) -> Callable[[str], list[str]]:
+    """Shell completion by the names of a kind of ``show``."""
+
+    def complete(incomplete: str) -> list[str]:
+        from meshwright.reports.catalogues import KINDS
+
+        return [name for name in KINDS[kind].names() if name.startswith(incomplete)]
+
+    return complete
+
+
+Scenario = Annotated[
+    str,
+    typer.Argument(help="Scenario YAML, or the name of a shipped one.", autocompletion=_names("scenarios")),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Name, YAML, or Hugging Face config.json.", autocompletion=_names("models")),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(help="Name or YAML; several, to compare them: a,b.", autocompletion=_names("clusters")),
+]
 Gpus = Annotated[str | None, typer.Option(help="Devices of the job; a range 256..2048 compares sizes.")]
 SeqLen = Annotated[
     str | None, typer.Option(help="Tokens in a sequence, as 8192 or 8k; default: the model's longest.")
@@ -36,8 +57,13 @@ BatchTokens = Annotated[
     str | None, typer.Option(help="Tokens in an optimizer step instead, as 4M (4 x 1024 x 1024).")
 ]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
-Framework = Annotated[str | None, typer.Option(help="Name or YAML; default by device.")]
-OneCluster = Annotated[str | None, typer.Option("--cluster", help="Name or YAML.")]
+Framework = Annotated[
+    str | None,
+    typer.Option(help="Name or YAML; default by device.", autocompletion=_names("frameworks")),
+]
+OneCluster = Annotated[
+    str | None, typer.Option("--cluster", help="Name or YAML.", autocompletion=_names("clusters"))
+]
 OneSize = Annotated[int | None, typer.Option("--gpus", min=1, help="Devices of the job.")]
 Fix = Annotated[
     list[str] | None,

@@ -13,8 +13,8 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="devices, clusters, models, frameworks, recipes, schedules, engines, schedulers, routers, "
-            "scalers, traces or scenarios"
+            help="devices, clusters, links, models, frameworks, recipes, schedules, engines, schedulers, "
+            "routers, scalers, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="One of them, or a path.")] = "",

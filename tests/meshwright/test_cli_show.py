@@ -43,3 +43,14 @@ def test_each_cluster_names_sources_and_stays_below_its_links(run, name):
     for row in entry["collectives"]:
         in_switch = 2 if row["operation"] == "all_reduce" else 1
         assert 0 < row["bus_bandwidth_bytes_per_s"] <= in_switch * fastest
+
+
+def test_links_and_fabrics_are_listed_with_what_was_measured(run, refused):
+    listed = json.loads(run("show", "links", "--json").out)["links"]
+    kinds = {entry["name"]: entry["kind"] for entry in listed}
+    assert (kinds["pcie4"], kinds["roce"]) == ("link", "fabric")
+    assert all(entry["source"] and entry["latency_s"] > 0 for entry in listed)
+    one = json.loads(run("show", "links", "nvlink4", "--json").out)["link"]
+    assert one["protocols"]["all_reduce"]["simple"]["efficiency"] > 0.5
+    assert "levels.calibration" in run("show", "links").out
+    assert "nvlink5" in refused("show", "links", "nvlnk")

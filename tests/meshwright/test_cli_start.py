@@ -1,5 +1,6 @@
 """The command line starts light, and says how it is used."""
 
+import os
 import re
 import subprocess
 import sys
@@ -79,3 +80,27 @@ def test_a_full_disk_or_a_forbidden_file_is_a_message(run, monkeypatch, scenario
     monkeypatch.setattr("planner.prediction.Prediction.of", full)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out, ran.err) == (2, "", "error: trace.json: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("meshwright pl", ["plan"]),
+        ("meshwright plan --model mixtral-8x2", ["mixtral-8x22b"]),
+        ("meshwright plan --cluster dgx-h1", ["dgx-h100"]),
+        ("meshwright simulate frontier", ["frontier-1t"]),
+        ("meshwright whatif --framework torchtitan-", ["torchtitan-eager"]),
+    ],
+)
+def test_the_shell_completes_commands_and_names(words, offered):
+    position = str(words.count(" "))
+    environment = {**os.environ, "_MESHWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    script = "import sys; sys.argv = ['meshwright']; from meshwright.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**environment, "COMP_CWORD": position},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == offered

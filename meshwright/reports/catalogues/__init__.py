@@ -12,6 +12,7 @@ from meshwright.reports.catalogues import (
     devices,
     engines,
     frameworks,
+    links,
     models,
     policies,
     recipes,
@@ -24,6 +25,7 @@ from meshwright.reports.tables import table
 KINDS: dict[str, Kind[Any]] = {
     "devices": devices.KIND,
     "clusters": clusters.KIND,
+    "links": links.KIND,
     "models": models.KIND,
     "frameworks": frameworks.KIND,
     "recipes": recipes.KIND,

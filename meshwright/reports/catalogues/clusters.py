@@ -49,6 +49,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
         },
         "host_watts": cluster.host_watts,
         "host_slowdown": cluster.host_slowdown,
+        "assumed": list(cluster.assumed),
     }
 
 
@@ -110,6 +111,7 @@ def _tables(cluster: Cluster) -> list[Table]:
         "host": f"launches kernels {cluster.host_slowdown:g} times as slowly as a Xeon"
         if cluster.host_slowdown > 1
         else "",
+        "assumed": "; ".join(cluster.assumed),
     }
     collectives = [
         [

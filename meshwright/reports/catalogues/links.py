@@ -1,0 +1,104 @@
+"""Links inside a domain and fabrics between nodes: the measured constants that cluster files name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.collectives.calibration import (
+    FAMILIES,
+    FabricCalibration,
+    LinkCalibration,
+    Protocols,
+    fabric_calibrations,
+    link_calibrations,
+)
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import percent
+
+Constants = LinkCalibration | FabricCalibration
+
+LONGEST = 90
+"""Characters of the source in the list."""
+
+
+def _names() -> list[str]:
+    return [*link_calibrations.names(), *fabric_calibrations.names()]
+
+
+def _get(name: str) -> Constants:
+    if fabric_calibrations.resolve(name):
+        return fabric_calibrations.get(name)
+    return link_calibrations.get(name)
+
+
+def _parts(found: Constants) -> dict[str, Protocols]:
+    """Constants of each family of operations."""
+    if isinstance(found, FabricCalibration):
+        return {"collective": found.collective, "send_receive": found.send_receive}
+    return {family: getattr(found, family) for family in dict.fromkeys(FAMILIES.values())}
+
+
+def _brief(found: Constants) -> dict[str, Any]:
+    between_nodes = isinstance(found, FabricCalibration)
+    return {
+        "name": found.name,
+        "kind": "fabric" if between_nodes else "link",
+        "latency_s": found.latency_s,
+        "median_error": found.median_error if between_nodes else None,
+        "source": found.provenance,
+    }
+
+
+def _more(found: Constants) -> dict[str, Any]:
+    parts = {name: protocols.model_dump(mode="json") for name, protocols in _parts(found).items()}
+    return {"protocols": parts, "errors": dict(getattr(found, "errors", {}))}
+
+
+def _row(found: Constants) -> list[str]:
+    brief = _brief(found)
+    error = brief["median_error"]
+    known = "" if error is None else percent(error, 0)
+    where = "network.fabric or network.calibration" if brief["kind"] == "fabric" else "levels.calibration"
+    return [found.name, where, _shortened(found.provenance), _microseconds(found.latency_s), known]
+
+
+def _shortened(text: str) -> str:
+    first = text.partition(". ")[0]
+    return first if len(first) <= LONGEST else f"{first[:LONGEST].rstrip()}..."
+
+
+def _microseconds(value: float) -> str:
+    return f"{value * 1e6:.2f} us"
+
+
+def _tables(found: Constants) -> list[Table]:
+    rows = [
+        [name, protocol, _microseconds(part.start_s), _microseconds(part.step_s), percent(part.efficiency)]
+        for name, protocols in _parts(found).items()
+        for protocol, part in (("LL", protocols.ll), ("LL128", protocols.ll128), ("Simple", protocols.simple))
+    ]
+    errors = [[key, text] for key, text in getattr(found, "errors", {}).items()]
+    shown = [
+        facts(
+            {"measured": found.provenance, "latency": f"{_microseconds(found.latency_s)} a hop"}, found.name
+        ),
+        table(("operation", "protocol", "start", "hop", "of the wire"), rows, left=2),
+    ]
+    if errors:
+        shown.append(table(("errors left, median / 90th percentile", "%"), errors, left=1))
+    return shown
+
+
+KIND = Kind(
+    names=_names,
+    get=_get,
+    brief=_brief,
+    more=_more,
+    columns=("links", "named in", "measured", "latency", "error"),
+    row=_row,
+    tables=_tables,
+    text_columns=3,
+)
