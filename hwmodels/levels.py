@@ -70,9 +70,9 @@ class Level(Strict):
         return self.latency - self.constants.latency_s
 
 
-GPU_INITIATED = 0.9
-"""Share of a NIC's bandwidth that DeepEP's sends reach: 51 GB/s of 8 nodes' traffic, 1/8 of it local, over a
-NIC of 50 GB/s with 64 ranks (DeepEP, docs/legacy.md)."""
+GPU_INITIATED = 1.02
+"""Rate of DeepEP's copies of tokens to all nodes, its own among them, over that of a NIC: 51 of 50 GB/s with
+64 ranks; 43 to 58 with 16 and 32 (DeepEP, docs/legacy.md)."""
 
 
 class Network(Strict):
@@ -106,7 +106,8 @@ class Network(Strict):
     def dispatcher(self, library: str) -> float:
         """Speed of a library's dispatch of tokens to experts over an NCCL all-to-all of the same bytes.
 
-        Where nobody measured it on this fabric, GPUs are taken to start their sends, as on InfiniBand.
+        Where nobody measured it on this fabric, GPUs are taken to start their sends, as on InfiniBand; copies
+        to a rank's own node then count too.
         """
         share = self.constants.dispatchers.get(library, GPU_INITIATED)
         return share / self.constants.all_to_all_efficiency

@@ -93,6 +93,7 @@ class Setting:
             dispatcher=framework.dispatcher,
             flex_domain=cluster.levels[-1].dispatcher(library) if wide else 1.0,
             flex_network=cluster.network.dispatcher(library),
+            flex_counts_own=library not in cluster.network.constants.dispatchers,
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=framework.cross_entropy,

@@ -230,8 +230,9 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same."""
     e, et = rank.expert, rank.expert_tensor
     size = arrivals(rank, moe) * own * rank.model.hidden * rank.width
-    far = e * et > rank.how.domain
-    faster = np.where(_flex(rank), np.where(far, rank.how.flex_network, rank.how.flex_domain), 1.0)
+    how, domains = rank.how, np.maximum(e * et / rank.how.domain, 1.0)
+    network = how.flex_network * ((1 - 1 / np.maximum(domains, 2.0)) if how.flex_counts_own else 1.0)
+    faster = np.where(_flex(rank), np.where(domains > 1, network, how.flex_domain), 1.0)
 
     def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
         forward = Collective(

@@ -94,6 +94,7 @@ class Implementation:
         dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
         flex_domain: speed of DeepEP and its like inside a domain over an NCCL all-to-all.
         flex_network: the same between domains.
+        flex_counts_own: whether the rate between domains holds for copies to a rank's own domain too.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
@@ -121,6 +122,7 @@ class Implementation:
     dispatcher: Dispatcher = "all-to-all"
     flex_domain: float = 1.0
     flex_network: float = 1.0
+    flex_counts_own: bool = False
     domain: int = 8
     node: int = 8
     loss: str = ""

@@ -402,3 +402,14 @@ def test_deepep_is_slow_in_domains_that_span_nodes(make_setting):
         for library in ("hybridep", "deepep")
     ]
     assert times[1] == pytest.approx(times[0] / 0.45, rel=0.15)
+
+
+def test_deepep_s_rate_between_nodes_holds_for_copies_to_its_own_node_too(make_setting):
+    """On two nodes half of what it moves goes over NICs, on eight 7/8."""
+    rates = []
+    for nodes in (2, 8):
+        setting = experts(make_setting, "qwen3-235b-a22b", 8 * nodes, dispatcher="flex")
+        plans = Plans.of(Plan(data=8 * nodes, expert=8 * nodes, micro_batch=32))
+        copies = copies_of_a_token(setting, plans)[0] * 4096 * 32 * setting.model.hidden * 2
+        rates.append(2 * copies * (nodes - 1) / nodes / exchange(setting, plans)[0])
+    assert rates[1] / rates[0] == pytest.approx((7 / 8) / (1 / 2), rel=0.05)
