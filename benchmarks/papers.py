@@ -1,4 +1,4 @@
-"""Published gains of pipeline schedules, and what the engine says: run with ``python -m benchmarks.papers``.
+"""Published gains of pipeline schedules and of serving systems: run with ``python -m benchmarks.papers``.
 
 Runs every scenario in ``scenarios/papers`` and prints the table of docs/schedules.md: the published gain, the
 gains that the event engine finds under those conditions, and whether the claim is reached. Words of the
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
@@ -271,10 +272,15 @@ def rows(claims: Iterable[Claim]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the table, line by line as it is found."""
+    """Print the tables of training and of serving, line by line as they are found."""
     asked = sys.argv[1:]
-    for line in rows(each for each in CLAIMS if not asked or each.scenario in asked):
+    chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
+    for line in rows(chosen) if chosen else ():
         print(line, flush=True)
+    if not asked or {claim.scenario for claim in SERVING_CLAIMS} & set(asked):
+        print()
+        for line in serving_rows(asked):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

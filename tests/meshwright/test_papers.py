@@ -26,6 +26,9 @@ def benchmark(name):
 
 
 papers, schedule_table = benchmark("papers"), benchmark("schedules")
+serving_papers = benchmark("serving_papers")
+SERVED = sorted({claim.scenario for claim in serving_papers.SERVING_CLAIMS})
+SERVING_PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
 
 
@@ -36,10 +39,10 @@ def runs():
 
 def test_every_scenario_of_a_paper_has_a_claim():
     shipped = {name.removeprefix("papers/") for name in shipped_scenarios() if name.startswith("papers/")}
-    assert shipped == {*NAMES, *COMPARISONS}
+    assert shipped == {*NAMES, *COMPARISONS, *SERVED}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *SERVED])
 def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
     words = question_of(shipped_scenarios()[f"papers/{name}"])
     assert "claim" in words and "Answer:" in words
@@ -76,3 +79,17 @@ def test_the_page_shows_every_claim_with_its_conditions():
     for claim in papers.CLAIMS:
         published = papers.shown(*claim.published)
         assert f"| {claim.what} | {published} |" in PAGE, claim.what
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_runs_of_a_serving_claim_are_there(name):
+    known = serving_papers.ServingRuns(name)
+    for claim in serving_papers.SERVING_CLAIMS:
+        if claim.scenario == name:
+            assert {*claim.runs, *claim.over} <= set(known.by_name)
+
+
+@pytest.mark.slow
+def test_the_page_shows_every_serving_claim_as_the_command_prints_it():
+    for line in serving_papers.serving_rows([]):
+        assert line in SERVING_PAGE, line

@@ -13,7 +13,8 @@ from simulator.serving.drafts import Speculation
 from simulator.serving.failures import Drain, Failures, Outage
 from simulator.serving.options import Options
 from simulator.serving.records import Record
-from simulator.serving.scenario import ServingDefinition
+from simulator.serving.result import serve
+from simulator.serving.scenario import ServingDefinition, make_serving
 from simulator.serving.workload import Prefix, Serving, Slo, TraceFile
 from tests.simulator.serving.conftest import Run, make_requests
 
@@ -77,3 +78,21 @@ def test_the_example_of_a_policy_runs(monkeypatch):
     impatient = Run(requests, scheduler="impatient", scheduler_options={"patience": 0.1}, max_sequences=200)
     assert len(impatient.done) == len(requests)
     assert impatient.times[:, 1].mean() < Run(requests, max_sequences=200).times[:, 1].mean()
+
+
+def test_every_key_of_a_report_is_documented():
+    page = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 20,
+            "arrivals": {"kind": "poisson", "rate": 5},
+            "input": 100,
+            "output": 10,
+        },
+    }
+    report = serve(make_serving(data, "test", Path())).to_dict()
+    for name in (*report, *report["pools"][0]):
+        assert f"`{name}`" in page, name

@@ -1,0 +1,247 @@
+"""Published gains of serving systems, and what the simulator says; `python -m benchmarks.papers` prints them.
+
+A claim is either a system against the baseline of its paper, whose engine was of its time, or the mechanism
+alone: both runs on one engine. The band was set before the runs (hand rooflines and stated conditions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from meshwright.scenarios import shipped_scenarios
+from meshwright.variations.keys import set_key
+from meshwright.variations.question import Question, Run
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+HALVINGS = 6
+"""Of a search for the largest rate within the targets: to 3 % of the widest range."""
+RATES = (0.25, 4.0)
+"""Where that search begins and ends, over the scenario's rate."""
+LOWER = ("itl_s.p95",)
+"""Figures of which less is better."""
+
+
+@dataclass(frozen=True)
+class ServingClaim:
+    """A published gain of serving.
+
+    Attributes:
+        scenario: file in ``scenarios/papers``.
+        what: what gains over what.
+        published: the paper's gain, times.
+        band: gains that count as agreement, set before looking.
+        runs: names of runs, of which the best counts.
+        over: the same of the baseline; none: the figure itself is claimed.
+        metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
+        alone: both run on one engine: the mechanism alone.
+    """
+
+    scenario: str
+    what: str
+    published: float
+    band: tuple[float, float]
+    runs: tuple[str, ...]
+    over: tuple[str, ...]
+    metric: str
+    alone: bool = False
+
+
+CLIENTS = ("base", "8 clients", "32 clients")
+FASTGEN = ("FastGen", "FastGen, 8", "FastGen, 32")
+EXACT = ("exact steps", "exact steps, 8", "exact steps, 32")
+SPLIT = ("pools", "pools of one replica")
+MIXED, POOLS = "replicas that do both", "prefill and decode pools"
+SERVING_CLAIMS = (
+    ServingClaim(
+        "serve-fastgen-70b",
+        "requests/s within 4 tokens/s, over vLLM 0.2",
+        1.42 / 0.63,
+        (1.7, 2.6),
+        FASTGEN,
+        CLIENTS,
+        "goodput",
+    ),
+    ServingClaim(
+        "serve-fastgen-70b",
+        "the same on one engine",
+        1.42 / 0.63,
+        (1.0, 2.6),
+        EXACT,
+        CLIENTS,
+        "goodput",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-fastgen-70b",
+        "P95 of token gaps, 16 clients, over vLLM 0.2",
+        3.7,
+        (2.5, 5.0),
+        ("128 tokens, FastGen",),
+        ("128 tokens",),
+        "itl_s.p95",
+    ),
+    ServingClaim(
+        "serve-fastgen-70b",
+        "the same on one engine",
+        3.7,
+        (1.0, 5.0),
+        ("128 tokens, exact steps",),
+        ("128 tokens",),
+        "itl_s.p95",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-sarathi-13b",
+        "tokens/s of chunks of 256 over prompts and outputs apart",
+        1.33,
+        (1.2, 1.35),
+        ("chunks of 256",),
+        ("base",),
+        "total_rate_per_gpu",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-sarathi-13b",
+        "tokens/s of chunks of 64 over prompts and outputs apart",
+        0.5,
+        (0.1, 1.0),
+        ("chunks of 64",),
+        ("base",),
+        "total_rate_per_gpu",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-sarathi-gpt3",
+        "tokens/s over whole prompts in the pipeline",
+        1.91,
+        (1.6, 2.1),
+        ("SARATHI",),
+        ("base",),
+        "total_rate_per_gpu",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-sarathi-gpt3",
+        "tokens/s over eight tensor-parallel replicas",
+        1.48,
+        (1.3, 1.7),
+        ("SARATHI",),
+        ("tensor only",),
+        "total_rate_per_gpu",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-splitwise-70b",
+        f"requests/s within the targets, {POOLS} over {MIXED}",
+        1.4,
+        (1.2, 1.6),
+        ("pools", "five to three", "three to five"),
+        ("base",),
+        "sustained",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-distserve-13b",
+        "requests/s and GPU within the targets, prefill and decode pools",
+        1.56,
+        (1.3, 1.8),
+        SPLIT,
+        (),
+        "sustained",
+    ),
+    ServingClaim(
+        "serve-distserve-13b",
+        "the same over vLLM, one GPU a replica",
+        1.66,
+        (1.5, 4.6),
+        SPLIT,
+        ("base",),
+        "sustained",
+    ),
+    ServingClaim(
+        "serve-distserve-13b",
+        f"the same over {MIXED}, any degree",
+        1.66,
+        (1.0, 4.6),
+        SPLIT,
+        ("base", "two GPUs a replica", "four GPUs a replica"),
+        "sustained",
+        alone=True,
+    ),
+)
+
+
+class ServingRuns:
+    """The runs of one scenario by name, each simulated once."""
+
+    def __init__(self, scenario: str) -> None:
+        self.question = Question.read(shipped_scenarios()[f"papers/{scenario}"])
+        self._found: dict[tuple[str, str], float] = {}
+
+    @cached_property
+    def by_name(self) -> dict[str, Run]:
+        """Base and variations."""
+        return {run.name: run for run in (self.question.base, *self.question.runs())}
+
+    def value(self, name: str, metric: str) -> float:
+        """A figure of one run."""
+        key = name, metric
+        if key not in self._found:
+            run = self.by_name[name]
+            self._found[key] = sustained(run) if metric == "sustained" else _figure(_report(run), metric)
+        return self._found[key]
+
+
+def _report(run: Run) -> dict[str, Any]:
+    return serve(make_serving(run.data, run.where, run.folder)).to_dict()
+
+
+def _figure(report: dict[str, Any], metric: str) -> float:
+    found: Any = report
+    for part in metric.split("."):
+        found = found[part]
+    return float(found)
+
+
+def sustained(run: Run) -> float:
+    """The largest rate at which the share of requests within the targets is kept, a second and GPU."""
+    setting = make_serving(run.data, run.where, run.folder)
+    rate, share = float(run.data["workload"]["arrivals"]["rate"]), setting.serving.slo.share
+    low, high = rate * RATES[0], rate * RATES[1]
+    for _ in range(HALVINGS):
+        middle = (low * high) ** 0.5
+        data = set_key(run.data, "workload.arrivals.rate", middle, run.folder, run.where)
+        within = _report(replace(run, data=data))["slo_share"] >= share
+        low, high = (middle, high) if within else (low, middle)
+    return low / setting.gpus
+
+
+def gain(claim: ServingClaim, runs: ServingRuns) -> float:
+    """What the best of the runs gains over the best of the baseline's, times."""
+    ours = [runs.value(name, claim.metric) for name in claim.runs]
+    theirs = [runs.value(name, claim.metric) for name in claim.over] or [1.0]
+    if claim.metric in LOWER:
+        return min(theirs) / min(ours)
+    return max(ours) / max(theirs)
+
+
+def serving_rows(asked: list[str]) -> Iterator[str]:
+    """Lines of the table, in Markdown; claims of the scenarios asked for, or all."""
+    yield "| scenario | claim | published | expected | simulated | verdict |"
+    yield "|---|---|---|---|---|---|"
+    known: dict[str, ServingRuns] = {}
+    for claim in SERVING_CLAIMS:
+        if asked and claim.scenario not in asked:
+            continue
+        found = gain(claim, known.setdefault(claim.scenario, ServingRuns(claim.scenario)))
+        low, high = claim.band
+        verdict = "inside" if low <= found <= high else "below" if found < low else "above"
+        what = f"{claim.what}{' (mechanism alone)' if claim.alone else ''}"
+        yield (
+            f"| `{claim.scenario}` | {what} | {claim.published:.2f}x | {low:.2f}-{high:.2f}x | {found:.2f}x "
+            f"| {verdict} |"
+        )
