@@ -1,13 +1,11 @@
-"""The clock of the event engine: tasks start when what they wait for has ended.
+"""The clock of the event engine: a task starts when its predecessors have ended.
 
-Events are ordered by (time, priority, serial), as simpy orders them: at one instant tasks end in the
-order in which their ends were scheduled, and the network's rates are worked out once, after all ends
-and starts of that instant. A lane that serves in order needs no simpy Resource: the task before it on
-the lane is one more thing that a task waits for.
+Events are ordered by (time, priority, serial), as simpy orders them: at one instant tasks end in the order in
+which their ends were scheduled, and the rates of flows are computed once, after all ends and starts of that
+instant. A lane that serves in order needs no simpy Resource: the previous task on the lane is a predecessor.
 
-Two things change a running task's speed and schedule its end again: computation and communication
-beside each other on one rank slow each other, and flows that meet on a link share it fairly. A task that
-meets nothing ends when it was first said to.
+Two effects change the speed of a running task and reschedule its end: computation and communication on one
+rank slow each other, and flows on one link share it fairly. A task without either ends as first scheduled.
 
 A graph may grow while it runs: a client, for instance a simpy process on the clock's environment, adds lanes,
 links and tasks to the graph and releases them; ``ended`` gives it an event to wait for.
@@ -32,11 +30,11 @@ from simulator.engine.graph import NONE, Stream, TaskGraph
 COMPUTE, COMMUNICATE = 0, 1
 """Kinds of work that slow each other."""
 AFTER_ALL = NORMAL + 1
-"""Priority of what happens when all ends and starts of an instant are known."""
+"""Priority of the events that follow all ends and starts of an instant."""
 
 
 class Contention(NamedTuple):
-    """How much longer work takes while the other kind runs on the same rank (1: not at all)."""
+    """Slow-down of work while the other kind runs on the same rank (1: none)."""
 
     compute: float = 1.0
     communication: float = 1.0
@@ -74,7 +72,7 @@ class Running:
     left: float
     rate: float = 0.0
     share: float = 1.0
-    """Part of the rate that it asks for that its links give it."""
+    """Share of the requested rate that its links give it."""
     since: float = 0.0
     end: Event | None = None
 
@@ -105,7 +103,7 @@ class Clock:
         self._beside = {name: 1 / factor for name, factor in slower.streams}
         # Per lane the speed of computation beside its communication, where streams differ.
         self._beside_lane: list[float] = []
-        # What happens at an end; simpy never changes such a list, so all ends of a kind share one.
+        # Callbacks of task ends; simpy never changes such a list, so all ends of a kind share one.
         self._at_end = [self._end]
         self._at_end_alone = [self._end_alone]
         self._at_end_changeable = [self._end_changeable]
@@ -123,7 +121,7 @@ class Clock:
         self._place: list[tuple[int, int]] = []
         # Per rank and kind; None stands for a task that has run at full speed since it started.
         self._running: list[tuple[dict[int, Running | None], ...]] = []
-        # Per link the flows on it (a dict, for its order), and links whose flows are to share again.
+        # Per link its flows (a dict, for its order), and the links whose rates must be recomputed.
         self._users: list[dict[int, None]] = []
         self._changed: dict[int, None] = {}
 
@@ -134,7 +132,7 @@ class Clock:
             Start and end of each task in seconds, shape (tasks,).
 
         Raises:
-            InputError: tasks wait for each other (dependency cycle).
+            InputError: dependency cycle between tasks.
         """
         self.release()
         self.environment.run()
@@ -144,7 +142,7 @@ class Clock:
         """Start and end of each released task in seconds, shape (tasks,).
 
         Raises:
-            InputError: a task has not ended: a dependency cycle, if nothing else is to happen.
+            InputError: a task has not ended; with no event left, a dependency cycle.
         """
         starts, ends = np.array(self._starts), np.array(self._ends)
         stuck = np.flatnonzero(ends < 0)
@@ -159,7 +157,7 @@ class Clock:
         return starts, ends
 
     def release(self) -> None:
-        """Take in the tasks added to the graph since the last release; those that wait for nothing start now.
+        """Take in the tasks added to the graph since the last release; tasks without predecessors start now.
 
         Raises:
             ValueError: a new edge leads to a task that has started.
@@ -185,7 +183,7 @@ class Clock:
         self._start([task for task in range(known, len(graph)) if waits[task] == 0][::-1])
 
     def ended(self, task: int) -> Event:
-        """An event that happens when a task ends, with the task as its value; at once if it has ended."""
+        """An event at the end of a task, with the task as its value; immediate if the task has ended."""
         if task < len(self._ends) and self._ends[task] >= 0:
             return Timeout(self.environment, 0.0, task)
         if task not in self._watched:
@@ -240,7 +238,7 @@ class Clock:
         rank, kind = self._place[self._lane[task]]
         if self._running[rank][kind].get(task, self) is None:
             self._end_of(task, rank, kind)
-        # Else something met it on the way: its end was scheduled again.
+        # Else its speed changed on the way, and its end was rescheduled.
 
     def _finish(self, task: int, ready: list[int]) -> None:
         self._ends[task] = self.environment.now
@@ -253,7 +251,7 @@ class Clock:
             self._finish_late(task, ready)
 
     def _finish_late(self, task: int, ready: list[int]) -> None:
-        """Tell tasks that were released later, and clients."""
+        """Notify tasks that were released later, and clients."""
         waits = self._waits
         for after in self._later.pop(task, ()):
             waits[after] -= 1
@@ -278,7 +276,7 @@ class Clock:
             self._adjust_beside(rank, kind)
 
     def _adjust_beside(self, rank: int, kind: int) -> None:
-        """Something of this kind began or ended: the other kind changes its speed."""
+        """Work of this kind began or ended: change the speed of the other kind."""
         if kind < 0 or (self._speed[1 - kind] == 1 and not self._beside):
             return
         slowed = self._running[rank][1 - kind]
@@ -289,7 +287,7 @@ class Clock:
             self._adjust(running)
 
     def _adjust(self, running: Running) -> None:
-        """Give a task its speed of now; if that is new, count what is done and schedule the end again."""
+        """Set the current speed of a task; if it changed, count the finished work and reschedule the end."""
         rate, kind = running.share, running.kind
         others = self._running[running.rank][1 - kind] if kind >= 0 else {}
         if others and kind == COMPUTE and self._beside:
@@ -336,7 +334,7 @@ class Clock:
                 self._share_later(link)
 
     def _share_later(self, link: int) -> None:
-        """Work out the rates on a link once all ends and starts of this instant are known."""
+        """Compute the rates on a link after all ends and starts of this instant."""
         if not self._changed:
             event = Event(self.environment)
             event._ok, event._value = True, None
@@ -352,7 +350,7 @@ class Clock:
                 self._share_among(self._together(link, seen))
 
     def _together(self, link: int, seen: set[int]) -> list[int]:
-        """The flows that share a link, those that share others with them, and so on; notes their links."""
+        """Flows connected to a link by shared links; adds their links to ``seen``."""
         flows: dict[int, None] = {}
         reached = [link]
         seen.add(link)

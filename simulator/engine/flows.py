@@ -10,11 +10,11 @@ Capacity = Sequence[float] | Mapping[int, float] | NDArray
 
 
 def fair_rates(routes: Sequence[Sequence[int]], demands: Sequence[float], capacity: Capacity) -> list[float]:
-    """Rates at which no flow can gain without another that has no more losing.
+    """Rates at which no flow can gain unless another flow with no higher rate loses.
 
-    Progressive filling: all rates rise together; a flow stops where it has what it asks for or where one of
-    its links is full. A link that a flow names twice is used twice. Few flows meet at a time, so plain
-    numbers are faster than arrays.
+    Progressive filling: all rates rise together; a flow stops at its demand or when one of its links is full.
+    A link that a flow names twice is used twice. Few flows meet at a time, so plain numbers are faster than
+    arrays.
 
     Args:
         routes: the links of each flow.

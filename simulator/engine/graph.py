@@ -1,7 +1,7 @@
-"""Tasks, the lanes they run on, the links they cross, and what each of them waits for.
+"""Tasks, their lanes, the links that they cross, and their predecessors.
 
-What tasks mean is the client's: a task carries the id of a part of its client's breakdown and of the item of
-work that it belongs to, and a name for people.
+The client gives tasks their meaning: a task carries the id of a part of the client's breakdown, the id of an
+item of work, and a name for reports.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 NONE = -1
-"""No lane, part or item. A task without a lane takes no time: it only gathers what others wait for."""
+"""No lane, part or item. A task without a lane takes no time: it only joins predecessors."""
 
 
 class Stream(NamedTuple):
@@ -33,7 +33,7 @@ class Lane(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A task that crosses links; where they cannot carry the rate that it asks for, it takes longer."""
+    """A task that crosses links; it takes longer where they cannot carry its requested rate."""
 
     rate: float
     """B/s on each link while the task takes no more than its seconds."""
@@ -47,7 +47,7 @@ class TaskGraph:
     then keeps its lane busy for ``seconds`` of work.
 
     Args:
-        counted: what the numbers of items count, for people.
+        counted: unit of item numbers in reports.
     """
 
     def __init__(self, counted: str = "item") -> None:
@@ -55,7 +55,7 @@ class TaskGraph:
         self.lanes: list[Lane] = []
         self.parts: list[str] = []
         self.item_name: list[str] = []
-        """Of each piece of the client's work that tasks may belong to: a pass, a request."""
+        """Name of each item of the client's work (a pass, a request)."""
         self.item_number: list[int] = []
         self.lane: list[int] = []
         self.seconds: list[float] = []
@@ -67,7 +67,7 @@ class TaskGraph:
         self.capacity: list[float] = []
         """What each link carries, B/s."""
         self.memory: list[tuple[int, bool, int, float]] = []
-        """Task, whether at its end (or its start), rank, and bytes taken (or, negative, given back)."""
+        """Task, whether at its end (else its start), rank, and bytes allocated (negative: freed)."""
         self.traffic: dict[int, tuple[tuple[str, float], ...]] = {}
         """Bytes of a task by level of the topology."""
         self._lane_index: dict[Lane, int] = {}
@@ -152,12 +152,12 @@ class TaskGraph:
         self.edges_to.append(after)
 
     def edges(self, before: Iterable[int], after: Iterable[int]) -> None:
-        """Make tasks wait for others, one for one."""
+        """Make each task of one list wait for its partner in the other."""
         self.edges_from.extend(before)
         self.edges_to.extend(after)
 
     def successors(self) -> tuple[list[int], list[int], list[int]]:
-        """Who waits for whom, packed.
+        """Successors of all tasks, packed.
 
         Returns:
             ``first, after, waits``: task t is waited for by ``after[first[t]:first[t + 1]]``, and

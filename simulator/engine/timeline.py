@@ -13,11 +13,11 @@ from simulator.engine.graph import NONE, Stream, TaskGraph
 
 
 class Interval(NamedTuple):
-    """One task's stay on its stream."""
+    """The interval of one task on its stream."""
 
     name: str
     number: int
-    """That of the task's item; -1: none."""
+    """Number of the task's item; -1: none."""
     start: float
     end: float
 
@@ -44,7 +44,7 @@ class Timeline:
 
     @cached_property
     def ranks(self) -> int:
-        """Simulated ranks; each stands for all those that do the same."""
+        """Simulated ranks; each stands for all equal ranks."""
         return 1 + max((lane.rank for lane in self.graph.lanes), default=-1)
 
     @cached_property
@@ -63,9 +63,8 @@ class Timeline:
     def period(self) -> float:
         """The step time: seconds from one step's start to the next one's.
 
-        A rank starts its next step when it has ended this one. Equal to ``seconds`` where ranks
-        synchronise; less where each goes on by itself (Qi et al., Zero Bubble Pipeline Parallelism,
-        section 4).
+        A rank starts its next step when it has ended this one. The period equals ``seconds`` where ranks
+        synchronise and is shorter where they do not (Qi et al., Zero Bubble Pipeline Parallelism, section 4).
         """
         first = dict.fromkeys(range(self.ranks), np.inf)
         last = dict.fromkeys(range(self.ranks), -np.inf)
@@ -79,7 +78,7 @@ class Timeline:
     def tasks(self, rank: int, stream: Stream | None = None) -> NDArray[np.int64]:
         """Ids of the tasks of one stream that took time, in the order in which they ran.
 
-        ``stream`` is that which computes where it is None.
+        None stands for the compute stream.
         """
         found = [
             self._on_lane(index)
@@ -94,7 +93,7 @@ class Timeline:
         return NONE if item == NONE else self.graph.item_number[item]
 
     def intervals(self, rank: int, stream: Stream | None = None) -> list[Interval]:
-        """The tasks of one stream of a rank, in order; that which computes where ``stream`` is None."""
+        """The tasks of one stream of a rank, in order; of the compute stream where ``stream`` is None."""
         return [
             Interval(
                 self.graph.name[task], self.number(task), float(self.starts[task]), float(self.ends[task])
@@ -103,13 +102,13 @@ class Timeline:
         ]
 
     def busy(self, rank: int, stream: Stream | None = None) -> float:
-        """Seconds in which a stream of a rank had work; that which computes where ``stream`` is None."""
+        """Busy seconds of a stream of a rank; of the compute stream where ``stream`` is None."""
         tasks = self.tasks(rank, stream)
         return float((self.ends[tasks] - self.starts[tasks]).sum())
 
     @cached_property
     def streams(self) -> tuple[Stream, ...]:
-        """All streams, in the order in which the graph came to them."""
+        """All streams, in the order of their first tasks."""
         return tuple(dict.fromkeys(lane.stream for lane in self.graph.lanes))
 
     @property
@@ -121,10 +120,10 @@ class Timeline:
     def memory(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Bytes held by a rank over time.
 
-        At one instant what is given back counts before what is taken.
+        At one instant, freed bytes count before allocated ones.
 
         Returns:
-            Times in seconds and the bytes held from each of them on.
+            Times in seconds, and the bytes held from each time on.
         """
         changes = [(task, at_end, size) for task, at_end, owner, size in self.graph.memory if owner == rank]
         tasks = np.array([task for task, _, _ in changes], dtype=np.int64)
@@ -136,7 +135,7 @@ class Timeline:
         return np.concatenate(([0.0], times[order])), base + np.concatenate(([0.0], np.cumsum(sizes[order])))
 
     def peak_memory(self, rank: int) -> float:
-        """Most bytes that a rank holds at once."""
+        """Peak bytes of a rank."""
         return float(self.memory(rank)[1].max())
 
     @cached_property

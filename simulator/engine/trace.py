@@ -31,7 +31,7 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
     """Write a trace as JSON, compressed if the name ends in ``.gz``; the same timeline gives the same bytes.
 
     Args:
-        timeline: what ran.
+        timeline: the run.
         path: the file; it appears only when it is complete.
         ranks: simulated ranks to write; all by default. Holistic Trace Analysis wants one file a rank.
         step: number of the step, for its annotation.
@@ -116,7 +116,7 @@ def _tasks(timeline: Timeline, lane: Lane) -> Iterator[Event]:
 
 
 def _kernel_name(stream: Stream, name: str) -> str:
-    """Names by which trace readers tell communication and copies from computation."""
+    """Names by which trace readers distinguish communication, copies and computation."""
     if stream.does == "compute":
         return name
     if stream.does in MEMCPY:
