@@ -1,4 +1,4 @@
-"""The ops of a model on one rank, listed once for everything that is read off them."""
+"""The ops of a model on one rank: time, memory and parameters are read off the same lists."""
 
 from __future__ import annotations
 

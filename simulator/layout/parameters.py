@@ -20,7 +20,7 @@ class Parameters:
 
     ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones;
     ``experts`` are sharded over expert-parallel ranks too. ``largest_layer`` has shape (plans,). ``ops`` are
-    what they were counted from.
+    the ops that they were counted from.
     """
 
     dense: np.ndarray
@@ -60,8 +60,8 @@ def _count(ops: Iterable[Op], plans: int, routed: bool) -> np.ndarray:
 def head_share(plans: Plans, classes: int) -> np.ndarray:
     """Part of an output layer that each class of stage holds, shape (classes, plans).
 
-    It sits on the last stage, where model chunks go back and forth (or with one stage) on the first, with
-    bidirectional pipelines on both; vocabulary parallelism spreads it evenly.
+    It lies on the last stage; on the first where routes return to it (or with one stage); on both with
+    bidirectional pipelines. Vocabulary parallelism spreads it evenly.
     """
     spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
     both = by_schedule(plans, lambda schedule: schedule.copies > 1)
@@ -80,7 +80,7 @@ def _ends(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.n
     spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
     both = by_schedule(plans, lambda schedule: schedule.copies > 1)
     back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)
-    # On one rank tied tables are one.
+    # On one rank, tied tables are a single table.
     output = np.where(back & setting.model.tied_embeddings, 0.0, table)
     share = head_share(plans, len(stages.index))
     embedded = np.zeros(share.shape)

@@ -1,6 +1,6 @@
-"""How layers fall on pipeline stages.
+"""Layers of pipeline stages.
 
-Stages that hold the same are one *class*: the first stage, each different one between, and the last. A model
+Stages with equal layers form a *class*: the first stage, each different middle stage, and the last. A model
 whose layers are all of one kind has three classes, whatever the number of stages.
 """
 
@@ -91,7 +91,7 @@ class Stages:
         return self.total[LAST]
 
     def name(self, row: int) -> str:
-        """What people call a class: first, middle or last; middle ones are numbered where they differ."""
+        """Name of a class: first, middle or last; different middle classes are numbered."""
         if row in (FIRST, len(self.index) - 1):
             return "last" if row else "first"
         return "middle" if len(self.index) == 3 else f"middle {row}"
@@ -101,9 +101,9 @@ class Stages:
 class Spread:
     """The layers of one plan by position of the model and by stage.
 
-    ``positions`` lists the layers of each position in order, the group of each and how much of it lies there;
-    ``stages`` has shape (stages, groups); ``classes`` lists the stages that stand for their class: the first,
-    those between that differ, the last.
+    ``positions`` lists the layers of each position in order, as (group, share of the layer); ``stages`` has
+    shape (stages, groups); ``classes`` lists one stage of each class: the first, the different middle stages,
+    the last.
     """
 
     positions: tuple[tuple[tuple[int, float], ...], ...]
@@ -112,7 +112,7 @@ class Spread:
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans, index: int = 0) -> Spread:
-        """The layout of one of some plans."""
+        """The layout of the plan at ``index``."""
         plan = plans.take(np.array([index]))
         p, v = int(plan.pipeline[0]), int(plan.virtual_pipeline[0])
         schedule = get_schedule(plan.schedule_names[int(plan.schedule[0])])
@@ -142,7 +142,7 @@ class Spread:
         return [sum(share for _, share in layers) for layers in self.positions]
 
     def padded(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Layers and mirrored layers of so many classes, shape (classes, groups)."""
+        """Layers and mirrored layers, padded to ``classes`` classes, shape (classes, groups)."""
         p, groups = self.stages.shape
         layers, mirrored = np.zeros((2, classes, groups))
         layers[FIRST], mirrored[FIRST] = self.stages[0], self.stages[-1]
@@ -155,7 +155,7 @@ class Spread:
         return layers, mirrored
 
     def places(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first stage of each of so many classes, -1 where there is none, and how many there are."""
+        """The first stage of each class (-1 for none) and its number of stages, padded to ``classes``."""
         index, count = np.full(classes, -1), np.zeros(classes, dtype=int)
         rows = [self.class_of(rank) for rank in range(len(self.stages))]
         for rank, row in reversed(list(enumerate(rows))):
@@ -195,8 +195,8 @@ def _behind(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Layers of first, middle and last stage with multi-token prediction on the last.
 
-    All chunks hold as many layers, rounded up; what that is too many the last chunk lacks, then the first
-    (layouts of the DeepSeek-V3 recipes, Megatron Bridge).
+    All chunks hold the same number of layers, rounded up; the surplus is taken from the last chunk, then from
+    the first (layouts of the DeepSeek-V3 recipes, Megatron Bridge).
     """
     layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
     chunk = np.ceil(layers / (p * v))
@@ -213,8 +213,9 @@ def layers_by_position(
 ) -> list[float]:
     """Layers of each position of the model.
 
-    With one chunk a rank the middle stages share what the ends leave, in whole layers. With more, a
-    position has an equal part of a middle stage, and the ends' difference sits in the outermost ones.
+    With one chunk a rank, the middle stages share the remaining layers, in whole layers. With several chunks,
+    a position has an equal part of a middle stage, and the outermost positions hold the difference of the
+    ends.
 
     Args:
         total: layers of the model.
@@ -237,13 +238,13 @@ def layers_by_position(
 
 
 def layers_between(setting: Setting, start: float, end: float) -> list[tuple[int, float]]:
-    """The layers from one point of the model to another: the group of each, and how much of it lies there.
+    """The layers between two points of the model, as (group, share of the layer).
 
     Layers of multi-token prediction are of the last layer's kind.
     """
     groups = setting.model.layer_groups
     if len(groups) == 1:
-        # Wherever they begin, whole layers come first.
+        # Whole layers come first, wherever the range begins.
         whole, part = divmod(end - start + 1e-9, 1.0)
         return [(0, 1.0)] * int(whole) + ([(0, part - 1e-9)] if part > 2e-9 else [])
     of_layer = {layer: number for number, layers in enumerate(groups.values()) for layer in layers}
@@ -257,7 +258,7 @@ def layers_between(setting: Setting, start: float, end: float) -> list[tuple[int
 
 
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
-    """What each plan's schedule says, shape (plans,)."""
+    """``value`` of each plan's schedule, shape (plans,)."""
     return np.array([value(get_schedule(name)) for name in plans.schedule_names])[plans.schedule]
 
 
