@@ -1,9 +1,9 @@
 """The topology of a cluster: routes between ranks, latency by hops, and the links that flows share.
 
-Every device has one port on each level that it belongs to, leading to the switch (or the mesh) that joins
-a block of that level. It reaches the network through its NIC and that NIC's leaf. NICs that one device
-owns alone are one node of the graph. Routes of pairs are exact (``route``, which the graph confirms);
-``leaves`` and ``uplink_load`` say the same of whole process groups, as arrays.
+Every device has one port on each level that it belongs to, leading to the switch (or the mesh) that joins a
+block of that level. It reaches the network through its NIC and the NIC's leaf. NICs that one device owns
+alone are one node of the graph. Routes of pairs are exact (``route``; tests compare them with the graph).
+``leaves`` and ``uplink_load`` describe whole process groups, as arrays.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Topology:
         return np.where(forwarded, self.levels[-1].latency, 0.0)
 
     def leaves(self, operation: str, group: Group) -> NDArray[np.float64]:
-        """Return how many leaves (dragonfly: groups of nodes) a process group spans, shape (groups,).
+        """Return the number of leaves (dragonfly: groups of nodes) of a process group, shape (groups,).
 
-        Where nobody forwards data to the receiver's rail, pairs on two rails meet at the spine.
+        Without forwarding to the receiver's rail, pairs on two rails meet at the spine.
         """
         below, span = self._below, group.size * group.stride
         spanned = np.where(group.stride >= below, group.size, -(-span // below))
@@ -90,11 +90,11 @@ class Topology:
         return np.where(over_spine, np.maximum(leaves, 2), leaves).astype(np.float64)
 
     def uplink_load(self, operation: str, group: Group) -> NDArray[np.float64]:
-        """Return how many times over the uplinks of a leaf are asked for; 1 where they suffice.
+        """Return the demand on the uplinks of a leaf over their capacity; 1 where they suffice.
 
         All groups of the kind communicate at once. Between groups of a dragonfly, adaptive routing carries
-        traffic between neighbours over a third group, so twice over global links; all-to-all loads them
-        evenly as it is (Kim, Dally, Scott, Abts 2008, section 4).
+        traffic between neighbours over a third group, so each byte crosses two global links; all-to-all loads
+        them evenly without it (Kim, Dally, Scott, Abts 2008, section 4).
         """
         below, network = self._below, self.network
         span = group.size * group.stride
@@ -180,9 +180,9 @@ class Topology:
         return [link for one, other in pairwise(around) for link in self.route(one, other)]
 
     def bisection_bandwidth(self) -> dict[str, float]:
-        """Return what one half of a level's block can send to the other half at once, B/s, by level.
+        """Return the bisection bandwidth of a block of each level, B/s.
 
-        For the network it is what crosses between the first and the second half of the job's nodes.
+        For the network: between the first and the second half of the job's nodes.
         """
         across = {level.name: level.devices // 2 * level.bandwidth for level in self.levels}
         network, nodes = self.network, self._job_nodes
@@ -219,7 +219,7 @@ class Topology:
         return drawn
 
     def _to_leaf(self, rank: int) -> list[Place]:
-        """Return the way from a device through its NIC to its leaf switch."""
+        """Return the path from a device through its NIC to its leaf switch."""
         node, nic = rank // self.devices_per_node, self._rail(rank)
         rail = nic if self.network.shape == "rails" else 0
         return [("device", rank), ("nic", node, nic), ("leaf", node // self.network.nodes_per_leaf, rail)]
@@ -253,8 +253,8 @@ class Topology:
     def _link(self, one: Place, other: Place) -> Link:
         """Return the link between two neighbours of the graph.
 
-        Half of a level's latency is spent on each side of its switch; a quarter of the network's on each of
-        the four hops below leaves, and the same again on each hop between leaves.
+        Each side of a switch takes half of its level's latency; each of the four hops below leaves, and each
+        hop between leaves, takes a quarter of the network's.
         """
         network, kinds = self.network, {one[0], other[0]}
         for level in self.levels:

@@ -1,10 +1,10 @@
-"""How long collectives take: one algorithm a file, found through one registry.
+"""Times of collectives: one algorithm a file, found through one registry.
 
-A library picks the algorithm and protocol that it expects to be fastest, and so does ``seconds``. Near
-the crossing of two protocols the pick is neither sharp nor always right, hence a smooth minimum there.
+A library picks the algorithm and protocol that it expects to be fastest, and so does ``seconds``. Near the
+crossover of two protocols the choice is not always the fastest, hence a smooth minimum.
 
-An algorithm's ``seconds`` rest on calibrated constants; ``latency`` adds what the hops of this cluster take
-beyond the hops that were calibrated, shape (calls,).
+An algorithm's ``seconds`` rest on calibrated constants; ``latency`` adds the difference between this
+cluster's hop latency and the calibrated one, shape (calls,).
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ def smooth_minimum(times: Floats) -> Floats:
     rate = np.square(1 / times)
     np.square(rate, out=rate)
     np.square(rate, out=rate)
-    with np.errstate(divide="ignore"):  # where no candidate is finite, the time is infinite
+    with np.errstate(divide="ignore"):  # without a finite candidate, the time is infinite
         return 1 / np.sqrt(np.sqrt(np.sqrt(rate.sum(axis=0))))

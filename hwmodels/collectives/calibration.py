@@ -30,7 +30,7 @@ FAMILIES: dict[str, Family] = {
     "all_to_all": "all_to_all",
     "send_receive": "send_receive",
 }
-"""Every operation, and the family whose constants it uses: those that move data alike share them."""
+"""The family of constants of each operation; operations with the same data movement share one."""
 
 
 class Protocol(Strict):
@@ -84,7 +84,7 @@ class LinkCalibration(Sourced):
     """Speed of a library that dispatches tokens to experts over an all-to-all of the same bytes, by library,
     where a domain spans nodes."""
     provenance: str
-    """What was measured, by whom, and what is carried over from another link."""
+    """Measurements with their authors, and the constants taken from another link."""
     errors: dict[str, str] = Field(default_factory=dict)
     """Error left, "median / 90th percentile" in percent, by operation and group size."""
 
@@ -106,11 +106,11 @@ class FabricCalibration(Sourced):
     send_receive: Protocols
     """For pairs, whose only hop is part of the start."""
     shared_efficiency: Positive
-    """What is left of a collective's bandwidth when several groups drive the node's NICs at once."""
+    """Remaining share of a collective's bandwidth when several groups drive the node's NICs at once."""
     send_receive_shared_efficiency: Positive
     """The same for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
-    """What is left of the bandwidth when every rank talks to every other."""
+    """Remaining share of the bandwidth when every rank sends to every other."""
     dispatchers: dict[str, Positive] = Field(default_factory=dict)
     """Share of the NICs' bandwidth at which a library that dispatches tokens to experts sends the one copy of
     a token that each node gets, by library; ``Network.dispatcher`` gives those that are not listed."""
@@ -121,9 +121,9 @@ class FabricCalibration(Sourced):
     rows: int
     """Published figures that the constants rest on; 0 marks a prior, a handful allows no claim."""
     median_error: float | None = None
-    """Relative error of the time left on those rows."""
+    """Relative error of the time on those rows."""
     provenance: str
-    """Which figures, by whom, and what is a prior."""
+    """The published figures with their authors, and the priors."""
 
 
 link_calibrations = Catalogue("link calibration", Path(__file__).parent / "links", LinkCalibration)

@@ -1,4 +1,4 @@
-"""Collectives to be timed, with everything that an algorithm may ask about their groups."""
+"""Collectives to be timed, with all properties of their groups that algorithms read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LinkCosts:
-    """How data moves over one set of links, by protocol: arrays that broadcast to (protocols, calls)."""
+    """Costs of one set of links by protocol: arrays that broadcast to (protocols, calls)."""
 
     start_s: Floats
     step_s: Floats
@@ -28,7 +28,7 @@ class LinkCosts:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What the switch takes to reduce: arrays that broadcast to (calls,)."""
+    """Costs of a reduction in the switch: arrays that broadcast to (calls,)."""
 
     start_s: Floats
     """Infinite where it cannot."""
@@ -37,7 +37,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Collectives as one-dimensional arrays, which all stay in one domain or all leave it."""
+    """Collectives as one-dimensional arrays; either all stay in one domain or all leave it."""
 
     operation: str
     bytes_: Floats

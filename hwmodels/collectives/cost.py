@@ -1,4 +1,4 @@
-"""The cost of collectives as a record: time, the links that they fill, the bytes that they move."""
+"""The cost of collectives as a record: time, busy seconds of links, bytes moved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hwmodels.collectives.call import Floats
 
 
 class Links(NamedTuple):
-    """What collectives ask of the links of each level, shape (levels + 1, ...); see ``Cost``."""
+    """Demand of collectives on the links of each level, shape (levels + 1, ...); see ``Cost``."""
 
     busy: Floats
     bytes: Floats
@@ -21,7 +21,7 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What collectives take and ask of links while nothing else of their ranks communicates.
+    """Time and link demand of collectives whose ranks have no other communication.
 
     Costs are linear: ``gather + scatter`` is the cost of one after the other, ``4 * gather`` that of four,
     and ``0 + gather`` is ``gather``, so that ``sum`` works. Levels are those of the cluster, innermost
@@ -39,9 +39,9 @@ class Cost:
 
     @property
     def busy(self) -> Floats:
-        """Seconds for which the bytes alone fill the links of each level, shape (levels + 1, ...).
+        """Seconds for which the bytes alone occupy the links of each level, shape (levels + 1, ...).
 
-        A collective fills the outermost level that it spans, which is the one that limits it.
+        A collective occupies the outermost level that it spans, which limits it.
         """
         return self.links().busy
 
@@ -76,7 +76,7 @@ class Cost:
     __radd__ = __add__
 
     def __mul__(self, times: ArrayLike) -> Cost:
-        """Return the cost of so many, shape (...); 0 where a mask is false."""
+        """Return the cost of ``times`` of them, shape (...); 0 where a mask is false."""
         factor = np.asarray(times, np.float64)
         return Cost(self.seconds * factor, lambda: Links(*(part * factor for part in self.links())))
 

@@ -1,6 +1,6 @@
-"""Where the ranks of a process group sit: how many share a domain, how many domains they span.
+"""Placement of process groups: ranks per domain, and domains spanned.
 
-A domain is what the outermost level inside the network joins: usually a node, a whole rack for NVL72.
+A domain is a block of the outermost level inside the network: usually a node, a rack for NVL72.
 Groups tile the job: the ranks ``offset + i * stride`` form one, and every rank belongs to one.
 """
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Process groups as arrays; where the groups of one kind differ, the worst placed of them."""
+    """Process groups as arrays; where groups of one kind differ, the worst-placed one."""
 
     size: Ints
     """Ranks in the group."""

@@ -1,7 +1,7 @@
 """All-reduce inside the switch (NVLS), with a double binary tree between domains (NVLS tree).
 
-A rank sends its buffer for the switch to add up, and spreads its n-th of the sum: (1 + 1 / n) of the
-buffer each way (NVIDIA, NCCL 2.17 and 2.18). Only the Simple protocol can do so.
+A rank sends its buffer for the switch to add up, and spreads its n-th of the sum: (1 + 1 / n) of the buffer
+each way (NVIDIA, NCCL 2.17 and 2.18). Only the Simple protocol supports it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All-to-all in pairs: each rank sends one n-th of its buffer to every other, all links at once.
 
-What stays in the domain and what leaves it flow at the same time over different links; the slower one
-decides. The domain's NICs carry what all its members send out.
+Traffic inside the domain and traffic that leaves it use different links at the same time; the slower one
+decides. The domain's NICs carry the outgoing traffic of all its members.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Ring: every rank passes on one n-th of the buffer at a time; the best use of every link.
+"""Ring: every rank forwards one n-th of the buffer at a time; the best use of every link.
 
-All-reduce goes round twice (reduce, then gather): each rank sends 2 (n - 1) / n of its buffer in
-2 (n - 1) steps; all-gather and reduce-scatter go round once. Broadcast streams the whole buffer along.
-A ring leaves a domain once and enters it once, so the domain's NICs together carry what one member sends
-(Thakur, Rabenseifner, Gropp 2005; nccl-tests doc/PERFORMANCE.md).
+All-reduce goes round twice (reduce, then gather): each rank sends 2 (n - 1) / n of its buffer in 2 (n - 1)
+steps; all-gather and reduce-scatter go round once. Broadcast streams the whole buffer along. A ring leaves a
+domain once and enters it once, so the domain's NICs together carry the traffic of one member (Thakur,
+Rabenseifner, Gropp 2005; nccl-tests doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ def traffic(
 ) -> Floats:
     """Return the bytes that a rank sends over each level, mean over the ranks of the group.
 
-    All levels together are nccl-tests' bus bytes; reduction in switches sends fewer. A ring through blocks
-    of g neighbours leaves a block with one hop in g; all-reduce between d blocks goes by trees, with
-    2 (d - 1) / d of the buffer; of pairs of ranks the share (n - g) / (n - 1) leaves.
+    The sum over levels is nccl-tests' bus bytes; reductions in switches send fewer. A ring through blocks of
+    g neighbours leaves a block with one hop in g; all-reduce between d blocks goes by trees, with 2 (d - 1) /
+    d of the buffer; of pairs of ranks the share (n - g) / (n - 1) leaves.
 
     Args:
         operation: as for ``Cluster.collective``, like the next three; these broadcast.

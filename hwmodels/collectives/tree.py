@@ -1,4 +1,4 @@
-"""Double binary tree between domains, a chain inside: few hops, for messages that latency rules.
+"""Double binary tree between domains, a chain inside: few hops, for latency-bound messages.
 
 Two trees carry half the buffer each, up to reduce and down to spread. A domain that is an inner node of
 one tree is a leaf of the other and sends its buffer twice in all; of two domains, each sends it once
@@ -23,14 +23,14 @@ def seconds(call: Call) -> Floats:
     if network is None:
         return np.empty((0, *call.bytes_.shape))
     latency = network.start_s + hops(call) * network.step_s + 2 * (call.local - 1) * inside.step_s
-    # Inside, a member passes the buffer up and down again.
+    # Inside, a member forwards the buffer up and down.
     near = np.where(call.local > 1, 2 * inside.seconds_per_byte, 0.0)
     far = sent_by_domain(call) * network.seconds_per_byte
     return latency + call.bytes_ * np.maximum(near, far) / EFFICIENCY
 
 
 def sent_by_domain(call: Call) -> Floats:
-    """Return how often a domain sends the buffer through its NICs."""
+    """Return the number of times that a domain sends the buffer through its NICs."""
     return np.where(call.domains == 2, 1.0, 2.0)
 
 

@@ -1,4 +1,4 @@
-"""From a cluster's levels and network to what they give to a group of ranks."""
+"""From a cluster's levels and network to the link costs of process groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hwmodels.errors import UnknownNameError
 from hwmodels.topology import PAIRED, Topology
 
 LARGE = 2.0**50
-"""Bytes of a message whose latency counts for nothing."""
+"""Bytes of a message with negligible latency."""
 
 
 class Wiring:
@@ -29,7 +29,7 @@ class Wiring:
         self._tables = {family: self._by_level(family) for family in set(FAMILIES.values())}
 
     def place(self, size: ArrayLike, stride: ArrayLike) -> tuple[Group, tuple[int, ...]]:
-        """Return where groups sit, as one-dimensional arrays, and the shape that they were asked in."""
+        """Return the placement of groups as one-dimensional arrays, and the shape of the arguments."""
         sizes, strides = np.broadcast_arrays(np.asarray(size, np.int64), np.asarray(stride, np.int64))
         widths = tuple(level.devices for level in self.levels)
         return place(sizes.ravel(), strides.ravel(), widths, self.devices), sizes.shape
@@ -136,7 +136,7 @@ class Wiring:
         start, step, efficiency = np.stack([p.table() for p in protocols], axis=-1)
         own_copy = np.array([p.own_copy for p in protocols])
         extra = np.array([level.extra_latency_s for level in self.levels])
-        latency = np.maximum(extra, -step.min(axis=0))  # no hop takes less than no time
+        latency = np.maximum(extra, -step.min(axis=0))  # a hop's latency is never negative
         return start, step, 1 / (efficiency * bandwidth), own_copy, latency
 
     def _inside(self, operation: str, group: Group) -> LinkCosts:
@@ -154,7 +154,7 @@ class Wiring:
         fabric, network = self.fabric, self.network
         per_device = network.bandwidth / self.devices_per_node
         usable = self.levels[-1].devices * per_device / (group.sharing if concurrent else 1)
-        # A member reaches its own NIC, or its share of what the node has.
+        # A member reaches its own NIC, or its share of the node's NICs.
         reached = max(network.nic_gbps * 1e9 / 8, per_device) * group.size / group.domains
         usable = np.minimum(usable, reached)
         pairs = operation == "send_receive"
