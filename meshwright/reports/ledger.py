@@ -101,7 +101,7 @@ def _groups(ledger: Ledger) -> RenderableType:
     ]
     rows.append(["all", "", *_errors(ledger.summary)])
     if ledger.assumed_summary.n:
-        rows.append(["apart", "network assumed", *_errors(ledger.assumed_summary)])
+        rows.append(["apart", "network or micro batch assumed", *_errors(ledger.assumed_summary)])
     headings = ("by", "", "cases", "median error", "90th percentile", "mean error", "bias")
     return table(headings, rows, "Step time, predicted against measured", left=2)
 

@@ -16,6 +16,7 @@ from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
 from hwmodels.usual_clusters import usual_cluster
+from meshwright.validation.micro_batches import tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import Row, Skipped, conventions, matches, read_rows, rule_of
 from simulator.frameworks import Framework, frameworks
@@ -47,9 +48,9 @@ class Case:
     """What the row leaves out and a default decided; "network": of a run on several nodes."""
 
     @property
-    def assumes_network(self) -> bool:
-        """Whether the run had several nodes and the row does not state their network."""
-        return "network" in self.assumed
+    def is_guess(self) -> bool:
+        """Whether the row leaves out the network of its several nodes, or its micro batch."""
+        return "network" in self.assumed or "micro batch" in self.assumed
 
 
 def read_case(values: dict[str, str], where: str) -> Case:
@@ -70,6 +71,9 @@ def read_case(values: dict[str, str], where: str) -> Case:
     offload = row.text("offload", "none").lower()
     if offload not in ("none", "0"):
         raise Skipped(f"offload ({offload}) is not modelled")
+    for rule in conventions()["own_algorithms"]:
+        if re.search(rule["match"], framework_text):
+            raise Skipped(f"framework {framework_text!r}: {rule['reason']}")
     if re.search(r"\bLoRA\b", row.text("source")):
         raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
     model = read_model(row)
@@ -88,8 +92,12 @@ def read_case(values: dict[str, str], where: str) -> Case:
         },
         where,
     )
-    cluster = _cluster(row, gpus)
+    setting = Setting(model, _cluster(row, gpus), training, framework)
     plan = _plan(row, gpus, model, framework.defaults)
+    if not row.text("micro_batch"):
+        if training.global_batch > plan.data:
+            row.assume("micro batch")
+        plan = tuned(setting, plan)
     peak = row.number("peak_memory_gib")
     return Case(
         case_id=row.text("case_id"),
@@ -97,7 +105,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
         framework=framework_text,
         precision=precision,
         experts=model.moe is not None,
-        setting=Setting(model, cluster, training, framework),
+        setting=setting,
         plan=plan,
         measured_step_s=row.number("derived_step_time_s") or None,
         measured_peak_bytes=peak * 2**30 if peak else None,
@@ -182,7 +190,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
         "virtual_pipeline": chunks if pipeline > 1 else 1,
         "expert": row.whole("ep", 1),
         "expert_tensor": row.whole("etp", defaults.get("expert_tensor", 1)),
-        "micro_batch": row.need("micro_batch"),
+        "micro_batch": row.whole("micro_batch", 1),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
         "recompute": _recompute(row, defaults),

@@ -84,13 +84,13 @@ class Ledger:
 
     @cached_property
     def summary(self) -> Summary:
-        """Step-time errors of all cases that state their network or need none."""
-        return Summary.of(entry.relative_error for entry in self.entries if not entry.case.assumes_network)
+        """Step-time errors of all cases that state their network, or need none, and their micro batch."""
+        return Summary.of(entry.relative_error for entry in self.entries if not entry.case.is_guess)
 
     @cached_property
     def assumed_summary(self) -> Summary:
-        """Step-time errors of the cases on several nodes whose network is assumed."""
-        return Summary.of(entry.relative_error for entry in self.entries if entry.case.assumes_network)
+        """Step-time errors of the cases whose network or micro batch is assumed."""
+        return Summary.of(entry.relative_error for entry in self.entries if entry.case.is_guess)
 
     @cached_property
     def memory_summary(self) -> Summary:
@@ -98,10 +98,10 @@ class Ledger:
         return Summary.of(entry.memory_error for entry in self.entries)
 
     def grouped(self, key: Callable[[Case], str]) -> dict[str, Summary]:
-        """Step-time errors by what ``key`` says of a case, sorted; without cases on an assumed network."""
+        """Step-time errors by what ``key`` says of a case, sorted; without guessed cases."""
         groups: dict[str, list[float | None]] = {}
         for entry in self.entries:
-            if entry.case.assumes_network:
+            if entry.case.is_guess:
                 continue
             groups.setdefault(key(entry.case), []).append(entry.relative_error)
         return {name: Summary.of(groups[name]) for name in sorted(groups)}

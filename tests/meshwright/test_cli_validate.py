@@ -46,13 +46,13 @@ def cases(tmp_path):
 
 
 def test_json_has_exactly_the_documented_keys_and_adds_up(run, cases):
-    path = cases({}, {"derived_step_time_s": "3.0"}, {"derived_step_time_s": ""}, {"micro_batch": ""})
+    path = cases({}, {"derived_step_time_s": "3.0"}, {"derived_step_time_s": ""}, {"tp": ""})
     report = json.loads(run("validate", "--cases", str(path), "--json").out)
     assert set(report) == {"cases", "skipped", "summary", "summary_assumed_network"}
     keys = ["case_id", "predicted_step_time_s", "measured_step_time_s", "relative_error"]
     keys += ["step_time_uncertainty", "assumed", "predicted_peak_memory_bytes", "fits"]
     assert all(list(case) == keys for case in report["cases"])
-    assert report["skipped"] == [{"case_id": "row3", "reason": "micro_batch not stated"}]
+    assert report["skipped"] == [{"case_id": "row3", "reason": "tp not stated"}]
     first, second, unmeasured = report["cases"]
     assert first["relative_error"] == pytest.approx(first["predicted_step_time_s"] / 2.0 - 1)
     assert (unmeasured["measured_step_time_s"], unmeasured["relative_error"]) == (None, None)
@@ -75,7 +75,7 @@ def test_an_assumed_network_is_said_and_summed_apart(run, cases):
     assert stated["step_time_uncertainty"] > 0
     assert report["summary"]["bias"] == pytest.approx(stated["relative_error"])
     assert report["summary_assumed_network"]["bias"] == pytest.approx(assumed["relative_error"])
-    assert "network assumed" in run("validate", "--cases", str(path), "--summary").out
+    assert "network or micro batch assumed" in run("validate", "--cases", str(path), "--summary").out
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_nothing_measured_sums_up_to_nothing():
 
 
 def test_the_table_sums_up_by_gpu_framework_precision_and_memory(run, cases):
-    path = cases({}, {"tp": "2"}, {"tp": "4"}, {"micro_batch": ""})
+    path = cases({}, {"tp": "2"}, {"tp": "4"}, {"pp": ""})
     out = run("validate", "--cases", str(path)).out
     for word in (
         "row0",
@@ -127,7 +127,7 @@ def test_the_table_sums_up_by_gpu_framework_precision_and_memory(run, cases):
         "bias",
         "peak memory measured",
         "Kendall's tau",
-        "micro_batch not stated",
+        "pp not stated",
     ):
         assert word in out
     assert "row0" not in run("validate", "--cases", str(path), "--summary").out
@@ -178,3 +178,15 @@ def test_a_cluster_goes_with_measured_collectives_only(refused, tmp_path):
     assert "--kernels" in refused("validate", "--cluster", "dgx-h100")
     message = refused("validate", "--kernels", str(tmp_path), "--cluster", "dgx-h10")
     assert "--cluster" in message and "dgx-h100" in message
+
+
+def test_a_row_without_its_micro_batch_takes_the_fastest_that_fits(cases):
+    entries = evaluate(
+        [cases({"micro_batch": ""}, *({"micro_batch": str(size)} for size in (1, 2, 4)))]
+    ).entries
+    guessed, *stated = entries
+    assert guessed.case.is_guess and "micro batch" in guessed.case.assumed
+    assert not any(entry.case.is_guess for entry in stated)
+    assert guessed.predicted_step_s <= min(entry.predicted_step_s for entry in stated if entry.fits) * (
+        1 + 1e-9
+    )

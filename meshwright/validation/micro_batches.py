@@ -1,0 +1,43 @@
+"""The micro batch of a published row that does not state it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.errors import InputError
+from meshwright.validation.rows import Skipped
+from simulator.plan import Plan, Plans, concatenate
+from simulator.setting import Setting
+from simulator.training import predict
+from simulator.training.memory import memory
+
+LARGEST = 64
+"""Sequences of the largest micro batch that is tried."""
+
+
+def tuned(setting: Setting, plan: Plan) -> Plan:
+    """The plan with the micro batch that people who tune it end up with: the fastest that fits.
+
+    Args:
+        setting: what the row ran.
+        plan: its plan, with a micro batch of 1.
+
+    Raises:
+        Skipped: no micro batch fits, or the schedule has no closed form to choose by.
+    """
+    sequences, rest = divmod(setting.training.global_batch, plan.data)
+    if rest:
+        raise Skipped("global batch does not divide by data")
+    sizes = [size for size in range(1, min(sequences, LARGEST) + 1) if sequences % size == 0]
+    plans = concatenate([Plans.of(plan.model_copy(update={"micro_batch": size})) for size in sizes])
+    if len(sizes) == 1:
+        return plan
+    try:
+        step = predict(setting, plans)
+    except InputError:
+        raise Skipped("micro_batch not stated") from None
+    held = memory(setting, plans, step.stages, step.parameters)
+    fits = held.peak <= setting.cluster.device.memory_bytes
+    if not fits.any():
+        raise Skipped("micro_batch not stated")
+    return plans.plan(int(np.argmin(np.where(fits, step.time, np.inf))))
