@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,7 +47,7 @@ class Ended:
     out: str
     err: str
     processes: list[int]
-    faults: list[str] = field(default_factory=list)
+    main: int = 0
 
 
 def session(leader: int) -> list[int]:
@@ -96,7 +96,7 @@ def run(name: str, folder: Path, number: int | None = None, after_s: float = 0.0
                 os.kill(process, signal.SIGKILL)
             started.wait()
     texts = ((folder / stream).read_text(encoding="utf-8") for stream in ("stdout", "stderr"))
-    return Ended(started.returncode, *texts, left)
+    return Ended(started.returncode, *texts, left, started.pid)
 
 
 def _left(started: subprocess.Popen[bytes]) -> list[int]:
@@ -111,7 +111,8 @@ def _left(started: subprocess.Popen[bytes]) -> list[int]:
 
 def check(name: str, folder: Path, ended: Ended, number: int) -> list[str]:
     """What is wrong with what a run left."""
-    faults = [f"{len(ended.processes)} processes left"] if ended.processes else []
+    itself = " (the command itself among them)" if ended.main in ended.processes else ""
+    faults = [f"{len(ended.processes)} processes left{itself}"] if ended.processes else []
     if "Traceback" in ended.err:
         faults.append("traceback")
     files = sorted(path for path in (folder / "out").rglob("*") if path.is_file())

@@ -101,6 +101,9 @@ def main() -> None:
     clean_up_on_signals()
     try:
         app()
+    except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
+        print("error: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED)
     finally:
         # Python's last collection would walk through every module; the process ends anyway.
         gc.freeze()

@@ -31,14 +31,14 @@ class Outage(Strict):
     """One failure of one replica."""
 
     time: Duration = Field(description="seconds from the start")
-    replica: int = Field(ge=0, description="number of the replica, from 0 over all pools")
+    replica: int = Field(ge=0, le=2**16, description="number of the replica, from 0 over all pools")
 
 
 class Drain(Strict):
     """A replica that takes no new requests for a while, and ends what it has."""
 
     time: Duration = Field(description="seconds from the start")
-    replica: int = Field(ge=0, description="number of the replica, from 0 over all pools")
+    replica: int = Field(ge=0, le=2**16, description="number of the replica, from 0 over all pools")
     until: Duration | None = Field(None, description="when it takes requests again; default: never")
 
 
@@ -47,7 +47,7 @@ class Failures(Strict):
 
     mtbf: float | None = Field(
         None,
-        gt=0,
+        ge=60,
         le=1e12,
         description="mean seconds between failures of one device; a replica fails with any",
     )

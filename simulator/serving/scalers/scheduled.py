@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
+from hwmodels.quantities import Few
 from simulator.serving.scalers.base import Scaler
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class Scheduled(Scaler):
@@ -17,8 +16,8 @@ class Scheduled(Scaler):
     name: ClassVar[str] = "scheduled"
     rule: ClassVar[str] = "the timetable's count, looking one start ahead"
     source: ClassVar[str] = "scheduled actions of cloud autoscalers"
-    period: float = Field(3600.0, gt=0, description="seconds that each entry lasts")
-    replicas: list[Count] = Field(min_length=1, description="replicas, one entry after the other, in a cycle")
+    period: float = Field(3600.0, ge=1, le=1e7, description="seconds that each entry lasts")
+    replicas: list[Few] = Field(min_length=1, description="replicas, one entry after the other, in a cycle")
 
     def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""
