@@ -9,6 +9,10 @@ from planner.rules import STRUCTURE
 from planner.space import Space
 
 
+WITH = {"batch": ("schedule",)}
+"""Rules that judge by another's result: schedules need the whole number of micro batches."""
+
+
 def blamed(space: Space, removed: dict[str, int]) -> list[str]:
     """Names of the rules to blame.
 
@@ -19,7 +23,8 @@ def blamed(space: Space, removed: dict[str, int]) -> list[str]:
         space: what was searched.
         removed: candidates that each rule removed.
     """
-    alone = [name for name, count in removed.items() if count and _left(space, {name}) is None]
+    removing = [name for name, count in removed.items() if count]
+    alone = [name for name in removing if _left(space, {name, *WITH.get(name, ())}) is None]
     if alone:
         return alone
     without: list[str] = []
