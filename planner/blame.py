@@ -8,7 +8,6 @@ from planner.candidates import Enumeration
 from planner.rules import STRUCTURE
 from planner.space import Space
 
-
 WITH = {"batch": ("schedule",)}
 """Rules that judge by another's result: schedules need the whole number of micro batches."""
 
