@@ -9,6 +9,7 @@ store and one worker, in turns. The kill test starts ``meshwright sweep`` and en
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -122,8 +123,11 @@ def kills(folder: Path, points: int, count: int) -> None:
         run = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(rng.uniform(2.0, 8.0))
-        os.killpg(run.pid, signal.SIGKILL)
+        while len(_stored(store)) <= len(before) and run.poll() is None:
+            time.sleep(0.2)
+        time.sleep(rng.uniform(0.0, 2.0))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
         run.wait()
         after = _stored(store)
         lost += sum(key not in after for key in before)

@@ -30,8 +30,8 @@ def import_(
     Nothing in the file is executed. Options that no prediction reads are kept as comments of the scenario;
     unknown ones are named on stderr.
 
-    [bold]Example:[/bold] meshwright import train.sh --cluster dgx-h100 -o scenario.yaml
-    """
+    [bold]Example:[/bold] meshwright import "torchrun --nnodes 8 --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b" --cluster dgx-h100
+    """  # noqa: E501 - one line to copy
     from hwmodels.files import write_text
     from meshwright.commands.output import note
     from meshwright.exporters.imports import read_launch

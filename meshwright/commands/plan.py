@@ -126,6 +126,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
     """
     from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables, wide
+    from meshwright.exporters.placing import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import verdict
 
@@ -140,7 +141,8 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
     if json:
         print_json(found.to_dict())
     elif len(found.result.plans):
-        show_tables(ranked(found.found, wide()), *_refined(found), *verdict(found.result))
+        launch = export_words(launcher_of(setting.framework.name, setting.model.name), files.save)
+        show_tables(ranked(found.found, wide()), *_refined(found), *verdict(found.result), launch)
     found.check()
     files.write(found)
     if found.interrupted:

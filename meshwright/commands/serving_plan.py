@@ -41,6 +41,7 @@ def plan_serving(
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
     from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.exporters.placing import engine_target, export_words
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
     files.refuse("serving plans", "html", "csv")
@@ -59,7 +60,8 @@ def plan_serving(
     if json:
         print_json(describe_deployments(found))
     elif found.search.plans:
-        show_tables(*deployment_tables(found))
+        launch = export_words(engine_target(found.search.question.engine), files.save)
+        show_tables(*deployment_tables(found), launch)
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
     files.save_scenario(found)

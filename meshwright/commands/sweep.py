@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML with scenario, grid and ask.")],
+    file: Annotated[str, typer.Argument(help="YAML with scenario, grid and ask; or a shipped one.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Table to write: FILE.csv or FILE.parquet.")
     ] = None,
@@ -32,7 +32,7 @@ def sweep(
 
     Every finished result is stored at once; Ctrl-C or a crash loses none.
 
-    [bold]Example:[/bold] meshwright sweep sweep.yaml --store results.db -o results.csv
+    [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
     from meshwright import __version__
     from meshwright.commands.output import note, print_json

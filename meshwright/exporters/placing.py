@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from meshwright.exporters.base import Export, Question
-from meshwright.exporters.serving import family_of
+from meshwright.exporters.serving import FAMILIES, family_of
+from meshwright.exporters.table import table
 from simulator.serving.setting import PoolSetting
 
-BY_FRAMEWORK = (("torchtitan", "torchtitan"), ("torch-", "torchtitan"), ("deepspeed", "deepspeed"))
-"""Prefix of a framework's name, and the launcher of its jobs; Megatron-LM for all others."""
+BY_FRAMEWORK = (
+    ("torchtitan", "torchtitan"),
+    ("torch-", "torchtitan"),
+    ("deepspeed", "deepspeed"),
+    ("megatron-bridge", "megatron-bridge"),
+)
+"""Prefix of a framework's name, and the launcher of its jobs."""
+OTHERS = "megatron-lm"
+SHIPPED = {"megatron-bridge": "megatron-bridge-0.6.yaml", "torchtitan": "torchtitan-0.3.yaml"}
+"""Targets that run the models that they ship only."""
+
+
+def launcher_of(framework: str, model: str) -> str:
+    """The export target of a training framework; Megatron-LM where that target does not ship the model."""
+    target = next((known for prefix, known in BY_FRAMEWORK if framework.startswith(prefix)), OTHERS)
+    if target in SHIPPED and model not in table(SHIPPED[target]).models:
+        return OTHERS
+    return target
+
+
+def engine_target(preset: str) -> str:
+    """The export target of an engine preset's name."""
+    return next((target for family, target in FAMILIES.items() if preset.startswith(family)), "vllm")
+
+
+def export_words(target: str, saved: Path | None) -> str:
+    """The command that exports a plan just found, for people."""
+    file = shlex.quote(str(saved or "plan.yaml"))
+    first = "" if saved else f"add --save {file}, then "
+    return f"To launch it: {first}meshwright export {file} --to {target} -o launch"
 
 
 def wrapped(question: Question) -> tuple[str, Export]:
@@ -19,7 +51,7 @@ def wrapped(question: Question) -> tuple[str, Export]:
         target = family_of(setting, setting.pools[0]) or "vllm"
     else:
         name = question.training()[0].setting.framework.name
-        target = next((known for prefix, known in BY_FRAMEWORK if name.startswith(prefix)), "megatron-lm")
+        target = launcher_of(name, question.training()[0].setting.model.name)
     return target, exporter(target).write(question)
 
 

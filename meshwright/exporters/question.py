@@ -61,7 +61,8 @@ def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: st
     title = (
         scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
     )
-    return Question(f"{title}: {plan.describe()}", scenario=scenario, plan=plan, command=command)
+    titled = title if plan.describe() in title else f"{title}: {plan.describe()}"
+    return Question(titled, scenario=scenario, plan=plan, command=command)
 
 
 def saved_search(reference: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Strict, build, exists, looks_like_path, read_mapping
 from meshwright.scenarios import scenario_path
 from meshwright.variations.keys import set_key
@@ -38,6 +38,21 @@ class Sweep(Strict):
     )
 
 
+def sweep_path(reference: str) -> Path:
+    """The file that a path or the name of a shipped sweep means.
+
+    Raises:
+        UnknownNameError: neither.
+    """
+    shipped = {path.stem: path for path in sorted((Path(__file__).parent / "shipped").glob("*.yaml"))}
+    path = Path(reference)
+    if reference in shipped and not exists(path):
+        return shipped[reference]
+    if exists(path) or looks_like_path(reference):
+        return path
+    raise UnknownNameError("sweep", reference, shipped)
+
+
 @dataclass(frozen=True)
 class Point:
     """One question of a grid."""
@@ -58,12 +73,14 @@ class Grid:
     where: str
 
     @classmethod
-    def read(cls, path: Path) -> Grid:
-        """Read a sweep's file.
+    def read(cls, reference: str | Path) -> Grid:
+        """Read a sweep's file, or the shipped one of a name.
 
         Raises:
+            UnknownNameError: no shipped sweep has this name (nearest offered).
             InputError: a wrong key, an unknown scenario or key path, or too many points.
         """
+        path = sweep_path(str(reference))
         sweep = build(Sweep, read_mapping(path), str(path))
         folder, base = path.parent, sweep.scenario
         if isinstance(base, str):
