@@ -1,1 +1,1 @@
-"""Chooses: candidate spaces, rules, search, and what a choice is worth."""
+"""Planning: candidate spaces, rules, search, and figures of merit."""

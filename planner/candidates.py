@@ -1,4 +1,5 @@
-"""Exact enumeration: every candidate of a space in arrays, rejected by rules as soon as a rule can tell."""
+"""Exact enumeration: all candidates of a space in arrays; a rule rejects as soon as its fields have
+branched."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Candidates:
 
     @cached_property
     def sequence_parallel(self) -> np.ndarray:
-        """On wherever there are tensor-parallel ranks, unless the constraints say otherwise."""
+        """On with tensor parallelism, unless the constraints fix it."""
         fixed = self.space.constraints.fixed.get("sequence_parallel")
         return self["tensor"] > 1 if fixed is None else np.full(self.count, bool(fixed))
 
@@ -76,9 +77,9 @@ class Candidates:
 def end_layers(layers: int, pipeline: np.ndarray, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Layers of the first and the last stage where the stages cannot be equal; 0 where they are.
 
-    All chunks are of one size but the first and the last of the model, which hold embedding and loss beside
-    their layers and do with fewer; the last gives up more (Llama 3: 126 layers on 16 stages of 8). Where even
-    empty end chunks would leave layers over, the result is 0 too: the layers do not divide.
+    All chunks have one size except the first and the last of the model, which also hold embedding and loss
+    and therefore fewer layers; the last holds the fewest (Llama 3: 126 layers on 16 stages of 8). The result
+    is 0 too where the layers do not divide: empty end chunks would still leave a surplus.
     """
     size = -(-layers // (pipeline * chunks))
     missing = pipeline * chunks * size - layers
@@ -92,9 +93,9 @@ class CandidateRule:
     """A reason to reject candidates.
 
     Attributes:
-        name: what reports call it; rules that remove for the same reason share a name.
-        why: what must hold, and why, for people.
-        reads: the fields that it looks at; it runs as soon as all of them have branched.
+        name: label in reports; rules with the same reason share it.
+        why: the condition and its reason, for reports.
+        reads: the fields that it reads; it runs as soon as all of them have branched.
         keep: which candidates stay, a mask of shape (count,).
     """
 
@@ -105,11 +106,11 @@ class CandidateRule:
 
 
 class Enumeration:
-    """Walks through a space once.
+    """Enumerates a space once.
 
-    ``removed`` counts the candidates that each rule has removed so far; a candidate counts for the first
-    rule that rejects it, with all values of the fields that had not branched by then. Once ``blocks`` is
-    exhausted, ``removed`` and what it yielded add up to ``space.candidates``.
+    ``removed`` counts the candidates that each rule has removed so far; a candidate counts for the first rule
+    that rejects it, with all values of the fields that had not branched by then. Once ``blocks`` is
+    exhausted, removed and yielded candidates add up to ``space.candidates``.
     """
 
     def __init__(self, space: Space, rules: Sequence[CandidateRule]) -> None:
@@ -142,7 +143,7 @@ class Enumeration:
             yield from self._walk(self._filter(part.branch(name), depth + 1), depth + 1)
 
     def _filter(self, block: Candidates, depth: int) -> Candidates:
-        """Apply the rules that can decide now, and count what they remove."""
+        """Apply the rules whose fields have branched, and count the removed candidates."""
         unbranched = prod(len(self.space.values[name]) for name in self._fields[depth:])
         for rule in self._rules[depth]:
             if not block.count:

@@ -1,4 +1,4 @@
-"""What a user asks of the plans that are searched: fields held at a value, and upper limits."""
+"""Constraints of a search: fields fixed at a value, and upper limits."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule
 
 Value = int | bool | str
-"""What a field of a plan holds."""
+"""Type of a plan's field."""
 
 FOLLOWING = {
     "first_stage_layers": "the layers and the pipeline",
     "last_stage_layers": "the layers and the pipeline",
 }
-"""Fields that follow from others in a search, and from what."""
+"""Fields that a search derives from other fields, and from which."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """Fields of the plan that must have a value (``fixed``) or may not exceed one (``limits``)."""
+    """Fields of the plan with a fixed value (``fixed``) or a maximum (``limits``)."""
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Constraints:
         return Constraints.of(fixed, limits)
 
     def without(self, name: str) -> Constraints:
-        """The same constraints but for those on one field."""
+        """The same constraints without those on one field."""
         fixed = {key: value for key, value in self.fixed.items() if key != name}
         limits = {key: value for key, value in self.limits.items() if key != name}
         return Constraints(fixed, limits)

@@ -1,4 +1,4 @@
-"""Families of plans: what a user may insist on, so that a ranking shows alternatives instead of near
+"""Families of plans: properties that a user may require, so that a ranking shows alternatives instead of near
 duplicates.
 
 A family is a property that a plan has or lacks. A ranking shows the best plan of each family with its
@@ -16,10 +16,10 @@ from simulator.plan import Choice, Plan, Plans
 
 FASTEST, LEAST_MEMORY = "fastest", "least memory"
 MEMORY_WITHIN = 0.1
-"""How much slower than the fastest plan the plan with the least memory may be, as a share."""
+"""Maximum slow-down of the plan with the least memory over the fastest plan, as a share."""
 
 LAYOUT = ("tensor", "pipeline", "context", "data", "expert", "expert_tensor")
-"""Fields in which plans differ that are no near duplicates; full sharding is another difference."""
+"""Plans that differ in one of these fields, or in full sharding, are not near duplicates."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def mechanisms(plans: Plans) -> np.ndarray:
-    """How much machinery a plan needs, shape (plans,): one for each mechanism in use, the simplest lowest.
+    """Complexity of each plan, shape (plans,): the number of mechanisms in use.
 
     Chunks count by their logarithm, since every doubling adds warm-up and launches.
     """
@@ -74,7 +74,7 @@ def layouts(plans: Plans) -> np.ndarray:
 
 
 def differences(shown: Plan, other: Plan) -> str:
-    """The fields in which a near duplicate differs, in a few words: ``x12 micro 2``."""
+    """The fields in which a near duplicate differs, as a label: ``x12 micro 2``."""
     words = {
         "virtual_pipeline": f"x{other.virtual_pipeline}",
         "micro_batch": f"micro {other.micro_batch}",

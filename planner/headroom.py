@@ -1,4 +1,4 @@
-"""Memory that a plan leaves free on every device."""
+"""Memory that plans leave free on every device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def headroom_share(asked: float | str | None, memory_bytes: float) -> float:
     """Share of a device to leave free.
 
     Args:
-        asked: a share, a percentage or a size as typed; None for what the memory model's error asks for.
+        asked: a share, a percentage or a size as typed; None for the memory model's error.
         memory_bytes: memory of the device.
 
     Raises:

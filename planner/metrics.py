@@ -1,8 +1,8 @@
-"""What a step time means: throughput, utilisation, money and energy, over arrays of plans.
+"""Throughput, utilisation, money and energy from step times, over arrays of plans.
 
-Model FLOPs follow Megatron-LM (Narayanan et al. 2021, appendix): every product with weights, the output
-layer among them, and attention over the whole square of the sequence, causal or not; the backward pass counts
-twice. Hardware FLOPs add what is computed again.
+Model FLOPs follow Megatron-LM (Narayanan et al. 2021, appendix): every product with weights, including the
+output layer, and attention over the full square of the sequence, causal or not; the backward pass counts
+twice. Hardware FLOPs add recomputation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMUNICATION = (
     *("tensor", "context", "expert", "output", "pipeline", "gradients", "parameters"),
     *("to host", "from host"),
 )
-"""Parts of a step that are communication, or copies to the host and back, which nothing hides."""
+"""Parts of a step that are exposed communication, or exposed copies to and from the host."""
 WAITING = (*COMMUNICATION, "bubble", "launch", "variation")
 """Parts of a step in which a device runs no kernels of its own."""
 
@@ -37,20 +37,20 @@ class Metrics:
     model_flops_utilisation: np.ndarray
     """Model FLOP/s over the devices' dense peak in the workload's number format (MFU)."""
     causal_flops_utilisation: np.ndarray
-    """The same with only those keys that a token may see: what causal attention computes."""
+    """MFU with the FLOPs of causal attention: a token attends only to earlier keys."""
     hardware_flops_utilisation: np.ndarray
     """Model FLOPs and recomputed ones over the peak (HFU)."""
     tokens_per_day: np.ndarray
     usd_per_million_tokens: np.ndarray
     """At the devices' list price per hour."""
     kwh_per_million_tokens: np.ndarray
-    """Devices draw their limit while kernels run and idle power while they wait; hosts draw theirs always."""
+    """Devices draw their limit while kernels run and idle power otherwise; hosts draw constant power."""
     bubble_share: np.ndarray
     exposed_communication_share: np.ndarray
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans, step: Step) -> Metrics:
-        """Work the figures out for plans that occupy all of the cluster's devices."""
+        """Compute the figures of plans that occupy all of the cluster's devices."""
         cluster, training = setting.cluster, setting.training
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
@@ -73,7 +73,7 @@ class Metrics:
 
 
 def flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
-    """FLOPs of one token in a step: the model's own, and what each plan computes again, shape (plans,)."""
+    """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
     model, length = setting.model, setting.training.seq_len
     forward = float(model.flops_per_token(length))
     attention = float(model.attention_flops_per_token(length))
@@ -84,11 +84,11 @@ def flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
 
 
 def _present(step: Step, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts of a step that a model has at all: dense ones have no expert communication."""
+    """The parts of a step that a model has: dense models have no expert communication."""
     return tuple(name for name in names if name in step.seconds)
 
 
 OBJECTIVES: Mapping[str, str] = MappingProxyType(
     {"time": "step_time_s", "cost": "usd_per_million_tokens", "energy": "kwh_per_million_tokens"}
 )
-"""What a search can minimise, and the figure that measures it."""
+"""The objectives of a search, and the figure that measures each."""

@@ -1,4 +1,4 @@
-"""What Meshwright predicts of some plans of one setting: step, memory and what they mean."""
+"""Predictions of plans of one setting: step, memory and figures of merit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Prediction:
 
     @classmethod
     def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
-        """What the event engine's run of a plan says; its breakdown is that of the busiest rank."""
+        """The prediction from an engine run; its breakdown is that of the busiest rank."""
         from simulator.training.step_graph.account import BUBBLE, account, busiest, communicated
 
         plans = Plans.of(plan)
@@ -52,7 +52,7 @@ class Prediction:
         counts = parameters(setting, plans, stages)
         rank = busiest(timeline)
         parts = account(timeline, rank)
-        # Where ranks go on by themselves, a rank's next step begins before the last rank ends this one.
+        # Without synchronisation, a rank's next step begins before the last rank ends this one.
         parts[BUBBLE] -= timeline.seconds - timeline.period
         seconds = {name: np.array([part]) for name, part in parts.items()}
         moved = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
@@ -87,18 +87,18 @@ def segments(program: StepProgram) -> int:
 MOST_MICRO_BATCHES = 2**15
 """Of a step on the engine; ten times as many as the longest published pipeline runs."""
 LONGEST_S = 20.0
-"""Seconds of an engine run that is allowed; at 0.4 kB a task, less than 1 GB."""
+"""Longest engine run allowed, s; at 0.4 kB a task, less than 1 GB."""
 TASK_S, SEGMENT_S = 15e-6, 1.2e-6
 """Seconds of one core for a task of the engine, and to read one kernel or collective of a pass."""
 NOTICED_S = 2.0
-"""Seconds from which the length of an engine run is announced."""
+"""Length of an engine run from which it is announced, s."""
 
 
 def engine_tasks(program: StepProgram) -> int:
-    """About as many tasks as the engine runs in a step.
+    """Estimate of the engine's tasks in a step.
 
-    A pass is one task where nothing interrupts it; where layers are gathered or reduced in each pass, every
-    kernel is one.
+    An uninterrupted pass is one task; where layers are gathered or reduced in each pass, every kernel is a
+    task.
     """
     transfers = 1 if program.stages > 1 else 0
     tasks = 0
@@ -120,9 +120,10 @@ def simulate_plan(
     progress: Callable[[float], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Time one plan: analytically where that can be, and by the event engine if asked for or needed.
+    """Time one plan: analytically where the schedule has a closed form, and on the event engine if requested
+    or needed.
 
-    It is needed for schedules without a closed form, and where a setting has stragglers.
+    The engine is needed for schedules without a closed form, and for settings with stragglers.
 
     Args:
         setting: what the plan is for.
@@ -157,7 +158,7 @@ def simulate_plan(
 
 
 def _check_length(program: StepProgram, notice: Callable[[str], None] | None) -> None:
-    """Say how long the engine takes, and refuse a step that is too long for time and memory."""
+    """Announce the length of a long engine run, and refuse one that is too long for time and memory."""
     tasks = engine_tasks(program)
     seconds = tasks * TASK_S + segments(program) * SEGMENT_S
     if seconds > LONGEST_S or program.micro_batches > MOST_MICRO_BATCHES:

@@ -19,14 +19,14 @@ from simulator.setting import Setting
 from simulator.workload import Training
 
 DETAIL = 100_000
-"""Kernels and collectives up to which the engine tells parts of a step apart."""
+"""Kernels and collectives up to which the engine distinguishes the parts of a step."""
 
 Packed = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 """A setting as plain data: model, cluster, training, framework."""
 
 
 INTERRUPTED = "interrupted before it ended"
-"""Problem of a plan that was not timed as the run was interrupted."""
+"""Problem of a plan that was not timed because the run was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Refined:
     Attributes:
         step_s: seconds of a step.
         parts_s: the step of the busiest rank by part, under the names of the analytic breakdown.
-        peak_bytes: what the fullest rank held at once.
-        problem: why the engine cannot run the plan; then the others are empty.
+        peak_bytes: peak of the fullest rank.
+        problem: reason why the engine cannot run the plan; the other fields are then empty.
     """
 
     step_s: float
@@ -54,8 +54,7 @@ def refine(setting: Setting, plans: Sequence[Plan], workers: int) -> Iterator[tu
         plans: what to time.
         workers: processes to use where the plans take long enough.
 
-    Yields:
-        The number of a plan and its run, in the order in which runs end.
+    Yields: The index of a plan and its run, in the order in which runs end.
     """
     if not plans:
         return
@@ -69,7 +68,7 @@ def refine(setting: Setting, plans: Sequence[Plan], workers: int) -> Iterator[tu
 
 
 def run_plan(setting: Setting, plan: Plan) -> Refined:
-    """Time one plan with the event engine; one that cannot run there is a result too."""
+    """Time one plan with the event engine; failure to run is a result too."""
     try:
         timeline = simulate_plan(setting, plan, engine=True, detail=DETAIL).timeline
     except InputError as error:
@@ -83,7 +82,7 @@ def run_plan(setting: Setting, plan: Plan) -> Refined:
 
 
 def _pack(setting: Setting) -> Packed:
-    """A setting for another process: without the kernel models that its parts have built."""
+    """A setting for another process, without cached kernel models."""
     return (
         setting.model.model_dump(),
         setting.cluster.model_dump(),

@@ -1,7 +1,7 @@
 """Rules that a candidate must satisfy, each with its reason; add one by adding an entry to ``STRUCTURE``.
 
-What makes a plan possible at all is in ``simulator.rules``, which also judges plans that a user gives; here
-it is told from which fields it can decide. The others say what a search need not look at.
+Rules of feasibility are in ``simulator.rules``, which also checks plans that a user gives; here each gets the
+fields that it reads. The other rules prune the search.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ STRUCTURE: tuple[CandidateRule, ...] = (
         _unsharded,
     ),
 )
-"""Rules about shapes. Of those that can decide at the same point, the earlier one gets the count."""
+"""Rules about shapes. Of rules that run at the same point, the earlier one gets the count."""
 
 RULES: tuple[CandidateRule, ...] = (
     *STRUCTURE,
@@ -199,4 +199,4 @@ RULES: tuple[CandidateRule, ...] = (
         _memory,
     ),
 )
-"""All rules; memory is the last and the only one that no other cluster of the same shape would share."""
+"""All rules; memory is the last, and the only one that depends on more than the cluster's shape."""

@@ -15,7 +15,7 @@ BLOCK = 1 << 13
 
 
 class ScoredPlans:
-    """Gathers what ``search`` offers to ``keep``."""
+    """Collects the blocks that ``search`` hands to ``keep``."""
 
     def __init__(self) -> None:
         self._plans: list[Plans] = []

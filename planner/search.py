@@ -1,4 +1,4 @@
-"""Search: which plans fit, and which of them are fastest, cheapest or use the least energy."""
+"""Search: the plans that fit, ranked by time, cost or energy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from simulator.training import Step, predict, step_time
 from simulator.training.memory import Memory, memory
 
 CHUNK = 1 << 16
-"""Plans that the cost model takes at once: enough to compute each distinct kernel once for many plans, few
-enough for its arrays to stay in the caches."""
+"""Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
+for the arrays to stay in the caches."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """The best plans, in order, and what became of all the candidates.
+    """The best plans, in order, and the fate of all candidates.
 
     ``plans``, ``step``, ``memory`` and ``metrics`` hold one row per plan, the best first; all are empty where
     nothing fits, and ``shortfall`` says why.
@@ -56,7 +56,7 @@ class SearchResult:
 
     @property
     def runner_up_gap(self) -> float | None:
-        """How much worse the second plan is, as a share of the best; none with fewer than two."""
+        """Gap of the second plan over the best, as a share; None with fewer than two plans."""
         values = getattr(self.metrics, OBJECTIVES[self.objective])
         return float(values[1] / values[0] - 1) if len(values) > 1 else None
 
@@ -139,7 +139,7 @@ def search(
 
 
 def _measure(setting: Setting, plans: Plans, objective: str) -> np.ndarray:
-    """What a search minimises, shape (plans,); only money and energy need a breakdown of the step."""
+    """The minimised figure, shape (plans,); only money and energy need a breakdown of the step."""
     if objective == "time":
         return step_time(setting, plans)
     return getattr(Metrics.of(setting, plans, predict(setting, plans)), OBJECTIVES[objective])
@@ -167,7 +167,7 @@ class _Best:
         self.values = np.zeros(0)
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
-        """Consider more plans; of equal ones those offered first win."""
+        """Consider more plans; of equal plans those offered first win."""
         if self.plans is not None:
             if len(self.values) == self.top:
                 better = np.flatnonzero(values <= self.values[-1])

@@ -1,4 +1,4 @@
-"""The answer when nothing fits: which plan comes nearest, by how much it misses, and what would help."""
+"""The answer when nothing fits: the nearest plan, the missing bytes, and changes that would help."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAVERS = (
     "virtual_pipeline",
     "sequence_parallel",
 )
-"""Fields by which a plan saves memory; letting one of them go may make room."""
+"""Fields by which a plan saves memory; relaxing a constraint on one may make room."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of the question, and the least memory that a plan needs then."""
+    """A change of the question, and the least memory that a plan then needs."""
 
     change: str
     nearest: Nearest
@@ -68,7 +68,7 @@ class Shortfall:
         return self.nearest.peak_bytes - self.capacity_bytes
 
     def message(self) -> str:
-        """The answer in words, with the breakdown and what would help."""
+        """The answer in words, with the breakdown and the changes that would help."""
         near = self.nearest
         parts = sorted(near.parts.items(), key=lambda item: -item[1])
         lines = [
@@ -113,7 +113,7 @@ def nearest(space: Space) -> Nearest | None:
 
 
 def explain(space: Space) -> Shortfall | None:
-    """Say why nothing in a space fits, and try what would help; none if no plan has a valid shape."""
+    """Explain why nothing in a space fits, and try changes that help; None if no plan has a valid shape."""
     near = nearest(space)
     if near is None:
         return None

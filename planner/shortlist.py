@@ -1,9 +1,8 @@
-"""A short list of different plans out of a ranking: a recommended one, and what each restriction would
-cost.
+"""A short list of different plans from a ranking: the recommended plan, and the cost of each restriction.
 
-The first row is the simplest of the plans that are on equal footing with the fastest: their predicted gap
-is so small that the order says nothing (``simulator.uncertainty.even_footing``). The best plan of each
-family that the first row lacks follows. Near duplicates of a row are named beside it.
+The first row is the simplest of the plans that are on equal footing with the fastest: their predicted gap is
+within the error of the prediction (``simulator.uncertainty.even_footing``). The best plan of each family that
+the first row lacks follows. Near duplicates of a row are named beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ POOL = 2048
 NAMED_DUPLICATES = 4
 """Near duplicates of a row that are named."""
 DUPLICATE_WITHIN = 0.05
-"""How much slower than its row a near duplicate may be to be named, as a share."""
+"""Maximum slow-down of a named near duplicate over its row, as a share."""
 SIMPLEST = "simplest within 10 %"
 RECOMMENDED = "recommended"
 OTHER = "another layout"
@@ -42,11 +41,11 @@ OTHER = "another layout"
 
 @dataclass(frozen=True)
 class Row:
-    """Why a plan is in the list.
+    """Reason for a plan's place in the list.
 
     Attributes:
         families: labels.
-        also: near duplicates, by the fields in which they differ.
+        also: near duplicates, as the fields in which they differ.
     """
 
     families: tuple[str, ...]
@@ -109,7 +108,7 @@ def _pick(pool: Plans, values: np.ndarray, index: int, labels: tuple[str, ...]) 
 
 
 def _add(picks: list[_Pick], pick: _Pick) -> None:
-    """Append a pick, or its labels where its plan has a row.
+    """Append a plan, or its labels where the plan has a row.
 
     The fastest plan needs no row of its own where it is a near duplicate of the recommended one.
     """
@@ -137,7 +136,7 @@ def _filled(picks: list[_Pick], pool: Plans, values: np.ndarray, top: int) -> li
 
 
 def _also(picks: list[_Pick], pool: Plans, values: np.ndarray) -> list[tuple[str, ...]]:
-    """Near duplicates of each row, the best first; rows themselves are none."""
+    """Near duplicates of each row, the best first, rows excluded."""
     ids = layouts(concatenate([pick.plans for pick in picks] + [pool]))
     rows = [pick.plan for pick in picks]
     named: list[tuple[str, ...]] = []
