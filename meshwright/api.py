@@ -93,6 +93,7 @@ def plan(
     batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
+    price: float | None = None,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     objective: str | None = None,
@@ -114,6 +115,7 @@ def plan(
         global_batch: sequences in an optimizer step.
         batch_tokens: tokens in an optimizer step instead.
         precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
+        price: dollars an hour and device, instead of the list price.
         fix, limit: plan fields held at a value, and their highest values.
         objective: time, cost or energy.
         top: plans to return.
@@ -136,6 +138,7 @@ def plan(
         "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
+        "price": price,
         "objective": objective,
         "top": top,
         "headroom": headroom,
@@ -172,6 +175,7 @@ def size(
     batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
+    price: float | None = None,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     objective: str | None = None,
@@ -186,7 +190,7 @@ def size(
         days: deadline; the cheapest size is chosen among those that meet it.
         clusters: what to compare; the scenario's cluster by default.
         gpus: least and most devices; by default from one node to the whole cluster.
-        model, seq_len, global_batch, batch_tokens, precision, framework: as for ``plan``.
+        model, seq_len, global_batch, batch_tokens, precision, framework, price: as for ``plan``.
         fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
 
@@ -200,6 +204,7 @@ def size(
         "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
+        "price": price,
         "objective": objective,
         "headroom": headroom,
     }
@@ -255,6 +260,7 @@ def simulate(
     batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
+    price: float | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
     fix: Mapping[str, Any] | None = None,
     engine: bool = False,
@@ -266,7 +272,8 @@ def simulate(
 
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
-        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework: as for ``plan``.
+        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, price: as for
+            ``plan``.
         plan: fields of the plan; the framework fills the rest.
         fix: fields that replace those of the plan.
         engine: run the step as discrete events too; schedules without a closed form always do.
@@ -286,6 +293,7 @@ def simulate(
         "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
+        "price": price,
         "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
         "fix": fix,
     }
@@ -335,6 +343,7 @@ def whatif(
     batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
+    price: float | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
     fix: Mapping[str, Any] | None = None,
     engine: bool = False,
@@ -345,7 +354,7 @@ def whatif(
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
         variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
-        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, plan: as for
+        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, price, plan: as for
             ``simulate``.
         fix: fields that replace those of the plan, and hold in searches.
         engine: time every run with the event engine.
@@ -363,6 +372,7 @@ def whatif(
         "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
+        "price": price,
         "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
         "fix": fix,
         "plans": True,

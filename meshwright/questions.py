@@ -70,7 +70,7 @@ def scenario_data(
         scenario: file, shipped name or mapping; None where the arguments alone ask the question.
         arguments: values by the names in ``KEYS``; None means not given. ``fix`` holds fields of the plan
             that is given, and of one that is searched where ``plans`` is true; ``batch_tokens`` stands for
-            ``global_batch``.
+            ``global_batch``, ``price`` for that of the cluster's device.
         where: name of the arguments in errors.
 
     Returns:
@@ -99,6 +99,10 @@ def scenario_data(
     if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):
         data.pop("title", None)
     data = _with_fields(data, arguments.get("fix") or {}, arguments.get("plans", False), where)
+    if (price := arguments.get("price")) is not None:
+        from meshwright.variations.keys import set_key
+
+        data = set_key(data, "cluster.device.price_per_hour_usd", price, folder, where)
     data = _with_sequence(data, where, folder)
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)

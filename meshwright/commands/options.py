@@ -69,6 +69,9 @@ Fix = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Hold a plan field, as tensor=8. Repeatable."),
 ]
+Price = Annotated[
+    float | None, typer.Option(min=0, help="Dollars an hour and device, instead of the list price.")
+]
 Fields = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="FIELD=VALUE", help="A field of the plan, as tensor=8. Repeatable."),
@@ -133,7 +136,7 @@ Mix = Annotated[
 Watts = Annotated[float | None, typer.Option(help="Serving: most that the devices of a mix may draw.")]
 
 
-def question(**flags: str | int | None) -> dict[str, object]:
+def question(**flags: str | float | None) -> dict[str, object]:
     """Flags that ask or change a question, by argument of the API; numbers as people write them.
 
     Raises:

@@ -26,6 +26,7 @@ def plan(
     batch_tokens: given.BatchTokens = None,
     precision: given.Precision = None,
     framework: given.Framework = None,
+    price: given.Price = None,
     fix: given.Fix = None,
     limit: given.Limit = None,
     objective: given.Objective = None,
@@ -99,6 +100,7 @@ def plan(
         seq_len=seq_len,
         global_batch=global_batch,
         batch_tokens=batch_tokens,
+        price=price,
     )
     asked |= {"framework": framework, "objective": objective, "headroom": headroom, **held}
     if tokens is not None or days is not None or ".." in (gpus or "") or "," in (cluster or ""):

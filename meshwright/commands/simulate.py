@@ -29,6 +29,7 @@ def simulate(
     batch_tokens: given.BatchTokens = None,
     precision: given.Precision = None,
     framework: given.Framework = None,
+    price: given.Price = None,
     fix: given.Fields = None,
     engine: Annotated[
         bool, typer.Option("--engine", help="Run the step as discrete events too, rank by rank.")
@@ -65,6 +66,7 @@ def simulate(
         batch_tokens=batch_tokens,
         precision=precision,
         framework=framework,
+        price=price,
     )
     asked["fix"] = plan_fields(fix or ())
     if scenario and (served := serving_data(scenario)) is not None:

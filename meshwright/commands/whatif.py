@@ -28,6 +28,7 @@ def whatif(
     batch_tokens: given.BatchTokens = None,
     precision: given.Precision = None,
     framework: given.Framework = None,
+    price: given.Price = None,
     fix: given.Fields = None,
     set_: given.Set = None,
     sweep: given.Sweep = None,
@@ -58,6 +59,7 @@ def whatif(
         batch_tokens=batch_tokens,
         precision=precision,
         framework=framework,
+        price=price,
     )
     asked |= {"fix": plan_fields(fix or ()), "plans": True}
     asked["variations"] = variation_of(set_ or (), sweep or (), replan) or None

@@ -8,6 +8,7 @@ from math import log
 import numpy as np
 from rich.table import Table
 
+from hwmodels.device import Device, devices
 from hwmodels.errors import MeshwrightError
 from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
@@ -51,8 +52,7 @@ def basis_words(result: SearchResult) -> dict[str, str]:
             if network is None
             else f"{percent(network, 0)} median error"
         ),
-        "price": f"{device.price_per_hour_usd:g} $ an hour and device: "
-        + device.sources.get("price_per_hour_usd", "as given"),
+        "price": f"{device.price_per_hour_usd:g} $ an hour and device: {_price_source(device)}",
         **({"assumed": "; ".join(setting.cluster.assumed)} if setting.cluster.assumed else {}),
         "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
         "nearest published run": _published(setting),
@@ -69,6 +69,14 @@ def _framework(setting: Setting) -> str:
         return name
     kinds = f"of {', '.join(rule.generations)}" if rule.generations else "elsewhere"
     return f"{name}, the default {kinds}: {rule.why}"
+
+
+def _price_source(device: Device) -> str:
+    """Where the price comes from; another one than the catalogue's was given."""
+    known = device.name in devices.names() and devices.get(device.name)
+    if known and known.price_per_hour_usd != device.price_per_hour_usd:
+        return "as given"
+    return device.sources.get("price_per_hour_usd", "as given")
 
 
 def _overlaps(setting: Setting, plan: Plan, step_s: float) -> str:

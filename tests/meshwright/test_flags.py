@@ -101,3 +101,13 @@ def test_serving_scenarios_take_changes_too(run):
 )
 def test_changes_that_cannot_be_read_are_named(refused, flags, message):
     assert message in refused("whatif", *PLANNED, *flags)
+
+
+def test_a_price_replaces_the_list_price(run):
+    listed, given = (asked(run, "simulate", *PLANNED, *more) for more in ((), ("--price", "1.25")))
+    assert given["step_time_s"] == listed["step_time_s"]
+    dollars = 16 * 1.25 / 3600 * given["step_time_s"] / (2048 * 64) * 1e6
+    assert given["usd_per_million_tokens"] == pytest.approx(dollars)
+    question = ["plan", *QUESTION, "--global-batch", "64", "--limit", "pipeline=1"]
+    assert "1.25 $ an hour and device: as given" in run(*question, "--price", "1.25").out
+    assert "list" in run(*question).out or "on demand" in run(*question).out
