@@ -148,7 +148,7 @@ def _lost(name: str, folder: Path, ended: Ended) -> list[str]:
         return []
     finished = int(counted[1].replace(",", ""))
     if name == "whatif":
-        shown = len(json.loads(ended.out)["runs"]) - 1
+        shown = len(json.loads(ended.out)["variations"])
         return [] if shown == finished else [f"{shown} of {finished} finished runs shown"]
     if name == "serving":
         written = len((folder / "out/requests.csv").read_text().splitlines()) - 1

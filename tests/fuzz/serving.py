@@ -415,7 +415,7 @@ DEPLOY = _flags(
         "--limit": ("replicas=1", "tensor=2", "max_sequences=1", "max_sequences=999999999", "x=1"),
         "--top": ("1", "3", "0", "-1", "1000000"),
     },
-    ("--serve",),
+    ("--serve", "--together", "--limit", "tensor=1"),
 )
 
 
@@ -436,7 +436,8 @@ KINDS: dict[str, Kind] = {
         (["whatif", "FILE", "--json"], ["whatif", "FILE"], ["whatif", "FILE", "--html", "out/page.html"]),
     ),
     "deployments": from_data(
-        named("question.yaml", "serving_questions"), (["plan", "FILE", "--json"], ["plan", "FILE"])
+        named("question.yaml", "serving_questions"),
+        (["plan", "FILE", "--json", "--together"], ["plan", "FILE", "--fix", "tensor=1"]),
     ),
     "deploy-flags": DEPLOY,
     "serving-traces": _traces,
