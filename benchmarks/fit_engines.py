@@ -3,8 +3,10 @@
     python -m benchmarks.fit_engines FOLDER [--write]
 
 FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A first fit
-pools all versions of an engine; it is the prior of each version's own. Errors are those of TPOT (or ITL, or
-latency) on rows of a model, else of a GPU, else of a tensor-parallel degree that the fit did not see.
+pools the versions of an engine with one scheduling policy (before or after the running step ends); it is the
+prior of each version's own. TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill
+kernels tell in both. Errors, of TPOT and of TTFT, are those on rows of a model, else of a GPU, else of a
+tensor-parallel degree that the fit did not see.
 ``--write`` puts the constants into `simulator/serving/engines/*.yaml`.
 """
 
@@ -30,15 +32,15 @@ from meshwright.validation.serving import (
     trtllm_tables,
 )
 from meshwright.validation.serving.case import Case, Setup, price_of
-from simulator.serving.engines import engines
+from simulator.serving.engines import Engine, engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
-from simulator.serving.price import StepPrice, format_class, layer_class
+from simulator.serving.price import format_class, layer_class
 from simulator.serving.table import IterationTable
 
 METRICS = {
-    closed_loop: ("tpot_ms_mean",),
+    closed_loop: ("tpot_ms_mean", "ttft_ms_p50", "ttft_ms_mean"),
     energy: ("itl_ms_p50", "tpot_ms_mean"),
-    stages: ("itl_ms_mean",),
+    stages: ("itl_ms_mean", "ttft_ms_mean"),
     static_batch: ("decode_step_ms", "prefill_ms"),
     offline: ("latency_s",),
     trtllm_tables: ("out_tok_s",),
@@ -53,14 +55,15 @@ FILES = (
 )
 LARGEST_BATCH = 600.0
 """Energy rows above it ran with more sequences allowed than memory held."""
-START = np.array([20e-6, 3e-6, 20e-6, 1.0])
-SPREAD = np.array([60e-6, 4e-6, 20e-6, 0.2])
-"""Prior of layer_s, all_reduce_s, sequence_s and prefill_factor before any row is seen."""
-OWN_SPREAD = np.array([30e-6, 2e-6, 10e-6, 0.1])
+CONSTANTS = ("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first_token_s", "eager_layer_s")
+START = np.array([20e-6, 3e-6, 20e-6, 1.0, 20e-3, 300e-6])
+SPREAD = np.array([60e-6, 4e-6, 30e-6, 0.4, 40e-3, 300e-6])
+"""Prior of the constants before any row is seen."""
+OWN_SPREAD = np.array([30e-6, 2e-6, 20e-6, 0.3, 30e-3, 200e-6])
 """How far a version's constants may lie from those of all versions."""
-LOWEST = np.array([0.0, 0.0, 0.0, 0.4])
-NOISE = 0.08
-"""Relative error of a row that the fit takes for granted."""
+LOWEST = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
+NOISE, FIRST_NOISE = 0.08, 0.25
+"""Relative errors of a row, and of TTFT, that the fit takes for granted."""
 
 Key = tuple[str, str, str]
 
@@ -81,6 +84,11 @@ class Rows:
         found = predict(self.questions)
         return np.log(np.array([one[self.metric] for one in found]) / self.measured)
 
+    @property
+    def first(self) -> bool:
+        """Whether the metric is a time to first token."""
+        return self.metric.startswith("ttft")
+
 
 def excluded(case: Case) -> bool:
     """Rows that break for reasons of their own; see docs/serving-accuracy.md."""
@@ -96,6 +104,14 @@ def excluded(case: Case) -> bool:
     return (engine.startswith("tensorrt-llm-1.2") and "aic" in case.group) or "1.3.0rc" in case.case_id
 
 
+def unknown(case: Case, metric: str) -> bool:
+    """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there."""
+    if not metric.startswith("ttft"):
+        return False
+    bursts = getattr(case.question, "bursts", True)
+    return not bursts or (metric == "ttft_ms_mean" and "ttft_ms_p50" in case.measured)
+
+
 def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
     """Rows by (class, format, generation) and engine."""
     questions: dict = defaultdict(list)
@@ -107,7 +123,7 @@ def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
         groups: dict = defaultdict(list)
         for case in cases:
             for metric in METRICS[reader]:
-                if metric in case.measured and not excluded(case):
+                if metric in case.measured and not excluded(case) and not unknown(case, metric):
                     groups[reader.group_key(case.question), metric].append(case)
         for (_, metric), same in groups.items():
             setup = same[0].question.serving
@@ -128,33 +144,35 @@ def assign(rows: Sequence[Rows], times: np.ndarray) -> None:
     """Give the tables of rows other times."""
     for one in rows:
         price = price_of(one.setup)
-        price.times = price.times.model_copy(
-            update={
-                "layer_s": times[0],
-                "all_reduce_s": times[1],
-                "sequence_s": times[2],
-                "prefill_factor": times[3],
-            }
-        )
+        changes: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
+        if not launches(price.engine):
+            changes["eager_layer_s"] = 0.0
+        price.times = price.times.model_copy(update=changes)
+
+
+def launches(engine: Engine) -> bool:
+    """Whether the engine runs without graphs, so that launches bound its steps."""
+    return not engine.graph_sizes.value
 
 
 def fresh_tables() -> None:
     """Make tables read their price's times at each lookup of the fit."""
 
-    def around(self: IterationTable) -> None:
-        price: StepPrice = self.price
-        self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
-        self._sequence_s, self.prefill_factor = price.times.sequence_s, price.times.prefill_factor
+    def refresh(self: IterationTable) -> None:
+        times = self.price.times
+        if getattr(self, "fitted", None) is times:
+            return
+        self.fitted = times  # type: ignore[attr-defined]
+        self._around = [float(s) for s in self.price.around(np.arange(self.max_sequences + 1))]
+        self._sequence_s, self.prefill_factor = times.sequence_s, times.prefill_factor
+        if not self.graphs_mixed:
+            self._pad()
 
     for name in ("decode_seconds", "mixed_seconds"):
         original: Callable = getattr(IterationTable, name)
 
         def call(self, *args, _original=original):
-            if self._sequence_s != self.price.times.sequence_s or self._around[0] != float(
-                self.price.around(0)
-            ):
-                around(self)
-            self.prefill_factor = self.price.times.prefill_factor
+            refresh(self)
             return _original(self, *args)
 
         setattr(IterationTable, name, call)
@@ -163,10 +181,16 @@ def fresh_tables() -> None:
 def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Constants that fit rows best, weighed against a prior."""
 
+    known = np.ones(len(prior))
+    known[CONSTANTS.index("first_token_s")] = any(one.first for one in rows)
+    known[CONSTANTS.index("eager_layer_s")] = launches(rows[0].setup.engine)
+    prior = prior * np.maximum(known, np.arange(len(prior)) < 4)
+    spread = spread * np.where(known > 0, 1.0, 1e-9)
+
     def residuals(scaled: np.ndarray) -> np.ndarray:
         times = np.maximum(prior + scaled * spread, LOWEST)
         assign(rows, times)
-        off = np.concatenate([one.errors() for one in rows]) / NOISE
+        off = np.concatenate([one.errors() / (FIRST_NOISE if one.first else NOISE) for one in rows])
         return np.concatenate([np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1)), scaled])
 
     low = np.minimum((LOWEST - prior) / spread, -1e-6)
@@ -174,14 +198,17 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
     return np.maximum(prior + best.x * spread, LOWEST)
 
 
-def error(rows: Sequence[Rows], times: np.ndarray) -> np.ndarray:
-    """Relative errors of rows with given constants."""
+def error(rows: Sequence[Rows], times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Relative errors of rows with given constants, and those of TTFT."""
     assign(rows, times)
-    return np.expm1(np.concatenate([one.errors() for one in rows]))
+    rest, first = ([one.errors() for one in rows if one.first == kind] for kind in (False, True))
+    return np.expm1(np.concatenate([[], *rest])), np.expm1(np.concatenate([[], *first]))
 
 
-def left_out(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> tuple[str, float | None]:
-    """What was left out, and the median error on it."""
+def left_out(
+    rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray
+) -> tuple[str, float | None, float | None]:
+    """What was left out, and the median errors on it: of TPOT and of TTFT."""
     names = {
         "model": lambda one: one.setup.model.name,
         "GPU": lambda one: one.setup.cluster.device.name,
@@ -194,35 +221,41 @@ def left_out(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> tup
             for value in sorted(values):
                 seen = [one for one in rows if name(one) != value]
                 unseen = [one for one in rows if name(one) == value]
-                off.append(np.abs(error(unseen, fit(seen, prior, spread))))
-            return what, float(np.median(np.concatenate(off)))
-    return "", None
+                off.append(error(unseen, fit(seen, prior, spread)))
+            rest, first = (np.abs(np.concatenate(part)) for part in zip(*off, strict=True))
+            return what, _median(rest), _median(first)
+    return "", None, None
+
+
+def _median(off: np.ndarray) -> float | None:
+    return float(np.median(off)) if len(off) else None
 
 
 def write(name: str, entries: list[LayerTimes]) -> None:
     """Replace the fitted entries of an engine's file."""
     path = FOLDER / f"{name}.yaml"
     head, _, tail = path.read_text().partition("times:\n")
-    kept, first = [], {}
+    kept = []
     for line in tail.splitlines():
         found = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
         key = found and (found[1], found[2], found[3] or "")
-        fixed = re.search(r"first_token_s: ([\d.]+)", line)
-        if fixed and key:
-            first[key] = fixed[0] + ", "
         if found and key not in {(e.layers, e.format, e.generation) for e in entries}:
             kept.append(line)
-    lines = [
+    path.write_text(head + "times:\n" + "\n".join([_entry(e) for e in entries] + kept) + "\n")
+
+
+def _entry(e: LayerTimes) -> str:
+    """One line of an engine's file."""
+    return (
         f"  - {{layers: {e.layers}, format: {e.format}, "
         + (f"generation: {e.generation}, " if e.generation else "")
         + f"layer_s: {e.layer_s:.2e}, all_reduce_s: {e.all_reduce_s:.2e}, sequence_s: {e.sequence_s:.2e}, "
-        + first.get((e.layers, e.format, e.generation), "")
+        + (f"eager_layer_s: {e.eager_layer_s:.2e}, " if e.eager_layer_s else "")
+        + (f"first_token_s: {e.first_token_s:.3f}, " if e.first_token_s else "")
         + f"prefill_factor: {e.prefill_factor:.2f}, kind: {e.kind}, rows: {e.rows}, "
         + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
         + f'source: "{e.source}"}}'
-        for e in entries
-    ]
-    path.write_text(head + "times:\n" + "\n".join(lines + kept) + "\n")
+    )
 
 
 def main() -> None:
@@ -230,52 +263,62 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", default="", help="part of a key: class format generation")
     parser.add_argument("--quick", action="store_true", help="no left-out errors")
     arguments = parser.parse_args()
     fresh_tables()
     entries: dict[str, list[LayerTimes]] = defaultdict(list)
     for key, by_engine in sorted(read(arguments.folder).items()):
-        families: dict[str, list[str]] = defaultdict(list)
+        if arguments.only not in " ".join(key):
+            continue
+        families: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
         for name in by_engine:
-            families[engines.get(name).engine].append(name)
-        for family, names in sorted(families.items()):
+            engine = engines.get(name)
+            families[engine.engine, engine.scheduler.value, engine.schedules_ahead.value].append(name)
+        for (family, *_), names in sorted(families.items()):
             pooled = [one for name in names for one in by_engine[name]]
             prior = fit(pooled, START, SPREAD)
-            off = error(pooled, prior)
-            print(f"{family:13s} {' '.join(key):24s} {_line(prior, off)}  all versions")
+            print(f"{family:13s} {' '.join(key):24s} {_line(prior, *error(pooled, prior))}  all versions")
             for name in sorted(names):
                 rows = by_engine[name]
                 times = fit(rows, prior, OWN_SPREAD) if len(names) > 1 else prior
                 off = error(rows, times)
-                what, median = ("", None) if arguments.quick else left_out(rows, prior, OWN_SPREAD)
-                print(f"{name:22s}      {'':15s} {_line(times, off)}  left out: {what} {median}", flush=True)
-                entries[name].append(
-                    LayerTimes(
-                        layers=key[0],  # type: ignore[arg-type]
-                        format=key[1],  # type: ignore[arg-type]
-                        generation=key[2],
-                        layer_s=round(float(times[0]), 8),
-                        all_reduce_s=round(float(times[1]), 8),
-                        sequence_s=round(float(times[2]), 8),
-                        prefill_factor=float(times[3]),
-                        kind="derived",
-                        source="benchmarks/fit_engines.py",
-                        rows=len(off),
-                        left_out_error=median,
-                    )
-                )
+                what, rest, first = ("", None, None) if arguments.quick else left_out(rows, prior, OWN_SPREAD)
+                line = f"{name:22s}      {'':15s} {_line(times, *off)}"
+                print(f"{line}  left out: {what} {rest} TTFT {first}", flush=True)
+                entries[name].append(_times(rows, key, times, len(off[0]), rest))
     if arguments.write:
         for name, fitted in entries.items():
             write(name, fitted)
 
 
-def _line(times: np.ndarray, off: np.ndarray) -> str:
-    us = 1e6 * times[:3]
-    sizes = 100 * np.abs(off)
-    return (
-        f"{us[0]:6.0f} {us[1]:5.1f} {us[2]:5.0f} {times[3]:5.2f}  n {len(off):3d}"
-        f"  {np.median(sizes):5.1f} / {np.percentile(sizes, 90):5.1f}"
+def _times(rows: Sequence[Rows], key: Key, times: np.ndarray, count: int, left: float | None) -> LayerTimes:
+    """The entry of an engine's file; constants that no row tells are left at 0."""
+    found = dict(zip(CONSTANTS, np.round(times, 8).tolist(), strict=True))
+    if not any(one.first for one in rows):
+        found["first_token_s"] = 0.0
+    if not launches(engines.get(rows[0].setup.engine.name)):
+        found["eager_layer_s"] = 0.0
+    return LayerTimes(
+        layers=key[0],  # type: ignore[arg-type]
+        format=key[1],  # type: ignore[arg-type]
+        generation=key[2],
+        kind="derived",
+        source="benchmarks/fit_engines.py",
+        rows=count,
+        left_out_error=left,
+        **found,
     )
+
+
+def _line(times: np.ndarray, off: np.ndarray, first: np.ndarray) -> str:
+    us, first_ms, eager_us = 1e6 * times[:3], 1e3 * times[4], 1e6 * times[5]
+    text = f"{us[0]:6.0f} {us[1]:5.1f} {us[2]:5.0f} {times[3]:5.2f} {first_ms:5.0f} ms {eager_us:5.0f}"
+    text += f"  n {len(off):3d}"
+    for one in (off, first):
+        if len(one):
+            text += f"  {100 * np.median(np.abs(one)):5.1f} / {100 * np.percentile(np.abs(one), 90):5.1f}"
+    return text
 
 
 if __name__ == "__main__":

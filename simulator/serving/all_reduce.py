@@ -1,4 +1,4 @@
-"""All-reduce of serving engines: their own kernels for small messages, NCCL for large ones."""
+"""All-reduces and exchanges of serving engines: their own kernels for small messages, NCCL for large ones."""
 
 from __future__ import annotations
 
@@ -32,3 +32,24 @@ def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine
     share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
     custom = remote_read_seconds(own, share * level.bandwidth, np.asarray(float(ranks)), size)
     return np.where(size <= engine.custom_all_reduce_bytes.value, np.minimum(custom, nccl), nccl)
+
+
+def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
+    """Return seconds of an all-to-all over neighbouring ranks, the faster of both ways.
+
+    Inside a domain of fast links, kernels such as DeepEP's write each token into the memory of the ranks that
+    need it: one barrier, then what a rank receives.
+
+    Args:
+        cluster: whose links carry it.
+        ranks: of the group.
+        sent: bytes that each rank sends.
+    """
+    library = cluster.collective("all_to_all", sent, ranks)
+    level = cluster.levels[0]
+    own = level.constants.remote_reads
+    if own is None or ranks > level.devices:
+        return library
+    start = own.start_s + own.rank_s * (min(ranks, own.most_ranks) - 2)
+    share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
+    return np.minimum(library, start + sent / (own.efficiency * share * level.bandwidth))

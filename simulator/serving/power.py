@@ -11,17 +11,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.all_reduce import all_reduce_seconds
 from simulator.serving.price import WEIGHT_BYTES, StepPrice
 
 Array = NDArray[np.float64]
 
-SHARES = {"ampere": (0.15, 0.95, 0.50), "ada": (0.15, 0.95, 0.50)}
-OTHER_SHARES = 0.57, 0.06, 0.58
+SHARES = {
+    "ampere": (0.07, 1.35, 0.52),
+    "ada": (0.07, 1.35, 0.52),
+    "blackwell": (0.62, 0.16, 0.56),
+    "cdna3": (0.30, 0.20, 0.70),
+    "cdna4": (0.30, 0.20, 0.70),
+}
+OTHER_SHARES = 0.65, 0.03, 0.27
 """Shares of (limit - idle) by generation: any kernel runs, memory at peak bandwidth, matrix units at peak.
 
-Fitted on the GPU power of steady-state runs of ml-energy/leaderboard: 69 on A100 (vLLM 0.4 and 0.5; median
-error 8 %), 325 on H100 and B200 (Qwen3, vLLM 0.11.1; 6 and 11 %). Power grows with the root of the use of
-the matrix units, as clocks fall towards the limit."""
+Fitted on the GPU power of steady-state runs of ml-energy/leaderboard: A100 (69 runs, vLLM 0.4 and 0.5), H100
+(221 runs, of vLLM 0.11.1 and of older ones) and B200 (221 runs), and on MI355X (10 runs of InferenceX). Power
+grows with the root of the use of the matrix units, as clocks fall towards the limit."""
+
+
+SMALL_BATCH = 64
+"""Tokens of the all-reduces that count as waiting."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,10 @@ class PowerModel:
     flops_a_token: float
     bandwidth: float
     peak: float
-    host_s: float
-    """Time of a step in which the device waits for the host."""
+    waits_s: float
+    """Time of a step in which devices wait for the host or, at small messages, for each other."""
+    sequence_waits_s: float
+    """The same for each decoding sequence."""
     shares: tuple[float, float, float]
 
     @classmethod
@@ -62,6 +75,10 @@ class PowerModel:
         if price.weights.experts == "nvfp4" and "nvfp4" in peaks:
             peak = peaks["nvfp4"]
         kv = 1.0 if pool.kv == "fp8" else 2.0
+        idle = price.engine.idle_around.value
+        message = np.asarray(SMALL_BATCH * 2.0 * model.hidden)
+        reduce = all_reduce_seconds(price.cluster, pool.tensor, message, price.engine)
+        reduces = model.layers * price.reduces_a_layer * float(reduce)
         return cls(
             devices=pool.devices,
             idle_w=device.idle_watts,
@@ -75,7 +92,8 @@ class PowerModel:
             flops_a_token=float(model.matmul_flops_per_token()),
             bandwidth=device.memory_bandwidth * pool.devices,
             peak=peak * pool.devices,
-            host_s=price.engine.step_s.value,
+            waits_s=price.engine.step_s.value + idle * price.gaps + reduces,
+            sequence_waits_s=idle * price.times.sequence_s / pool.data,
             shares=SHARES.get(device.generation, OTHER_SHARES),
         )
 
@@ -101,8 +119,9 @@ class PowerModel:
         read = self.dense_bytes + self.expert_bytes * hit + self.kv_bytes * np.asarray(kv_tokens)
         memory = np.minimum(read / (self.bandwidth * seconds), 1.0)
         compute = np.minimum(self.flops_a_token * tokens / (self.peak * seconds), 1.0)
-        busy = np.maximum(1.0 - self.host_s / seconds, 0.0)
+        waits = self.waits_s + self.sequence_waits_s * np.asarray(decodes)
+        busy = np.maximum(1.0 - waits / seconds, 0.0)
         running, reading, computing = self.shares
-        share = running * busy + reading * memory + computing * np.sqrt(compute)
+        share = running * busy + reading * memory + computing * np.sqrt(compute * busy)
         device = self.idle_w + (self.limit_w - self.idle_w) * np.minimum(share, 1.0)
         return self.devices * device + (self.host_w if hosts else 0.0)

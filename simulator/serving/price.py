@@ -32,7 +32,7 @@ from simulator.ops import (
 from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price
-from simulator.serving.all_reduce import all_reduce_seconds
+from simulator.serving.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, LayerTimes, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
@@ -52,6 +52,11 @@ NARROW: dict[str, tuple[str, ...]] = {
 
 WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
 """Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
+
+SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
+"""Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
+Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
+(Mutinifni/splitwise-sim)."""
 
 WIDENS_EFFICIENCY = 0.8
 """Share of the bandwidth at which weight-only kernels read narrow weights (Marlin, Frantar et al. 2024,
@@ -225,8 +230,18 @@ class StepPrice:
 
     def around(self, sequences: ArrayLike) -> Array:
         """Engine time around the kernels of a step with so many sequences."""
-        layers = self.model.layers * (self.times.layer_s + self.reduces_a_layer * self.times.all_reduce_s)
-        return self.engine.step_s.value + layers + self.times.sequence_s * np.asarray(sequences)
+        return self.engine.step_s.value + self.gaps + self.times.sequence_s * np.asarray(sequences)
+
+    @property
+    def gaps(self) -> float:
+        """Launches and gaps of all layers, and the wait for the slowest rank at their all-reduces, s."""
+        return self.model.layers * (self.times.layer_s + self.reduces_a_layer * self.times.all_reduce_s)
+
+    @property
+    def eager(self) -> float:
+        """Least time of the layers of a step without a graph: their launches, s."""
+        slower = SLOWER_HOSTS.get(self.cluster.device.generation, 1.0)
+        return self.model.layers * self.times.eager_layer_s * slower
 
     @property
     def reduces_a_layer(self) -> int:
@@ -277,13 +292,24 @@ class StepPrice:
         return np.maximum(seconds - (2.0 - size) * read, np.maximum(compute, size * read))
 
     def _exchange(self, tokens: Array) -> Array:
-        """Gather of all ranks' tokens before experts, and the sum of their outputs, a layer."""
-        ranks = self.pool.tensor * self.pool.data
-        if self.pool.data == 1:
+        """A layer's exchange of tokens between attention ranks and experts, whichever way is faster.
+
+        All tokens are gathered on every rank and the outputs reduced, or each token is sent to the ranks of
+        its experts and back (DeepEP), once a rank.
+        """
+        ranks, moe = self.pool.tensor * self.pool.data, self.model.moe
+        if self.pool.data == 1 or moe is None:
             return np.zeros(np.shape(tokens))
         size = tokens * self.model.hidden * 2.0
         collective = self.cluster.collective
-        return collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
+        gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
+        if self.pool.expert == 1:
+            return gathered
+        hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
+        sent = tokens / ranks * hit * self.model.hidden
+        dispatch = sent * (1.0 if self.weights.experts != "bf16" else 2.0)
+        there = exchange_seconds(self.cluster, ranks, dispatch)
+        return np.minimum(gathered, there + exchange_seconds(self.cluster, ranks, 2.0 * sent))
 
     def _between_stages(self, tokens: Array) -> Array:
         stages = self.pool.pipeline

@@ -39,6 +39,8 @@ class Load:
         concurrency: requests in the system at any time; 0 where ``rate`` counts.
         rate: requests a second; 0 where ``concurrency`` counts.
         cached: prompt tokens found in the prefix cache.
+        variation: variance of the output lengths over the square of their mean. A sequence that is met while
+            it decodes is a long one more often, and so holds more context.
     """
 
     prompt: ArrayLike
@@ -46,6 +48,7 @@ class Load:
     concurrency: ArrayLike = 0.0
     rate: ArrayLike = 0.0
     cached: ArrayLike = 0.0
+    variation: ArrayLike = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,10 @@ class _Cases:
 
     def __init__(self, table: IterationTable, load: Load, limits: Limits) -> None:
         given = (
-            *(load.prompt, load.output, load.concurrency, load.rate, load.cached),
+            *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
             *(limits.budget, limits.sequences, limits.kv_tokens),
         )
-        prompt, output, concurrency, rate, cached, budget, slots, room = np.broadcast_arrays(
+        prompt, output, concurrency, rate, cached, variation, budget, slots, room = np.broadcast_arrays(
             *(np.asarray(value, dtype=np.float64) for value in given)
         )
         engine, ranks = table.price.engine, table.price.pool.data
@@ -113,7 +116,7 @@ class _Cases:
         self.arrivals = rate / ranks
         self.new = np.maximum(prompt - cached, 1.0)
         """Prompt tokens to compute."""
-        self.keys = prompt + 0.5 * output
+        self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
         self.slots = np.maximum(np.minimum(slots, room / (prompt + output)), 1.0)
         """Most sequences that decode together."""

@@ -151,13 +151,13 @@ class IterationTable:
         engine = price.engine
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
         self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
-        sizes = engine.graphs() if graphs is None else graphs
+        self.sizes = engine.graphs() if graphs is None else graphs
         self.graphs_mixed = engine.graphs_mixed.value
         self.prefill_factor = price.times.prefill_factor
         self.power = PowerModel.of(price)
         self._price_tokens()
         self._price_attention()
-        self._pad(sizes)
+        self._pad()
         self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
         self._sequence_s = price.times.sequence_s
 
@@ -205,18 +205,21 @@ class IterationTable:
         self._chunk_z = chunks.tolist()
         self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
 
-    def _pad(self, sizes: NDArray[np.int64]) -> None:
-        """Seconds by token count after padding to captured sizes, as plain lists."""
-        every = np.arange(self.max_tokens + 1)
+    def _pad(self) -> None:
+        """Seconds by token count: padded to captured sizes, or no less than the launches of all layers."""
+        sizes, every = self.sizes, np.arange(self.max_tokens + 1)
         index = np.searchsorted(sizes, every)
         inside = index < len(sizes)
         padded = np.where(inside, sizes[np.minimum(index, len(sizes) - 1)], every) if len(sizes) else every
         padded = np.minimum(padded, self.max_tokens)
         padded[0] = 0
+        least = max(self.price.eager - self.price.gaps, 0.0) * (every > 0)
+        eager = np.maximum(self.tokens_s, least)
         self.padded = padded
-        self.padded_s = self.tokens_s[padded]
-        self._padded_s = self.padded_s.tolist()
-        self._tokens_s = self._padded_s if self.graphs_mixed else self.tokens_s.tolist()
+        self.padded_s = np.where(inside, self.tokens_s[padded], eager)
+        mixed = np.maximum(self.tokens_s, least / self.prefill_factor)
+        self.mixed_s = self.padded_s if self.graphs_mixed else mixed
+        self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
         self._head_s = self.head_s.tolist()
 
     # By plain numbers: the event engine
@@ -255,7 +258,7 @@ class IterationTable:
         return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
 
     def _tokens_at(self, tokens: int, padded: bool) -> float:
-        table = self._padded_s if padded else self._tokens_s
+        table = self._padded_s if padded else self._mixed_s
         if tokens < len(table):
             return table[tokens]
         ranks = self.price.pool.data
@@ -285,7 +288,7 @@ class IterationTable:
         for new, before in prefills:
             tokens += new
             chunks += self._chunk_s(new, before)
-        head, table = self._head_s, self._tokens_s
+        head, table = self._head_s, self._mixed_s
         mixed = table[tokens] if tokens < len(table) else self._tokens_at(tokens, False)
         mixed += head[rows] if rows < len(head) else self._head_at(rows)
         mixed += self._together(chunks, decodes, kv_tokens, attention, at)
@@ -352,7 +355,8 @@ class IterationTable:
             seconds += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in batch.prefills)
             own = max(own, seconds)
         factor = self.prefill_factor if prefills else 1.0
-        return own + factor * float(rank_s + self.experts_s[whole])
+        seconds = own + factor * float(rank_s + self.experts_s[whole])
+        return max(seconds, self.price.eager) if prefills and not self.graphs_mixed else seconds
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of all devices of the replica and its share of their hosts during steps; see `StepTimes`."""
@@ -402,10 +406,9 @@ class IterationTable:
         queries = np.asarray(queries, dtype=np.float64)
         sequences = np.asarray(sequences, dtype=np.float64)
         chunks = np.asarray(chunks, dtype=np.float64)
-        table = self.padded_s if self.graphs_mixed else self.tokens_s
         busy = sequences >= 0.5
         alone = np.where(busy, _at(self.padded_s, sequences), 0.0) + _at(self.head_s, sequences)
-        whole = _at(table, queries + sequences) + _at(self.head_s, sequences + chunks)
+        whole = _at(self.mixed_s, queries + sequences) + _at(self.head_s, sequences + chunks)
         some = np.maximum(sequences, 1.0)
         alone = alone + np.where(busy, self.decodes(some, keys), 0.0)
         beside = np.where(busy, self.mixed(some, keys), 0.0)

@@ -138,6 +138,9 @@ def setup(row: Row, engine_name: str, version: str, pool: Mapping[str, Any], pre
     values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}
     if kv and find_format(kv) in ("fp8", "int8", "fp4"):
         values["kv"] = find_format(kv)
+    elif weights == "fp4" and not kv and cluster.device.vendor == "nvidia":
+        # NVFP4 checkpoints name an fp8 KV cache, which engines then take.
+        values.setdefault("kv", "fp8")
     return Setup(model, cluster, pool_of(values, row.where), preset.engine, preset.assumed)
 
 

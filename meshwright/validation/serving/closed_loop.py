@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of
 from meshwright.validation.serving.names import Skipped
 from meshwright.validation.serving.replay import Client
 from simulator.serving.steady import Limits, Load, Steady, steady_state
@@ -30,9 +31,16 @@ MEASURED = (
 JITTER_MEAN = 0.9
 """Mean of lengths drawn uniformly from 0.8 to 1.0 of the nominal ones."""
 LENGTHS_FROM = 0.8
+UNSTATED_FROM = 0.96
+"""Lengths of rows that state no jitter, drawn from this share on: random tokens do not encode to exactly as
+many again (assumed). Equal lengths would keep all clients in step for ever."""
 ROUNDS, FEW, FEWER_ROUNDS = 10, 8, 4
 """Requests of a run over its concurrency. Above ``FEW`` clients fewer rounds are replayed; those after the
 first stand for the others."""
+ROUNDS_OF_CLIENTS = 8
+"""Iterations of the clients' shares of both sides of a disaggregated deployment."""
+TUNED_SHARE = 0.95
+"""Memory share that a server is given where its default does not hold the clients."""
 RUN_SHARE = 0.975
 """Measured throughput over that of the steady state: ramp-up and drain of a run of 10 C requests."""
 BURST_SHARE = 0.1
@@ -56,6 +64,13 @@ class ClosedLoop:
     speculates: bool
     bursts: bool
     jitters: bool
+    flags: Flags = DEFAULTS
+
+    @property
+    def budget(self) -> int:
+        """Token budget of a step."""
+        default = self.serving.engine.token_budget(self.serving.cluster.device.memory_bytes)
+        return self.flags.token_budget or default
 
     @property
     def longest(self) -> float:
@@ -101,6 +116,7 @@ def read(row: Row, file: str) -> Case:
         speculates=row.text("spec") == "mtp",
         bursts=row.text("harness").startswith("inferencex"),
         jitters=jitter != 1.0,
+        flags=_flags(row, serving),
     )
     return Case(
         case_id=row.text("case_id"),
@@ -112,6 +128,12 @@ def read(row: Row, file: str) -> Case:
         group=row.text("repeat_group"),
         question=question,
     )
+
+
+def _flags(row: Row, serving: Setup) -> Flags:
+    if row.text("harness") != "inferencex":
+        return DEFAULTS
+    return flags_of(serving.engine.engine, serving.cluster.device.name, serving.pool.weights)
 
 
 def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
@@ -131,6 +153,9 @@ def _aggregated(row: Row, engine: str, version: str, precision: str) -> tuple[Se
     gpus = row.count("n_gpus", tp * row.count("pp"))
     pool = _degrees(tp, dp, ep, row.count("pp"), gpus)
     found = setup(row, engine, version, pool, precision)
+    kv = _flags(row, found).kv
+    if kv and found.pool.kv is None:
+        found = replace(found, pool=found.pool.model_copy(update={"kv": kv}))
     return found, max(gpus / found.pool.devices, 1.0)
 
 
@@ -158,31 +183,42 @@ def _replayed(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predictions by the event engine, with the client's start burst and drain."""
     found = questions[0].serving
     device = found.cluster.device
-    budget = found.engine.token_budget(device.memory_bytes)
+    budget = max(one.budget for one in questions)
     clients = [max(round(one.concurrency / one.replicas), 1) for one in questions]
     sequences = min(max(clients), found.engine.sequence_limit(device.memory_bytes))
     context = max(one.longest for one in questions) + 2
-    table = table_of(found, budget, max(sequences / found.pool.data, 16), context)
-    # The run took place, so its longest request did fit.
-    room = max(kv_tokens(found, budget, sequences), context)
-    blocks = int(-(-room // found.engine.block_tokens.value)) + 1
-    return [_replay(one, count, table, blocks) for one, count in zip(questions, clients, strict=True)]
+    table = table_of(found, min(budget, 65536), max(sequences / found.pool.data, 16), context)
+    return [_replay(one, count, table) for one, count in zip(questions, clients, strict=True)]
 
 
-def _replay(one: ClosedLoop, clients: int, table: IterationTable, blocks: int) -> dict[str, float]:
+def _room(one: ClosedLoop, clients: float, sequences: float) -> float:
+    """KV tokens of an attention rank. The run took place, so its longest request did fit."""
+    found, share = one.serving, one.flags.memory_share
+    room = kv_tokens(found, one.budget, sequences, share)
+    if room < clients / found.pool.data * (one.prompt + one.output):
+        room = max(room, kv_tokens(found, one.budget, sequences, TUNED_SHARE))
+    return max(room, one.longest + 2)
+
+
+def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, float]:
     found = one.serving
+    room = _room(one, clients, min(clients, table.max_sequences))
+    blocks = int(-(-room // found.engine.block_tokens.value)) + 1
     changes: dict[str, Any] = {"prefix_caching": False, "max_sequences": table.max_sequences}
+    changes["token_budget"] = one.budget
     if not found.engine.chunked_prefill.value:
-        budget = found.engine.token_budget(found.cluster.device.memory_bytes)
-        changes["token_budget"] = max(budget, int(one.longest))
+        changes["token_budget"] = max(one.budget, int(one.longest))
     client = Client(found, table, blocks, changes)
-    rounds = ROUNDS if clients <= FEW else FEWER_ROUNDS
+    if clients > 1:
+        step = float(table.decode_seconds(clients / found.pool.data, one.prompt + 0.5 * one.output))
+        client.poll_s = one.flags.wait_steps(clients) * step
+    rounds = ROUNDS if clients <= FEW or not one.jitters else FEWER_ROUNDS
     count = rounds * clients
     random = np.random.default_rng(1)
-    low = LENGTHS_FROM if one.jitters else 1.0
+    low, middle = (LENGTHS_FROM, JITTER_MEAN) if one.jitters else (UNSTATED_FROM, 0.5 + 0.5 * UNSTATED_FROM)
 
     def lengths(mean: float) -> np.ndarray:
-        nominal = mean / (JITTER_MEAN if one.jitters else 1.0)
+        nominal = mean / middle
         return np.maximum(np.round(random.uniform(low, 1.0, count) * nominal), 1).astype(int)
 
     prompts, outputs = lengths(one.prompt), lengths(one.output)
@@ -223,14 +259,17 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     prompt = np.array([one.prompt for one in questions])
     clients = np.array([one.concurrency / one.replicas for one in questions])
     replicas = np.array([one.replicas for one in questions])
-    state = _state(found, prompt, output, clients, decodes_only=first.prefill is not None)
-    tpot, ttft = state.tpot_s, state.ttft_s
-    if first.speculates:
-        tpot = tpot / mtp_gain(found)
+    gain = mtp_gain(found) if first.speculates else 1.0
+    state = _state(questions, found, Load(prompt, output, clients))
+    polls = np.array([one.flags.wait_steps(one.concurrency) for one in questions])
+    tpot, ttft = state.tpot_s, state.ttft_s + 0.5 * np.where(clients > 1, polls, 0) * state.step_s
+    tpot = tpot / gain
     decode_gpus = replicas * found.pool.devices
     prefill_gpus = decode_gpus
     if first.prefill is not None:
-        ttft, prefill_gpus = _prefill_side(questions, tpot)
+        ttft, state = _disaggregated(questions, gain)
+        tpot = state.tpot_s / gain
+        prefill_gpus = _prefill_replicas(questions) * first.prefill.pool.devices
     gaps = np.maximum(output - 1, 1)
     e2e = ttft + tpot * gaps
     bursts = np.array([one.bursts for one in questions])
@@ -256,44 +295,53 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(questions))]
 
 
-def _state(
-    found: Setup, prompt: np.ndarray, output: np.ndarray, clients: np.ndarray, decodes_only: bool
-) -> Steady:
+def _state(questions: Sequence[ClosedLoop], found: Setup, load: Load) -> Steady:
+    """The steady states of rows on replicas of one kind."""
     device = found.cluster.device
-    budget = found.engine.token_budget(device.memory_bytes)
-    most = float(np.max(clients)) / found.pool.data
+    budget = np.array([one.flags.token_budget or 0 for one in questions], dtype=float)
+    budget = np.where(budget > 0, budget, found.engine.token_budget(device.memory_bytes))
+    most = max(one.concurrency / one.replicas for one in questions) / found.pool.data
     sequences = min(max(most, 16.0), found.engine.sequence_limit(device.memory_bytes))
-    context = float(np.max(prompt + output)) + 2
-    table = table_of(found, budget, sequences, context)
-    limits = Limits(budget, sequences, kv_tokens(found, budget, sequences))
-    load = Load(prompt, output, clients, cached=prompt - 1.0 if decodes_only else 0.0)
-    return steady_state(table, load, limits)
+    context = float(np.max(np.asarray(load.prompt) + np.asarray(load.output))) + 2
+    table = table_of(found, min(float(np.max(budget)), 65536.0), sequences, context)
+    room = [
+        _room(replace(one, serving=found), one.concurrency / one.replicas, sequences) for one in questions
+    ]
+    return steady_state(table, load, Limits(budget, sequences, np.array(room)))
 
 
 def _prefill_replicas(questions: Sequence[ClosedLoop]) -> np.ndarray:
     return np.array([one.prefill_replicas for one in questions])
 
 
-def _prefill_side(questions: Sequence[ClosedLoop], tpot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """TTFT of disaggregated rows, and the GPUs of the prefill side.
+def _disaggregated(questions: Sequence[ClosedLoop], gain: float) -> tuple[np.ndarray, Steady]:
+    """TTFT of disaggregated rows, and the steady state of the side that decodes.
 
-    Prefill replicas serve prompts one after the other (M/D/1); the first token travels with the KV.
+    Clients go round between both sides: those that wait for a prefill do not decode. Prefill replicas serve
+    prompts one after the other; a prompt finds the mean queue (mean value analysis of a closed network). The
+    first token travels with the KV.
     """
-    found = questions[0].prefill
-    if found is None:
+    first = questions[0]
+    if first.prefill is None:
         raise ValueError("an aggregated row has no prefill side")
     prompt = np.array([one.prompt for one in questions])
     output = np.array([one.output for one in questions])
     concurrency = np.array([one.concurrency for one in questions])
-    replicas = _prefill_replicas(questions)
-    alone = _state(found, prompt, np.full_like(prompt, 2.0), np.ones_like(prompt), decodes_only=False)
-    fixed = alone.ttft_s - alone.prefill_s - alone.step_s
-    ttft = fixed + alone.prefill_s + tpot
-    for _ in range(8):
-        rate = concurrency / (ttft + tpot * np.maximum(output - 1, 1))
-        busy = np.minimum(rate / replicas / found.pool.data * alone.prefill_s, 0.9)
-        ttft = fixed + alone.prefill_s * (1 + 0.5 * busy / (1 - busy)) + tpot
-    return ttft, replicas * found.pool.devices
+    clients = concurrency / np.array([one.replicas for one in questions])
+    servers = _prefill_replicas(questions) * first.prefill.pool.data
+    idle = _state(questions, first.prefill, Load(prompt, np.full_like(prompt, 2.0), np.ones_like(prompt)))
+    own, fixed = idle.prefill_s, idle.ttft_s - idle.prefill_s
+    decoding, prefill = np.ones_like(prompt), own
+    state = idle
+    for _ in range(ROUNDS_OF_CLIENTS):
+        load = Load(prompt, output, np.maximum(clients * decoding, 1.0), cached=prompt - 1.0)
+        state = _state(questions, first.serving, load)
+        away = fixed + state.tpot_s / gain * np.maximum(output, 1.0)
+        for _ in range(4 * ROUNDS_OF_CLIENTS):
+            queued = concurrency / servers * prefill / (prefill + away)
+            prefill = 0.5 * prefill + 0.5 * own * (1.0 + queued * (1.0 - 1.0 / np.maximum(concurrency, 1.0)))
+        decoding = 0.5 * decoding + 0.5 * away / (away + prefill)
+    return fixed + prefill + state.tpot_s / gain, state
 
 
 MTP_GAIN = {"sglang": 1.7, "tensorrt-llm": 1.9, "vllm": 1.7}

@@ -70,12 +70,14 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     table = table_of(found, budget, float(np.max(each)) + 1, float(np.max(prompt + output)))
     keys = prompt + 0.5 * output
     step = table.decode_seconds(each, keys)
-    # Each request that ends is followed by another's prefill.
-    beside = np.zeros_like(each) if found.engine.scheduler.value == "prefill-first" else each
-    prefill = table.mixed_seconds(np.minimum(prompt, budget), 0.0, beside, keys) - np.where(
-        beside > 0, step, 0.0
-    )
-    gap = step + prefill * each / output
+    # Each request that ends is followed by another's prompt; prompts of one decode step share a step.
+    arriving = each / output
+    most = np.maximum(np.floor(budget / prompt), 1.0)
+    together = np.clip(arriving, 1.0, most)
+    alone = found.engine.scheduler.value == "prefill-first"
+    beside = np.zeros_like(each) if alone else each
+    prefill = table.mixed_seconds(np.minimum(together * prompt, budget), 0.0, beside, keys, together)
+    gap = step + (prefill - (0.0 if alone else step)) * arriving / together
     rate = batch / gap
     tokens = each * found.pool.data * (1.0 + prompt / output)
     watts = table.power.watts(tokens, batch, batch * keys, gap, hosts=False)

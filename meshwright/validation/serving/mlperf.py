@@ -24,6 +24,9 @@ MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
 
 LENGTHS = {"llama2-70b": (222.3, 292.0), "llama3.1-8b": (870.7, 128.0), "gpt-j-6b": (1050.0, 69.0)}
 """Mean prompt and output tokens of a benchmark's data set (MLCommons: OpenOrca and CNN-DailyMail)."""
+VARIATION = {"llama2-70b": 0.62, "llama3.1-8b": 0.20, "gpt-j-6b": 0.20}
+"""Variance of the output lengths over the square of their mean, of the same data sets (gpt-j-6b as
+llama3.1-8b)."""
 TENSOR = (1, 2, 4, 8)
 FREE_SHARE = 0.95
 """Tuned submissions leave the KV cache nearly all of the free memory."""
@@ -41,6 +44,7 @@ class MlPerf:
     gpus: float
     prompt: float
     output: float
+    variation: float
     ttft_limit: float
     tpot_limit: float
     offline: bool
@@ -61,7 +65,7 @@ def read(row: Row, file: str) -> Case:
     if model.name not in LENGTHS:
         raise Skipped(f"lengths of the data set of {model.name} are not known")
     gpus = row.need("n_gpus")
-    engine, version = _engine(row.text("framework"), cluster)
+    engine, version = _engine(row.text("framework"), row.text("round"), cluster)
     setups = tuple(
         setup(row, engine, version, {"tensor": tensor, "kv": "fp8"}, _precision(cluster, row.text("round")))
         for tensor in TENSOR
@@ -74,6 +78,7 @@ def read(row: Row, file: str) -> Case:
         gpus=gpus,
         prompt=prompt,
         output=row.number("realised_output_tokens") or output,
+        variation=VARIATION[model.name],
         ttft_limit=(row.number("ttft_limit_ms") or 2000.0) / 1e3,
         tpot_limit=(row.number("tpot_limit_ms") or 200.0) / 1e3,
         offline=offline,
@@ -90,20 +95,22 @@ def read(row: Row, file: str) -> Case:
     )
 
 
-def _engine(framework: str, cluster: Cluster) -> tuple[str, str]:
-    """Engine and version that a submission's software names."""
+def _engine(framework: str, round_: str, cluster: Cluster) -> tuple[str, str]:
+    """Engine and version that a submission's software names, or those of its round."""
     found = re.search(r"vllm[ -]?([0-9.]+)", framework.lower())
     if found:
         return "vllm", found[1]
+    late = round_ >= "v6"
     if cluster.device.vendor == "amd":
-        return "vllm", "0.9.0"
-    return "trtllm", "1.0.0" if re.search(r"TensorRT 10\.(8|9|1\d)|13", framework) else "0.11.0"
+        return "vllm", "0.15.0" if late else "0.9.0"
+    newer = late or re.search(r"TensorRT 10\.(8|9|1\d)|13", framework)
+    return "trtllm", "1.0.0" if newer else "0.11.0"
 
 
 def _precision(cluster: Cluster, round_: str) -> str:
     """Closed-division submissions run fp4 where the device has it, else fp8."""
     peaks = cluster.device.peak_flops
-    if "nvfp4" in peaks and round_ >= "v5":
+    if ("nvfp4" in peaks or "mxfp4" in peaks) and round_ >= "v5":
         return "fp4"
     return "fp8" if "fp8" in peaks else "int8"
 
@@ -128,11 +135,12 @@ def _rate(found: Setup, one: MlPerf) -> float:
         check_fits(price, held)
     except InfeasibleError:
         return 0.0
-    # Requests of different age share memory: each holds half of its output on average.
-    slots = min(held.kv_tokens / (one.prompt + 0.6 * one.output), MOST_SEQUENCES)
+    # Requests of different age share memory; a tenth of it stays free for those that grow.
+    context = one.prompt + 0.5 * (1.0 + one.variation) * one.output
+    slots = min(0.9 * held.kv_tokens / context, MOST_SEQUENCES)
     clients = np.unique(np.geomspace(1.0, max(slots, 1.0), 40))
     table = table_of(found, BUDGET, slots, one.prompt + one.output)
-    load = Load(one.prompt, one.output, clients)
+    load = Load(one.prompt, one.output, clients, variation=one.variation)
     state = steady_state(table, load, Limits(BUDGET, max(slots, 1.0), held.kv_tokens))
     rate = state.output_tokens_s
     if not one.offline:

@@ -95,6 +95,11 @@ class Client:
         self._arrivals: list[tuple[float, int, Request]] = []
         self._done: dict[int, tuple[float, float, float, float]] = {}
         self._waiting: deque[Request] = deque()
+        self.poll_s = 0.0
+        """Seconds between two looks of a busy server at the queue of new requests."""
+        self._random = np.random.default_rng(2)
+        self._users = 0
+        self._turns: dict[int, deque[Request]] = {}
 
     def closed(self, prompts: Iterable[int], outputs: Iterable[int], concurrency: int) -> Timed:
         """Constant concurrency: the first requests at once, each other when one ends."""
@@ -110,15 +115,30 @@ class Client:
             self._send(request, request.arrival_s)
         return self._run()
 
+    def users(self, requests: Iterable[Request], count: int) -> Timed:
+        """Requests at their own times, dealt to users in turn; a user's next waits for the last to end."""
+        for request in requests:
+            self._turns.setdefault(request.serial % count, deque()).append(request)
+        for turns in self._turns.values():
+            first = turns.popleft()
+            self._send(first, first.arrival_s)
+        self._users = count
+        return self._run()
+
     def _send(self, request: Request, now: float) -> None:
         request = request._replace(arrival_s=now)
-        heappush(self._arrivals, (now + self.options.ingest_s, request.serial, request))
+        late = self.poll_s * self._random.random() if self.poll_s and now else 0.0
+        heappush(self._arrivals, (now + late + self.options.ingest_s, request.serial, request))
 
     def _left(self, sequence: Sequence, now: float) -> None:
         request = sequence.request
         self._done[request.serial] = (request.arrival_s, sequence.first_s, now, float(request.output))
         if self._waiting:
             self._send(self._waiting.popleft(), now + CLIENT_S)
+        turns = self._turns.get(request.serial % self._users) if self._users else None
+        if turns:
+            following = turns.popleft()
+            self._send(following, max(following.arrival_s, now + CLIENT_S))
 
     def _run(self) -> Timed:
         replica, arrivals = self.replica, self._arrivals

@@ -86,7 +86,8 @@ def layer_times(
     """Return the times of a class of layers, and whether they stand for another class, format or version.
 
     The nearest: the engine's own entry; another version's of the family (nearest first); another class,
-    format or device generation of the engine, in this order of preference.
+    format or device generation of the engine, in this order of preference. A version with another scheduling
+    policy is another engine in all but name, and comes after another device generation.
     """
 
     def distance(entry: LayerTimes) -> float:
@@ -104,9 +105,13 @@ def layer_times(
         there = _number(one.version)
         gap = abs(_scalar(there) - _scalar(here))
         best = min(one.times, key=distance)
-        candidates.append((distance(best), gap, best))
+        other = OTHER_POLICY * (one.scheduler.value != engine.scheduler.value)
+        candidates.append((distance(best) + other, gap, best))
     return min(candidates, key=lambda item: item[:2])[2], True
 
+
+OTHER_POLICY = 4.5
+"""Distance between versions with different scheduling policies."""
 
 _CLASSES: tuple[LayerClass, ...] = ("dense", "experts", "latent-experts", "linear-experts")
 _FORMAT_DISTANCE = {

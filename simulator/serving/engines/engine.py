@@ -72,6 +72,8 @@ class LayerTimes(Strict):
     """Wait for the slowest rank at one all-reduce, beyond the collective itself, s."""
     sequence_s: Host
     """Sampling and host work of one sequence in a step, s."""
+    eager_layer_s: Host = 0.0
+    """Host time to launch one layer outside of captured graphs, s: a step without a graph takes no less."""
     first_token_s: Host = 0.0
     """Further fixed part of TTFT beside the engine's, s."""
     prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0
@@ -130,6 +132,8 @@ class Engine(Strict):
 
     step_s: Figure[float]
     """Host time of a step that no kernel hides, s."""
+    idle_around: Figure[float]
+    """Share of the time around kernels in which devices idle; else small kernels keep them busy."""
     first_token_s: Figure[float]
     """Fixed part of TTFT outside of steps: HTTP, tokenizer, queue hand-over, s."""
     first_token_per_token_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")

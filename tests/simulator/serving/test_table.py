@@ -38,15 +38,19 @@ def full(table: IterationTable, prefills, decodes: int, kv_tokens: int) -> float
     tokens = decodes + sum(new for new, _ in prefills)
     seconds = float(price.around(decodes + len(prefills)))
 
-    def products(count: int, padded: bool) -> float:
+    def products(count: int, padded: bool, factor: float = 1.0) -> float:
+        captured = padded and count <= max(table.sizes, default=0)
         count = int(table.padded[count]) if padded else count
-        return float(price.linear(count) + price.experts(count))
+        least = 0.0 if captured else max(price.eager - price.gaps, 0.0) / factor
+        return max(float(price.linear(count) + price.experts(count)), least)
 
     attention = float(price.decode_attention(decodes, kv_tokens / decodes)) if decodes else 0.0
     alone = attention + products(decodes, True) + float(price.head(decodes)) if decodes else 0.0
     if not prefills:
         return seconds + alone
-    mixed = products(tokens, table.graphs_mixed) + float(price.head(decodes + len(prefills)))
+    mixed = products(tokens, table.graphs_mixed, table.prefill_factor) + float(
+        price.head(decodes + len(prefills))
+    )
     chunks = sum(float(price.prefill_attention(new, new + before)) for new, before in prefills)
     beside = float(price.decodes_in_prefill(decodes, kv_tokens / decodes)) if decodes else 0.0
     power = price.overlap_exponent
@@ -122,3 +126,13 @@ def test_more_work_takes_longer(table):
         < table.watts(sequences, sequences, 1000 * sequences, seconds)[0]
         < 2.5 * table.power.devices * table.power.limit_w
     )
+
+
+def test_a_step_without_a_graph_takes_no_less_than_its_launches():
+    price = made("latent").price
+    launched = price.model.layers * 2e-3
+    price.times = price.times.model_copy(update={"eager_layer_s": 2e-3})
+    table = IterationTable(price, *MOST)
+    assert table.step([(64, 0)], 0, 0) > launched
+    assert float(table.mixed_seconds(64, 0.0, 0.0, 1.0)) == pytest.approx(table.step([(64, 0)], 0, 0))
+    assert table.step([], 8, 8 * 500) < 0.5 * launched, "decodes run in graphs"

@@ -1,0 +1,56 @@
+"""Flags of InferenceX's servers, which its rows leave out."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from hwmodels.loading import Strict, build, read_mapping
+from hwmodels.quantities import Positive
+
+FILE = Path(__file__).with_name("inferencex.yaml")
+
+
+class Flags(Strict):
+    """What a server was started with; None and 0 leave the engine's default."""
+
+    token_budget: int | None = None
+    memory_share: Positive | None = None
+    kv: Literal["fp8"] | None = None
+    poll_steps: int = 0
+    """Decode steps between two looks at the queue of new requests."""
+    poll_steps_from_16: int = 0
+    """The same with 16 clients or more."""
+
+    def wait_steps(self, clients: float) -> int:
+        """Decode steps between two looks at the queue, with so many clients."""
+        return self.poll_steps_from_16 if clients >= 16 else self.poll_steps
+
+
+class Rule(Flags):
+    """Flags of some servers."""
+
+    engine: str
+    gpu: str = ""
+    """Start of the device's name."""
+    weights: str = ""
+    source: str
+
+
+class _Rules(Strict):
+    rules: list[Rule] = Field(strict=False)
+
+
+DEFAULTS = Flags()
+
+
+@cache
+def flags_of(engine: str, gpu: str, weights: str) -> Flags:
+    """The flags of an engine family on a device, for weights in a format."""
+    for rule in build(_Rules, read_mapping(FILE), str(FILE)).rules:
+        if rule.engine == engine and gpu.startswith(rule.gpu) and rule.weights in ("", weights):
+            return rule
+    return DEFAULTS
