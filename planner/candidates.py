@@ -1,5 +1,4 @@
-"""Exact enumeration: all candidates of a space in arrays; a rule rejects as soon as its fields have
-branched."""
+"""Exact enumeration: all candidates of a space in arrays; rules reject once their fields have branched."""
 
 from __future__ import annotations
 

@@ -120,8 +120,7 @@ def simulate_plan(
     progress: Callable[[float], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Simulation:
-    """Time one plan: analytically where the schedule has a closed form, and on the event engine if requested
-    or needed.
+    """Time one plan: by the closed form where there is one, on the event engine if requested or needed.
 
     The engine is needed for schedules without a closed form, and for settings with stragglers.
 

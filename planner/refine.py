@@ -54,7 +54,8 @@ def refine(setting: Setting, plans: Sequence[Plan], workers: int) -> Iterator[tu
         plans: what to time.
         workers: processes to use where the plans take long enough.
 
-    Yields: The index of a plan and its run, in the order in which runs end.
+    Yields:
+        The index of a plan and its run, in the order in which runs end.
     """
     if not plans:
         return

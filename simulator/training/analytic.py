@@ -1,8 +1,8 @@
 """The analytic time of a training step, over arrays of plans.
 
-Layers are summed into pipeline stages, stages into a schedule's makespan, and what happens once a step
-(gradient reduction, parameter gathering, optimizer) is added to it. Every part of the breakdown is seconds
-of the step; they sum to the step time.
+Layers add up to pipeline stages, stages to a schedule's makespan; gradient reduction, parameter gathering and
+the optimizer follow once a step. Every part of the breakdown is seconds of the step; they sum to the step
+time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NOTHING = Cost.none()
 class Step:
     """The predicted step of each plan.
 
-    ``seconds`` maps each part of the breakdown to seconds of the step, shape (plans,); ``communication``
-    maps each kind of communication to all the seconds it takes, hidden or not; ``sent`` to its cost on the
-    slowest stage (empty where the event engine timed the step).
+    ``seconds`` maps each part of the breakdown to seconds of the step, shape (plans,); ``communication`` maps
+    each kind of communication to its seconds, hidden or not; ``sent`` to its cost on the slowest stage (empty
+    where the event engine timed the step).
     """
 
     time: np.ndarray
@@ -71,8 +71,8 @@ class Component:
 class StageTimes:
     """One micro batch on each class of stage; seconds, shape (classes, plans).
 
-    ``sharding_exposed`` is the visible part of the communication of sharded parameters in it, ``exchanges``
-    that communication for the plans that have any (``sharded``).
+    ``exchanges`` is the communication of sharded parameters of the plans that shard them (``sharded``),
+    ``sharding_exposed`` its exposed seconds.
     """
 
     forward: np.ndarray
@@ -134,7 +134,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
 
 
 def step_time(setting: Setting, plans: Plans) -> np.ndarray:
-    """Predict the step time of each plan without its breakdown, as searches ask of every candidate.
+    """Predict the step time of each plan without its breakdown; searches do so for every candidate.
 
     Returns:
         Seconds, shape (plans,): those of ``predict``, to within rounding.
@@ -151,7 +151,7 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds in which the slowest class of stage works, and which it is, shape (plans,)."""
+    """Busy seconds of the slowest class of stage, and the class, shape (plans,)."""
     busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
     return busy.max(axis=0), np.argmax(busy, axis=0)
 
@@ -162,7 +162,7 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
-    """What stages are made of: layers of each kind, and both ends of the model."""
+    """Components of stages: layers of each kind, and both ends of the model."""
     distinct, index = ops.plans, ops.index
     priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
     pieces = []
@@ -183,7 +183,7 @@ def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> li
 def _piece(
     component: Layer | End, recompute: list[PassCosts], count: np.ndarray, index: np.ndarray
 ) -> Component:
-    """Sum the passes of those plans that differ, then take for each plan those that it has (``index``)."""
+    """Sum the passes of the distinct plans; ``index`` maps every plan to its distinct one."""
     forward, backward = [component.forward], [component.backward_input, component.backward_weight]
     none = np.zeros_like(component.forward.seconds)
     parts: dict[str, np.ndarray] = {}
@@ -279,7 +279,7 @@ def _pipeline(
     cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
     makespan, without = _makespans(plans, stages, passes, m, cost.seconds, np.zeros(len(plans)))
     transfers = cost * (2 * m * plans.virtual_pipeline)
-    # What more they delay are others' transfers while the pipeline fills: a bubble.
+    # Any further delay comes from transfers of other ranks while the pipeline fills: a bubble.
     return makespan, np.minimum(makespan - without, transfers.seconds), transfers
 
 
@@ -310,13 +310,12 @@ def _makespans(
 def _data_parallel(
     setting: Setting, plans: Plans, passes: StageTimes, counts: Parameters, slowest: np.ndarray
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
-    """Once-a-step work of the stage that holds the most parameters, and the seconds of its reductions and of
-    its gathering that stay visible."""
+    """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering."""
     largest = np.argmax(counts.total, axis=0)
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
     backward, forward = of_class(slowest, passes.backward), of_class(slowest, passes.forward)
     m, sharding = micro_batches(setting, plans), Sharding(setting, plans)
-    # Reductions in every pass have that pass only to run beside.
+    # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
     step = once_a_step(sharding, dense, experts, m)
     gradients = step.reductions * exposed_once(sharding, step.reduce, backward, window)
@@ -324,7 +323,7 @@ def _data_parallel(
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
-    """Micro-batch passes of one rank beside which a schedule lets it reduce or gather."""
+    """Micro-batch passes of one rank that a schedule lets reductions or gathers overlap."""
     passes = np.ones(len(plans))
     for name, chosen in plans.by_schedule:
         shape = plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen]

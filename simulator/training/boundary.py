@@ -1,4 +1,4 @@
-"""What pipeline stages send to each other: boundary tensors, over the links that each hop really crosses.
+"""Boundary tensors between pipeline stages: each hop is priced on the links that it crosses.
 
 Stages are blocks of ``pipeline_stride`` neighbouring ranks. With tensor parallelism of 4 in nodes of 8, every
 other hop stays inside a node; where a block fills a node, all hops cross the network.
@@ -29,14 +29,14 @@ FIELDS = (
 """The plan fields that the cost of a boundary tensor depends on."""
 
 PERIODS = 8
-"""Hops of a long pipeline that are looked at, in devices of a domain: their levels repeat."""
+"""Hops of a long pipeline that are evaluated, in devices of a domain: their levels repeat."""
 
 
 def boundary_transfer(setting: Setting, plans: Plans) -> Cost:
     """Cost of sending one boundary tensor to the next stage, shape (plans,); of the first replica.
 
-    A send that blocks counts into the work of its rank, so the pipeline keeps the pace of the rank whose two
-    hops are slowest; sends beside computation delay a micro batch by the mean of all hops.
+    A blocking send is part of its rank's work, so the rank with the two slowest hops sets the pace. Sends
+    that overlap computation delay a micro batch by the mean of all hops.
     """
     distinct, index = plans.unique(*FIELDS)
     shares = level_shares(setting.cluster, distinct)

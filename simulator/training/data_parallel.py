@@ -1,4 +1,4 @@
-"""Gradient reduction, parameter gathering and the optimizer: what follows from data parallelism."""
+"""Costs of data parallelism: gradient reduction, parameter gathering and the optimizer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def move_state(
         groups.append((sharding.experts, experts))
     gather, reduce = NOTHING, NOTHING
     for group, count in groups:
-        # A stage without experts calls nothing for them, whatever others of the batch hold.
+        # A stage without experts has no expert collectives, whatever other plans of the batch hold.
         holds = count > 0
         gather = gather + holds * gathers * _gather(sharding, group, count / gathers)
         reduce = reduce + holds * reductions * _reduce(sharding, group, count / reductions)
@@ -89,7 +89,7 @@ def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
 
 
 def _of_states(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
-    """One value a state, shape (..., states); the last where plans of a state differ."""
+    """One value per state, shape (..., states); the last value where plans of a state differ."""
     found = np.empty((*values.shape[:-1], states))
     found[..., index] = values
     return found
@@ -97,10 +97,10 @@ def _of_states(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class OnceAStep:
-    """What data-parallel ranks exchange and update once a step; seconds, arrays of shape (plans,).
+    """Exchanges and updates of data-parallel ranks once a step; seconds, arrays of shape (plans,).
 
-    ``reduce`` is one round of ``reductions``, each of which has a pass of its own to run beside; plans whose
-    parameters are sharded exchange them in their passes (``InEachPass``), not here.
+    ``reduce`` is one of ``reductions`` rounds, each of which overlaps its own pass. Plans with sharded
+    parameters exchange them in their passes (``InEachPass``) instead.
     """
 
     gather: Exchange
@@ -157,7 +157,7 @@ def exposed_once(
 def _gradient_kernels(
     sharding: Sharding, owned: np.ndarray, held: np.ndarray, micro_batches: np.ndarray
 ) -> np.ndarray:
-    """Seconds to add up gradients that autograd keeps apart, and to copy gradients into and out of buckets.
+    """Seconds to accumulate separate gradients of autograd, and to copy gradients into and out of buckets.
 
     Args:
         sharding: of the plans.
@@ -176,11 +176,11 @@ def _gradient_kernels(
 
 @dataclass(frozen=True)
 class InEachPass:
-    """What sharded parameters (ZeRO-3, FSDP) add to one micro batch of one stage.
+    """Communication of sharded parameters (ZeRO-3, FSDP) in one micro batch of one stage.
 
-    Gathers before each use and a reduce-scatter of gradients, layer by layer, beside the kernels. The first
-    gather of a pass has nothing to run beside, nor has the last reduction (Zhao et al. 2023, PyTorch FSDP,
-    section 3.3). Where the schedule lets micro batches share a gather, each has its part of it.
+    Parameters are gathered before each use and gradients reduce-scattered, layer by layer, overlapping
+    kernels. The first gather and the last reduction of a pass overlap nothing (Zhao et al. 2023, PyTorch
+    FSDP, section 3.3). Where micro batches share a gather, each counts its part of it.
     """
 
     forward: Exchange
@@ -217,17 +217,17 @@ class InEachPass:
 
     @property
     def cost(self) -> Cost:
-        """All of them."""
+        """Cost of all exchanges."""
         return self.forward.cost + self.backward.cost + self.reduce.cost
 
     def exposed(
         self, forward: np.ndarray, backward: np.ndarray, slowdown: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds that stay visible beside the kernels of a forward and of a backward pass.
+        """Exposed seconds beside the kernels of a forward and of a backward pass.
 
         Passes and seconds have shape (..., plans).
 
-        Gathers and reductions share one network: reductions hide behind the kernels that gathers leave.
+        Gathers and reductions share one network: reductions overlap the kernels that gathers leave free.
         """
         gathers = self.backward
         left = np.maximum(backward - gathers.cost.seconds * (1 - gathers.tail), 0.0)

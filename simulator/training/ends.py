@@ -37,12 +37,12 @@ def head(setting: Setting, plans: Plans) -> End:
 
 
 def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> End:
-    """The passes that priced ops of the embedding make."""
+    """The passes of the embedding's priced ops."""
     return _end(setting, plans, priced, _works(priced))
 
 
 def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection: list[Priced]) -> End:
-    """The passes that priced ops of one prediction make, for the model's own and for each further one."""
+    """The passes of the priced ops of the model's own prediction and of each further one."""
     single, times = _works(priced), 1.0 + setting.mtp_layers
     if not setting.mtp_layers:
         return _end(setting, plans, priced, single)

@@ -1,7 +1,7 @@
-"""Communication beside kernels: how much of it has kernels to run beside, and what it takes from them.
+"""Overlap of communication with kernels: how much overlaps, and how much it slows the kernels.
 
-Cost functions say what could run beside what; the closed form adds up what stays visible, the event engine
-runs the rest on a stream of its own.
+Cost functions say which work can overlap; the closed form adds up the exposed time, the event engine runs the
+communication on a separate stream.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Transfer:
 
     @property
     def exposed(self) -> np.ndarray:
-        """Seconds by which it makes the pass longer, shape (plans,)."""
+        """Seconds that it adds to the pass, shape (plans,)."""
         return self.cost.seconds - (1 - self.slows) * self.beside
 
     def times(self, factor: np.ndarray) -> Transfer:
@@ -91,7 +91,7 @@ class Transfer:
 
 
 NO_TRANSFER = Transfer(Cost.none())
-"""A pass sends nothing of a kind, whatever the plan."""
+"""No communication of a kind in a pass, whatever the plan."""
 
 
 @dataclass(frozen=True)
@@ -107,5 +107,5 @@ class Exchange:
     tail: np.ndarray
 
     def exposed(self, window: np.ndarray, slowdown: np.ndarray) -> np.ndarray:
-        """Seconds that stay visible beside ``window`` seconds of kernels, shape (plans,)."""
+        """Exposed seconds beside ``window`` seconds of kernels, shape (plans,)."""
         return hide(self.cost.seconds, window, self.tail, slowdown)

@@ -1,4 +1,4 @@
-"""Tensor-parallel communication of one layer: what it takes, and what products do not hide."""
+"""Tensor-parallel communication of one layer: its cost, and the part that products do not hide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.training.work import Priced, sum_costs, sum_seconds
 
 @dataclass
 class TensorTraffic:
-    """Tensor-parallel traffic of a layer, and what cutting products into slices for it adds to them.
+    """Tensor-parallel traffic of a layer, and the extra time of products cut into slices.
 
     Seconds, shape (plans,).
     """
@@ -31,7 +31,7 @@ class TensorTraffic:
 
 @dataclass
 class _Collectives:
-    """What attention or MLP communicates, seconds of each collective, shape (plans,).
+    """Communication of attention or of the MLP, seconds of each collective, shape (plans,).
 
     ``gather`` brings its input together, where the sequence is sharded; ``output`` reduces what it writes,
     ``gradient`` the gradient of its input.
@@ -63,7 +63,7 @@ class _Collectives:
 
 
 def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -> TensorTraffic:
-    """Tensor-parallel traffic of a layer, forward and backward, and what products do not hide.
+    """Tensor-parallel traffic of a layer, forward and backward, and the exposed part.
 
     Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
     gradient backward; with it, each gathers its input and reduce-scatters its output, and gathers once

@@ -1,4 +1,4 @@
-"""Where the step of a rank went: work by kind, communication that nothing hid, and waiting."""
+"""Breakdown of a rank's step: work by kind, exposed communication, and waiting."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     """Seconds of the step of one rank by part, under the names of the analytic breakdown.
 
     Parts are kinds of kernels ("compute" where passes ran as one task each), "recompute", what runs once a
-    step, communication while no kernel ran, and "bubble": time in which the rank had nothing to do. They
-    add up to the step.
+    step, communication while no kernel ran, and "bubble": idle time of the rank. They add up to the step.
     """
     tasks = timeline.tasks(rank)
     parts = _by_part(timeline, tasks)
@@ -51,7 +50,7 @@ def busiest(timeline: Timeline) -> int:
 
 
 def _by_part(timeline: Timeline, tasks: NDArray[np.int64]) -> dict[str, float]:
-    """Seconds of tasks by part, in the order in which the parts come."""
+    """Seconds of tasks by part, in the order of the parts' first tasks."""
     found: dict[str, float] = {}
     spans = (timeline.ends[tasks] - timeline.starts[tasks]).tolist()
     parts = timeline.graph.parts

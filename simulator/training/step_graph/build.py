@@ -1,4 +1,4 @@
-"""The step program of one plan, from the costs that the analytic prediction adds up too."""
+"""The step program of one plan, from the costs of the analytic prediction."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def simulate(setting: Setting, plan: Plan) -> Timeline:
 
 
 class _Build:
-    """What the parts of one program share; every array holds one plan."""
+    """Shared state of the parts of one program; every array holds one plan."""
 
     def __init__(self, setting: Setting, plan: Plan) -> None:
         self.setting, self.plan = setting, plan
@@ -299,8 +299,7 @@ class _Build:
         return tuple(by_class[row] for row in rows)
 
     def _finish(self, rank: int) -> Pass:
-        """Reductions that nothing hides, sums and copies of gradients, the optimizer, gathering of its
-        results."""
+        """Exposed reductions, sums and copies of gradients, the optimizer, gathering of its results."""
         row = self.spread.class_of(rank)
         dense, experts = self.counts.dense[row], self.counts.experts[row]
         plan, setting, finish = self.plan, self.setting, []
@@ -335,7 +334,7 @@ class _Build:
             if self.schedule.output_barriers:
                 parts["workspace"] = 0.0  # logits are counted with their passes
             static.append(sum(size for name, size in parts.items() if name != "activations"))
-        # What is opened again, and the embedding's, is spread over the first stage's layers.
+        # Recomputed and embedding activations are spread over the first stage's layers.
         activations = held.breakdown(0, FIRST)["activations"]
         kept = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
         sizes = [one(each.between_passes) for each in kept]

@@ -11,7 +11,7 @@ from simulator.training.step_graph.tasks import StepTasks
 
 
 class DataStream:
-    """Issues one rank's gathers and reductions in the order in which the rank comes to them.
+    """Issues one rank's gathers and reductions in the order of its passes.
 
     Args:
         tasks: where tasks are added.
@@ -49,7 +49,7 @@ class DataStream:
         self.beside = self._beside(order, works)
         """Places of passes whose own communication may meet this stream's on a link."""
         self.collectives: list[tuple[int, list[int]]] = []
-        """Every collective with what its rank must have done first, in order of issue."""
+        """Every collective with its predecessors on the rank, in order of issue."""
         self.reduced: list[int] = []
         self._ready: list[tuple[Segment, int, int]] = []
         """Reductions of completed gradients that are not issued yet."""
@@ -106,13 +106,13 @@ class DataStream:
             self._issued.append(task)
 
     def free(self, task: int, place: int) -> None:
-        """Give back gathered parameters whose use ends with a pass, which this task ends."""
+        """Free gathered parameters at the end of the last pass that uses them."""
         if self._program.gather != "step":
             for number in self._given_back.get(place, ()):
                 self._give_back(number, task)
 
     def free_used(self, task: int) -> None:
-        """Give back, inside a pass, what the segments up to this task have used."""
+        """Free, inside a pass, the parameters that segments up to this task have used."""
         if self._program.gather == "pass" and self._program.unit == 1:
             for number in range(self._unfreed, self._used):
                 self._give_back(number, task)
@@ -122,7 +122,7 @@ class DataStream:
         self._freed.setdefault(number, task)
 
     def reduce(self, work: Segment, item: int, after: int) -> list[int]:
-        """Reduce gradients that a task has completed; returns what computation must wait for.
+        """Reduce gradients that a task has completed; return the tasks that computation must wait for.
 
         Where nothing is gathered ahead, the gather that kernels wait for next goes first.
         """

@@ -1,4 +1,4 @@
-"""Turns a step program into tasks: who runs what in which order, and what it waits for."""
+"""Expands a step program into tasks with their order and predecessors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def expand(program: StepProgram) -> TaskGraph:
 
 
 def _connect(plan: Expansion, ranks: list[Rank]) -> None:
-    """Let work wait for what other ranks send."""
+    """Make passes wait for the sends of other ranks."""
     sent: dict[Key, int] = {}
     for rank in ranks:
         sent.update(rank.sent)
@@ -55,7 +55,7 @@ def _connect_output(plan: Expansion, ranks: list[Rank], micro_batch: int) -> Non
 
 
 def _together(graph: TaskGraph, ranks: list[Rank], key: Key) -> int:
-    """A collective of all ranks after their passes of this key; returns what ends with it."""
+    """A collective of all ranks after their passes of this key; returns the task that ends with it."""
     ready = graph.gate([rank.last[key] for rank in ranks], "barrier")
     for rank in ranks:
         graph.edge(ready, rank.output_sends[key])
@@ -74,7 +74,7 @@ def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
 
 
 def _finish(plan: Expansion, ranks: list[Rank]) -> None:
-    """What follows a rank's last work and reductions: optimizer, parameter gathering."""
+    """The finish after a rank's last work and reductions: optimizer, parameter gathering."""
     graph, program = plan.graph, plan.program
     ready = [graph.gate([*rank.data.reduced, rank.previous, *rank.output_sends.values()]) for rank in ranks]
     if program.synchronous:

@@ -1,4 +1,4 @@
-"""Communication with a cost as a segment: its seconds and what it asks of links."""
+"""Communication as a segment: its seconds and its demand on links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def level_names(cluster: Cluster) -> list[str]:
 
 
 def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
-    """What the communication of one plan asks of links.
+    """Demand of the communication of one plan on links.
 
     A simulated rank's load assumes that groups of its kind on one node share NICs; that is in its time.
     """

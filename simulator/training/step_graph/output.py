@@ -1,4 +1,4 @@
-"""A vocabulary-parallel output layer: what each pipeline rank's share of it costs."""
+"""A vocabulary-parallel output layer: the cost of each pipeline rank's share."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ class StagePasses:
     def __init__(self, name: str, cluster: Cluster) -> None:
         self._name, self._cluster = name, cluster
         self._loads: dict[int, LinkDemand] = {}
-        """What transfers ask of links, by their ids: layers repeat them."""
+        """Link demand of transfers, by their ids: layers repeat them."""
         self._segments: list[Segment] = []
         self._ends: tuple[int, ...] = ()
         self.layers: list[int] = []
-        """Where each layer begins."""
+        """Index of each layer's first segment."""
 
     def begin_layer(self) -> None:
-        """What is added next belongs to a further layer."""
+        """Begin a further layer."""
         self.layers.append(len(self._segments))
 
     def wait(self, name: str, seconds: float) -> None:
@@ -105,11 +105,11 @@ class StagePasses:
 
 
 def first_of(layers: list[int], units: int) -> list[int]:
-    """Where each of so many runs of layers begins."""
+    """The first segment of each of ``units`` runs of layers."""
     return [layers[len(layers) * unit // units] for unit in range(units)]
 
 
 def last_of(passes: StagePasses, units: int) -> list[int]:
-    """Where each of so many runs of layers ends."""
+    """The last segment of each of ``units`` runs of layers."""
     count = len(passes.layers)
     return [passes.last_segment(count * (unit + 1) // units - 1) for unit in range(units)]

@@ -1,4 +1,4 @@
-"""Where the simulated ranks of a step enter the real links of a cluster."""
+"""The ports by which simulated ranks of a step enter the real links of a cluster."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Key = tuple[str, int, int]
 
 
 class Expansion:
-    """What all ranks of one expansion share."""
+    """Shared state of all ranks of one expansion."""
 
     def __init__(self, program: StepProgram) -> None:
         self.program, self.tasks = program, StepTasks(program)
@@ -54,7 +54,7 @@ class Expansion:
         )
 
     def block_seconds(self, work: Pass, slowdown: float) -> float:
-        """Seconds of a pass that nothing outside touches, timed by the clock once."""
+        """Seconds of a pass without outside dependencies, timed by the clock once."""
         if not work:
             return 0.0
         if len(work) == 1 and work[0].stream == COMPUTE:
@@ -72,7 +72,7 @@ class Expansion:
 
 
 class Visit(NamedTuple):
-    """What is the same for every micro batch that passes one chunk in one way."""
+    """Properties of a pass through one chunk that all micro batches share."""
 
     position: int
     segments: Pass
@@ -82,9 +82,9 @@ class Visit(NamedTuple):
     sent: tuple[tuple[str, float], ...]
     needs_input: bool
     sends_to: int
-    """Position that gets the result; -1: none."""
+    """Position that receives the result; -1: none."""
     memory: float
-    """Bytes taken when it starts, or, negative, given back when it ends."""
+    """Bytes allocated at its start; negative: freed at its end."""
 
 
 class Rank:
@@ -108,7 +108,7 @@ class Rank:
         self.wires: dict[int, Flow] = {}
         """Transfers to other ranks of the pipeline, made on first use."""
         self.sent: dict[Key, int] = {}
-        """What carries the input of a pass, by that pass."""
+        """The task that carries the input of a pass, by that pass."""
         self.waiting: list[tuple[Key, int]] = []
         """Tasks that need an input which another rank may send."""
         self.first: dict[Key, int] = {}
@@ -118,9 +118,9 @@ class Rank:
         self.reloaded: dict[tuple[int, int], int] = {}
         self.previous = -1
         self.blocked_by: list[int] = []
-        """What the next pass waits for beside the one before it."""
+        """Tasks that the next pass waits for, besides the previous pass."""
         self.leaving: list[int] = []
-        """Copies to the host that the next pass runs beside; the one after it needs their memory."""
+        """Copies to the host that the next pass overlaps; the pass after it needs their memory."""
         places = iter(enumerate(order))
         for place, task in places:
             if task.kind in (OFFLOAD, RELOAD):
@@ -206,7 +206,7 @@ class Rank:
             self._passed(place + index, task, item, roots, last)
 
     def _passed(self, place: int, task: Task, item: int, roots: Sequence[int], last: int) -> None:
-        """What a pass needs, holds, gives back and sends on, once its tasks are there."""
+        """Inputs, memory and sends of a pass whose tasks have been added."""
         kind, micro_batch, chunk = task
         plan, graph, visit = self.plan, self.graph, self.visits[kind, chunk]
         if self.data.gathers:
@@ -268,7 +268,7 @@ class Rank:
         return roots, self.tasks.together(ends)
 
     def _send(self, task: Task, item: int, to: int, ended: int) -> None:
-        """Pass the result on to the next position, over the network if another rank holds it."""
+        """Send the result to the next position, over links if another rank holds it."""
         kind, micro_batch, _ = task
         there = self.plan.route[micro_batch][to][0]
         if there != self.rank:
@@ -283,7 +283,7 @@ class Rank:
         self.sent[kind, micro_batch, to] = ended
 
     def _wire(self, there: int) -> Flow:
-        """What a transfer asks of the links out of this rank and into another."""
+        """Link demand of a transfer from this rank to another."""
         other = self.index - self.rank + there
         self.wires[there] = self.tasks.wire(self._transfer(there), self.index, other)
         return self.wires[there]
@@ -336,7 +336,7 @@ class Rank:
 
 
 def finished(steps: Generator[None, None, tuple[list[int], int]]) -> tuple[list[int], int]:
-    """Take all remaining steps; what came of them."""
+    """Take all remaining steps and return their result."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""A training step as the engine takes it: the work of every rank, free of models and clusters.
+"""A training step for the engine: the work of every rank, independent of models and clusters.
 
 ``step_graph.build`` fills it in from costs; ``step_graph.expand`` turns it into tasks. One pipeline stands
 for all tensor-, context- and data-parallel ranks that do the same.
@@ -17,7 +17,7 @@ from simulator.training.step_graph.streams import COMPUTE
 
 
 class LinkDemand(NamedTuple):
-    """What a communication asks of links while it runs alone."""
+    """Demand of a communication on links while it runs alone."""
 
     level: str = ""
     """The level of the topology that it keeps busiest."""
@@ -51,7 +51,7 @@ class Segment:
 
 
 class Port(NamedTuple):
-    """Where the devices of a rank enter the links of a level; ranks behind the same link contend for it."""
+    """The link by which the devices of a rank enter a level; ranks behind the same link contend for it."""
 
     link: Hashable
     bandwidth: float = 1.0
@@ -113,9 +113,9 @@ class OutputWork:
 
 @dataclass(frozen=True)
 class Replicas:
-    """Data-parallel replicas that are alike.
+    """Equal data-parallel replicas.
 
-    ``slowdown`` scales the computation of each pipeline rank, ``bandwidth`` what its links carry.
+    ``slowdown`` scales the computation of each pipeline rank, ``bandwidth`` the bandwidth of its links.
     """
 
     count: int = 1
@@ -133,7 +133,7 @@ class StepProgram:
     Attributes:
         work: per position of the model (chunks x stages of one direction), first layers first.
         transfer: an activation or gradient to the next rank, over the links out of one and into the other.
-        blocking: a rank computes on only when its send has ended.
+        blocking: sends block: the next compute waits for the send.
         gather, reduce: how often the attached collectives run: once a "step" (the first forward
             needs it, the last backward completes it) or each "pass".
         unit: micro batches whose passes through a chunk share a gather and a reduction, where those run
