@@ -1,9 +1,9 @@
 """Speed of the serving simulator: ``python -m benchmarks.serving [TRACE.csv.gz]``.
 
 Prints, for one core: requests a second on a trace of 2,048 requests (Llama-2-70B on four A100, TP2 x PP2,
-chunks of 512; KV blocks, records and metrics kept), the start before the first request, and the time and
-memory of a million generated requests over 64 replicas. Without a trace, one with the same lengths in
-distribution is drawn.
+chunks of 512; KV blocks, records and metrics kept), the start before the first request, the time and
+memory of a million generated requests over 64 replicas, and steady-state evaluations a second. Without a
+trace, one with the same lengths in distribution is drawn. ``--small`` leaves the million out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steady import Limits, Load, steady_state
 
 CHAT = {
     "arrivals": {"kind": "poisson", "rate": 1.0},
@@ -25,6 +28,8 @@ CHAT = {
     "output": {"kind": "lognormal", "median": 150, "sigma": 0.8, "most": 1000},
 }
 REPEATS = 5
+CASES = 20_000
+"""Steady states evaluated together."""
 REFERENCE_LOOP_S = 0.20
 """Of the machine on which the target of 30,000 requests a second was set (a 2.6 GHz EPYC core)."""
 
@@ -98,12 +103,33 @@ def measure(data: dict[str, Any], repeats: int) -> dict[str, float]:
     }
 
 
+def evaluations() -> float:
+    """Steady states a CPU second: closed loops of many lengths and concurrencies, one table."""
+    data = replicated(1)
+    setting = make_serving(data, "benchmark", Path())
+    pool = setting.pools[0]
+    random = np.random.default_rng(0)
+    load = Load(
+        prompt=random.integers(100, 4000, CASES),
+        output=random.integers(10, 1000, CASES),
+        concurrency=random.integers(1, 200, CASES),
+    )
+    limits = Limits(
+        budget=pool.options.token_budget,
+        sequences=pool.options.max_sequences,
+        kv_tokens=pool.costs.kv_blocks * pool.options.block_tokens,
+    )
+    table: Any = pool.costs.steps
+    return CASES / min(timed(lambda: steady_state(table, load, limits))[1] for _ in range(REPEATS))
+
+
 def main(arguments: list[str]) -> None:
     """Print the figures as JSON."""
     large = "--small" not in arguments
     paths = [one for one in arguments if not one.startswith("--")]
     found: dict[str, Any] = {"loop_s": loop_seconds(), "reference_loop_s": REFERENCE_LOOP_S}
     found["trace of 2,048, TP2 x PP2"] = measure(pipelined(paths[0] if paths else None), REPEATS)
+    found["steady state"] = {"evaluations_per_cpu_s": evaluations()}
     if large:
         found["1,000,000 over 64 replicas"] = measure(replicated(1_000_000), 1)
     print(json.dumps(found, indent=2))
