@@ -74,7 +74,7 @@ def _speculation_facts(pool: PoolSetting) -> Facts:
         "derived.speculation": json.dumps(told, separators=(",", ":")),
         "derived.draft": name,
         "derived.draft_algorithm": "STANDALONE",
-        "derived.draft_type": "DraftTarget",
+        "derived.draft_type": "Draft_Target",
         "derived.draft_tokens": drafted.tokens,
     }
 

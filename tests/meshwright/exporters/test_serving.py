@@ -86,3 +86,52 @@ def test_kubernetes_asks_for_all_devices():
 def test_a_training_plan_is_no_deployment():
     with pytest.raises(InputError, match="vllm takes serving plans"):
         export(question_of("gpt3-175b-1024-a100"), "vllm")
+
+
+TRTLLM = {
+    "tensor_parallel_size": int,
+    "pipeline_parallel_size": int,
+    "moe_expert_parallel_size": int,
+    "moe_tensor_parallel_size": int,
+    "enable_attention_dp": bool,
+    "enable_chunked_prefill": bool,
+    "dtype": str,
+    "max_batch_size": int,
+    "max_num_tokens": int,
+    "max_seq_len": int,
+    "stream_interval": int,
+    "disable_overlap_scheduler": bool,
+    "kv_cache_config": {
+        "dtype": str,
+        "tokens_per_block": int,
+        "max_tokens": int,
+        "enable_block_reuse": bool,
+        "free_gpu_memory_fraction": float,
+    },
+    "scheduler_config": {"capacity_scheduler_policy": str},
+    "cache_transceiver_config": {"backend": str},
+    "speculative_config": {"decoding_type": str, "speculative_model_dir": str, "max_draft_len": int},
+}
+"""Fields and types of BaseLlmArgs and TorchLlmArgs, which forbid others (llmapi/llm_args.py)."""
+
+
+def conforms(data, schema) -> bool:
+    """Whether every key is a field of its type."""
+    if isinstance(schema, dict):
+        return isinstance(data, dict) and all(
+            key in schema and conforms(data[key], schema[key]) for key in data
+        )
+    return type(data) is schema or (schema is float and type(data) is int)
+
+
+@pytest.mark.parametrize("scenario", ["disaggregate-llama3-70b", "serve-llama3-70b"])
+def test_options_of_tensorrt_llm_are_fields_of_its_arguments(scenario):
+    made = export(question_of(scenario), "trtllm")
+    written = [yaml.safe_load(text) for name, text in made.files.items() if name.endswith(".yaml")]
+    assert written and all(conforms(options, TRTLLM) for options in written)
+    known = table("trtllm-1.2.yaml")
+    names = {entry.option for entry in known.options.values() if entry.option}
+    names |= {name for entry in known.options.values() for choice in entry.choices for name in choice.sets}
+    for name in names:
+        first, _, inner = name.partition(".")
+        assert first in TRTLLM and (not inner or inner in TRTLLM[first])

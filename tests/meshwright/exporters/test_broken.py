@@ -1,0 +1,57 @@
+"""Broken launch files are refused with a message, never with a fault."""
+
+from __future__ import annotations
+
+import random
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hwmodels.errors import MeshwrightError
+from meshwright.exporters import export
+from meshwright.exporters.imports import read_launch
+from meshwright.exporters.question import from_scenario
+
+SCENARIO = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "gpus": 64,
+    "workload": {"seq_len": 4096, "global_batch": 512},
+    "plan": {"tensor": 2, "pipeline": 4, "first_stage_layers": 6, "last_stage_layers": 6, "zero": 1},
+}
+PIECES = ("-1", "9" * 30, "$X", "${", "$((", "[1]*9", "null", "true", "'", '"', "(", ")", "--", "nan", "\x00")
+PIECES += ("é", "|", "t*9999", "E|t|L", "a=b", "if", "fi", "[[", "#", "\\", "{}", "[]", "inf")
+
+
+def broken(text: str, rng: random.Random) -> str:
+    """A text with a word replaced, a piece put in, a line doubled or lost, or its end cut off."""
+    kind = rng.randrange(4)
+    words = [match.span() for match in re.finditer(r"[\w.\-]+", text)]
+    if kind == 0 and words:
+        start, end = rng.choice(words)
+        return text[:start] + rng.choice(PIECES) + text[end:]
+    if kind == 1:
+        place = rng.randrange(len(text))
+        return text[:place] + rng.choice(PIECES) + text[place:]
+    if kind == 2:
+        lines = text.split("\n")
+        number = rng.randrange(len(lines))
+        lines[number : number + 1] = [lines[number]] * rng.choice([0, 2])
+        return "\n".join(lines)
+    return text[: rng.randrange(len(text))]
+
+
+@pytest.mark.parametrize("target", ["megatron-lm", "megatron-bridge", "deepspeed", "torchtitan"])
+def test_broken_files_are_refused(target, tmp_path):
+    rng = random.Random(target)
+    name, whole = next(iter(export(from_scenario(SCENARIO, "test", Path(), "test"), target).files.items()))
+    asked = {"cluster": "dgx-h100", "gpus": 64}
+    if target == "deepspeed":
+        asked |= {"model": "llama3.1-8b", "seq_len": 4096}
+    for _ in range(40):
+        text = broken(whole, rng)
+        (tmp_path / name).write_text(broken(text, rng) if text and rng.random() < 0.5 else text, "utf-8")
+        with suppress(MeshwrightError):
+            read_launch(str(tmp_path / name), given=asked)
