@@ -114,7 +114,7 @@ def check(name: str, folder: Path, ended: Ended, number: int) -> list[str]:
     itself = " (the command itself among them)" if ended.main in ended.processes else ""
     faults = [f"{len(ended.processes)} processes left{itself}"] if ended.processes else []
     if "Traceback" in ended.err:
-        faults.append("traceback")
+        faults.append(f"traceback {' '.join(ended.err.split())[-400:]}")
     files = sorted(path for path in (folder / "out").rglob("*") if path.is_file())
     faults += [f"partial file {path.name}" for path in files if _partial(path)]
     if number == signal.SIGKILL or ended.code == 0:

@@ -1,11 +1,12 @@
 """``python -m tests.fuzz --cases 20000 --seed 1``: broken inputs of every kind; exit 1 where a fault shows.
 
-Case N of a seed is the same on every machine: ``--only N`` repeats it alone.
+Case N of a seed is the same on every machine: ``--only N`` repeats it alone. Ctrl-C shows what was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from tests.fuzz.kinds import KINDS
 from tests.fuzz.outcome import Finding, held_mebibytes, peak_mebibytes, run, smaller
 
 MOST_MEBIBYTES = 1024
+TOLD_EVERY = 1000
 
 
 @dataclass
@@ -54,18 +56,27 @@ def main() -> int:
     """Run cases, and print each fault once with a small reproducer."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case, to share a seed out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="repeat this case alone, and print it")
     parser.add_argument("--by-kind", action="store_true", help="show processor time and memory of each kind")
     parser.add_argument("--kind", choices=list(KINDS), help="one kind of input alone")
     asked = parser.parse_args()
     kinds = [asked.kind] if asked.kind else list(KINDS)
-    numbers = [asked.only] if asked.only is not None else range(asked.cases)
+    numbers = [asked.only] if asked.only is not None else range(asked.first, asked.first + asked.cases)
     found: dict[str, tuple[int, Case, Finding]] = {}
     codes, times, slowest = Counter[int](), Counter[str](), (0.0, 0)
     used = {name: Used() for name in kinds}
     started = time.monotonic()
+    stopped: list[int] = []
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda number, _: stopped.append(number))
     for number in numbers:
+        if stopped:
+            break
+        if codes.total() % TOLD_EVERY == TOLD_EVERY - 1:
+            told = f"{codes.total() + 1:,} cases, {held_mebibytes():.0f} MiB, {len(found)} faults"
+            print(told, file=sys.stderr, flush=True)
         name, case = make(asked.seed, number, kinds)
         before = time.monotonic()
         with used[name].counted():
