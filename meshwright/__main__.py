@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -66,17 +67,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="meshwright",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
 def meshwright(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
@@ -85,8 +75,25 @@ def meshwright(
     """Predict, search and explain training plans for large models on GPU clusters you may not own yet."""
 
 
-for _command in COMMANDS:
-    app.command(_command.__name__.strip("_"))(_command)
+def command_line(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    """The command line with some of its commands, by name."""
+    made = typer.Typer(
+        name="meshwright",
+        cls=Commands,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(meshwright)
+    for name, command in commands.items():
+        made.command(name)(command)
+    return made
+
+
+NAMED: Mapping[str, Callable[..., None]] = {command.__name__.strip("_"): command for command in COMMANDS}
+
+app = command_line(NAMED)
 
 
 def main() -> None:
@@ -99,8 +106,10 @@ def main() -> None:
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
     clean_up_on_signals()
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        app()
+        # The options of the other commands need not be read.
+        command_line({asked: NAMED[asked]})() if asked in NAMED else app()
     except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
