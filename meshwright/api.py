@@ -145,17 +145,15 @@ def plan(
     }
     asked, where = ask(scenario, arguments)
     constraints = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
-    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
-    devices_used = asked.setting.cluster.devices
-    wanted, scored = max(asked.search.top, refine), ScoredPlans() if every else None
+    cluster_used, scored = asked.setting.cluster, ScoredPlans() if every else None
     result = search(
         asked.setting,
-        devices_used,
-        constraints,
+        cluster_used.devices,
+        constraints.overridden(Constraints.of(fix or {}, limit or {})),
         asked.search.objective,
-        wanted,
+        max(asked.search.top, refine),
         progress,
-        headroom_share(asked.search.headroom, asked.setting.cluster.device.memory_bytes),
+        headroom_share(asked.search.headroom, cluster_used.device.memory_bytes),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
     )

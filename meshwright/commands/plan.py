@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -62,61 +63,70 @@ def plan(
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
     """  # noqa: E501 - one line to copy
-    from meshwright.commands.fronts import show_serving_fronts, show_training_fronts
+    answer(SimpleNamespace(**locals()))
+
+
+def answer(flags: SimpleNamespace) -> None:
+    """Answer the question that the flags of ``plan`` ask, one attribute a flag."""
     from meshwright.commands.plan_files import PlanFiles
-    from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, plan_serving, refuse_given
-    from meshwright.commands.sizing import compare_sizes, count
+    from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, refuse_given
     from planner.constraints import pairs
 
-    files = PlanFiles(save, rank, html, csv)
-    held = {"fix": pairs(fix or (), "--fix"), "limit": pairs(limit or (), "--limit")}
-    load = {"isl": isl, "osl": osl, "rate": rate, "ttft": ttft, "tpot": tpot, "engine": engine}
-    if day is not None:
+    files = PlanFiles(flags.save, flags.rank, flags.html, flags.csv)
+    held = {"fix": pairs(flags.fix or (), "--fix"), "limit": pairs(flags.limit or (), "--limit")}
+    load = {name: getattr(flags, name) for name in ("isl", "osl", "rate", "ttft", "tpot", "engine")}
+    place = {"model": flags.model, "cluster": flags.cluster, "gpus": flags.gpus}
+    if flags.day is not None:
         files.refuse("days", "save", "html", "csv")
-        refuse_given({"--rate": rate, "--mix": mix, "--watts": watts}, "--day gives the rates")
-        asked = {"model": model, "cluster": cluster, "gpus": gpus, **load, **held}
-        plan_days(scenario, asked, day, cold_start, refine, json)
-        return
-    if mix is not None:
+        unused = {"--rate": flags.rate, "--mix": flags.mix, "--watts": flags.watts}
+        refuse_given(unused, "--day gives the rates")
+        asked = {**place, **load, **held}
+        plan_days(flags.scenario, asked, flags.day, flags.cold_start, flags.refine, flags.json)
+    elif flags.mix is not None:
         files.refuse("mixes", "save", "html", "csv")
-        unused = {"--cluster": cluster, "--gpus": gpus, "--objective": objective}
+        unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
-        plan_mix(scenario, {"model": model, **load, **held, "watts": watts}, mix, json)
+        asked = {"model": flags.model, **load, **held, "watts": flags.watts}
+        plan_mix(flags.scenario, asked, flags.mix, flags.json)
+    else:
+        refuse_given({"--watts": flags.watts}, "only a mix (--mix) has a power budget")
+        if flags.serve or asks_serving(flags.scenario):
+            _answer_serving(flags, {**place, **load}, held, files)
+        else:
+            _answer_training(flags, held, files)
+
+
+def _answer_serving(
+    flags: SimpleNamespace, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles
+) -> None:
+    from meshwright.commands.fronts import show_serving_fronts
+    from meshwright.commands.serving_plan import plan_serving
+
+    if flags.pareto:
+        show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
-    refuse_given({"--watts": watts}, "only a mix (--mix) has a power budget")
-    if serve or asks_serving(scenario):
-        if pareto:
-            show_serving_fronts(
-                scenario, {"model": model, "cluster": cluster, "gpus": gpus, **load}, held, files, json
-            )
-            return
-        load["split"] = not together
-        asked = {"model": model, "cluster": cluster, "gpus": gpus, "objective": objective}
-        plan_serving(scenario, {**asked, **load}, held, top, refine, files, json)
-        return
-    asked = given.question(
-        model=model,
-        precision=precision,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        batch_tokens=batch_tokens,
-        price=price,
-    )
-    asked |= {"framework": framework, "objective": objective, "headroom": headroom, **held}
-    if tokens is not None or days is not None or ".." in (gpus or "") or "," in (cluster or ""):
+    asked = {**asked, "objective": flags.objective, "split": not flags.together}
+    plan_serving(flags.scenario, asked, held, flags.top, flags.refine, files, flags.json)
+
+
+def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFiles) -> None:
+    from meshwright.commands.fronts import show_training_fronts
+    from meshwright.commands.sizing import compare_sizes, count
+
+    names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
+    asked = given.question(**{name: getattr(flags, name) for name in names})
+    asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
+    sizes = flags.tokens is not None or flags.days is not None
+    if sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or ""):
         files.refuse("comparisons of sizes", "save", "html", "csv")
-        compare_sizes(scenario, cluster, gpus, tokens, days, asked, json)
+        compare_sizes(flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days, asked, flags.json)
         return
-    devices = count(gpus) if gpus else None
-    if pareto:
-        show_training_fronts(scenario, {**asked, "cluster": cluster, "gpus": devices}, files, json)
+    asked |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
+    if flags.pareto:
+        show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    plan_training(
-        scenario,
-        {**asked, "cluster": cluster, "gpus": devices, "top": top, "raw": raw, "refine": refine},
-        files,
-        json,
-    )
+    asked |= {name: getattr(flags, name) for name in ("top", "raw", "refine")}
+    plan_training(flags.scenario, asked, files, flags.json)
 
 
 def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, json: bool) -> None:

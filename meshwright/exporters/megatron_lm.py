@@ -14,7 +14,7 @@ from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.table import Facts, Options, table, whole
 from simulator.layout.stages import Spread
-from simulator.models import Model
+from simulator.models import MixtureOfExperts, Model
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 
@@ -169,16 +169,14 @@ def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
             "model.attention_pattern: give --window-size and --window-attn-skip-freq for sliding layers"
         )
     if model.moe:
-        made |= _expert_facts(model)
+        made |= _expert_facts(model, model.moe)
     for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
         made.pop(f"model.moe.{name}", None)
     return made, gaps
 
 
-def _expert_facts(model: Model) -> Facts:
-    """What Megatron's configuration says of expert layers in its own way."""
-    moe = model.moe
-    assert moe is not None
+def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
+    """Expert layers in the keys of Megatron's configuration."""
     first, every = moe.first_dense_layers, moe.every
     rest = model.layers - first
     made: Facts = {"derived.grouped_products": True}
