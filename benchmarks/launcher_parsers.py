@@ -39,15 +39,27 @@ def megatron_lm(sources: Path) -> Check:
 
     typing.override = typing_extensions.override  # type: ignore[attr-defined]
     sys.path.insert(0, str(sources / "megatron_core"))
+    import megatron.training.arguments as arguments
+    import torch
     from megatron.training.arguments import add_megatron_arguments
 
+    arguments.get_device_arch_version = lambda: 9  # of H100; asked of the GPU otherwise
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    torch.cuda.get_device_properties = lambda *_: argparse.Namespace(major=9, minor=0)
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
     add_megatron_arguments(parser)
 
     def check(folder: Path) -> None:
         words = words_of(folder / "train.sh", "torchrun", {})
-        parsed = parser.parse_args(words[words.index("pretrain_gpt.py") + 1 :])
-        assert parsed.num_layers and parsed.global_batch_size
+        options = dict(pairwise(words))
+        parsed = parser.parse_args(
+            [*words[words.index("pretrain_gpt.py") + 1 :], "--mock-data", "--lr", "1e-4"]
+        )
+        parsed.rank, parsed.world_size = 0, int(options["--nnodes"]) * int(options["--nproc-per-node"])
+        os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+        if "CUDA_DEVICE_MAX_CONNECTIONS=1" in (folder / "train.sh").read_text():
+            os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        arguments.validate_args(parsed, {"tokenizer_type": "NullTokenizer"})
 
     return check
 

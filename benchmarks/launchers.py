@@ -72,6 +72,10 @@ CHOICES: dict[str, list[Any]] = {
     "zero": [0, 1, 2, 3],
     "recompute": ["none", "selective", "full"],
     "context_algorithm": ["ring", "all_gather", "ulysses"],
+    "overlap_gradients": [True, True, False],
+    "overlap_parameters": [True, True, False],
+    "overlap_pipeline": [True, True, False],
+    "rank_order": ["tensor-context-data-pipeline", "tensor-context-pipeline-data"],
 }
 
 

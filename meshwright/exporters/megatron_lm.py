@@ -135,6 +135,12 @@ def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, l
         gaps.append(
             f"plan.overlap_pipeline = {str(plan.overlap_pipeline).lower()}: a choice under interleaving only"
         )
+    if made.get("plan.overlap_parameters") and not plan.overlap_gradients:
+        made["plan.overlap_parameters"] = False
+        gaps.append("plan.overlap_parameters = true: needs overlap_gradients, which the plan has not")
+    if made.get("derived.interleaved_sends") is False and plan.pipeline == 2:
+        made["derived.interleaved_sends"] = True
+        gaps.append("plan.overlap_pipeline = false: interleaving over 2 stages overlaps its sends")
     if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
         made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
     if setting.mtp_layers == 0:
