@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 class Step:
     """One planned step: what it computes, and who is first seen or leaves when it ends."""
 
-    __slots__ = ("chunks", "copied", "decodes", "firsts", "kv_tokens", "leaving", "preempted", "prompt")
+    __slots__ = (
+        "chunks",
+        "copied",
+        "decodes",
+        "firsts",
+        "kv_tokens",
+        "leaving",
+        "preempted",
+        "prompt",
+        "read_s",
+    )
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -36,6 +46,8 @@ class Step:
         self.firsts: list[Sequence] = []
         self.leaving: list[Sequence] = []
         self.preempted = False
+        self.read_s = 0.0
+        """Seconds to read KV from tiers, beside the computation."""
         self.copied = 0
         """KV tokens copied to or from the host in this step."""
 
@@ -173,6 +185,8 @@ class Batcher:
         if sequence.loaded and self.swaps:
             step.copied += sequence.loaded
         sequence.loaded = 0
+        if found:
+            step.read_s += self.kv.read_seconds(sequence)
         sequence.computed = found
         if sequence.scheduled_s != sequence.scheduled_s:
             sequence.scheduled_s = now

@@ -11,6 +11,7 @@ from hwmodels.loading import Strict
 from hwmodels.quantities import Few
 from simulator.serving.drafts import Speculation
 from simulator.serving.failures import Drain, Failures
+from simulator.serving.kv.tiers import Tier
 
 Role = Literal["mixed", "prefill", "decode"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
@@ -94,6 +95,12 @@ class Deployment(Pool):
     )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
+    tiers: list[Tier] = Field(
+        default_factory=list, description="tiers of KV below device memory, the fastest first"
+    )
+    recompute: float = Field(
+        0.0, ge=0, le=1, description="share of the tokens read from tiers that is computed again"
+    )
     failures: Failures | None = Field(None, description="failures of replicas and their return")
     drains: list[Drain] = Field(
         default_factory=list,

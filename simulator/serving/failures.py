@@ -7,7 +7,7 @@ replicas that are up. The replica returns when its weights are loaded and it has
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -15,16 +15,11 @@ from pydantic import Field
 from hwmodels.cluster import Cluster
 from hwmodels.loading import Strict
 from hwmodels.quantities import Duration
+from simulator.serving.places import Place, read_rate
 
 if TYPE_CHECKING:
     from simulator.serving.fleet import Fleet, Member
     from simulator.serving.setting import PoolSetting
-
-NVME_BYTES_S = 6e9
-"""Read rate of the local SSDs of a node: 144 GB in 24 s, 68 GB in 11 s (DeepFlow, arXiv 2501.14417, table of
-cold starts)."""
-
-Place = Literal["host", "nvme", "remote"]
 
 
 class Outage(Strict):
@@ -59,16 +54,6 @@ class Failures(Strict):
     weights: Place = Field("nvme", description="where weights are loaded from: host, nvme or remote")
     retries: int = Field(3, ge=0, le=1000, description="times that a lost request is sent again at most")
     retry_after: Duration = Field(1.0, description="seconds until the router sends a lost request again")
-
-
-def read_rate(cluster: Cluster, devices: int, place: Place) -> float:
-    """B/s at which the devices of a replica read from a place outside of their memory, all together."""
-    nodes = devices / cluster.devices_per_node
-    if place == "host":
-        return devices * cluster.device.kernels.calibration.host_copy.bandwidth
-    if place == "nvme":
-        return nodes * NVME_BYTES_S
-    return nodes * cluster.network.bandwidth
 
 
 def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting) -> float:

@@ -16,15 +16,11 @@ from math import inf
 import numpy as np
 import simpy
 
-from simulator.serving.drafts import Drafts
+from simulator.serving.builder import AnyReplica, Builder
 from simulator.serving.failures import Failures, drains, outages
-from simulator.serving.kv import PagedBlocks, PrefixBlocks
-from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
-from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
-from simulator.serving.replica import Replica
 from simulator.serving.scalers.fixed import Fixed
 from simulator.serving.scaling import scale
 from simulator.serving.sequence import Request, Sequence
@@ -43,7 +39,7 @@ class Member:
 
     index: int
     pool: PoolSetting
-    replica: Replica | PipelinedReplica | LockstepReplica
+    replica: AnyReplica
     meter: Meter
     rank: int = 0
     """Of its first device."""
@@ -116,8 +112,8 @@ class Fleet:
         self._in_turn = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
-        self._made = 0
-        self._traced, self._stretches = traced, stretches
+        self._traced = traced
+        self._builder = Builder(setting, self.source, self._left, stretches)
         self.members: list[Member] = []
         for pool in setting.pools:
             for number in range(pool.pool.replicas):
@@ -382,7 +378,7 @@ class Fleet:
         member.up = False
         member.failures += 1
         member.meter.idle()
-        member.replica = self._replica(member.pool, member.meter)
+        member.replica = self._builder.replica(member.pool, member.meter)
         self.close(member)
         for sequence in lost:
             self._retry(sequence, now)
@@ -426,28 +422,4 @@ class Fleet:
     def _member(self, pool: PoolSetting) -> Member:
         costs = pool.costs
         meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._traced)
-        return Member(0, pool, self._replica(pool, meter), meter)
-
-    def _replica(self, pool: PoolSetting, meter: Meter) -> Replica | PipelinedReplica | LockstepReplica:
-        """An empty replica."""
-        options, costs, ranks = pool.options, pool.costs, pool.pool.data
-        kvs = [self._blocks(pool) for _ in range(ranks)]
-        rest = (costs.steps, meter, self._left, self._stretches, costs.copy_s)
-        if ranks > 1:
-            replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
-        elif pool.pool.pipeline > 1:
-            replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
-        else:
-            replica = Replica(options, pool.scheduler, kvs[0], *rest)
-        if pool.pool.speculation is not None:
-            seed = [self.setting.seed, 11, self._made]
-            self._made += 1
-            for batcher in replica.batchers:
-                batcher.drafts = Drafts(pool.pool.speculation, seed)
-        return replica
-
-    def _blocks(self, pool: PoolSetting) -> PagedBlocks:
-        options, blocks = pool.options, pool.costs.kv_blocks
-        if options.prefix_caching and self.source.shares_prefixes:
-            return PrefixBlocks(blocks, options.block_tokens, self.source.prefix_tokens)
-        return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)
+        return Member(0, pool, self._builder.replica(pool, meter), meter)

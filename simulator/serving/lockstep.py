@@ -129,7 +129,8 @@ class LockstepReplica:
         if count > 1:
             self._growth_s = (self._seconds(count - 1) - seconds) / (count - 1)
         copied = sum(step.copied for step in running if step is not None)
-        self.next_s = now + self._lasting(count) + copied * self.copy_s
+        read_s = max((step.read_s for step in running if step is not None), default=0.0)
+        self.next_s = now + max(self._lasting(count) + copied * self.copy_s, read_s)
 
     def _lasting(self, count: int) -> float:
         return count * self._first_s + self._growth_s * count * (count - 1) * 0.5

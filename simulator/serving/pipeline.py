@@ -156,6 +156,8 @@ class PipelinedReplica(QueueView):
             seconds, lane.growth_s, lane.valid = self.steps.step(chunks, decodes, kv_tokens), 0.0, 0
             if step.copied:
                 seconds += step.copied * self.copy_s
+            if step.read_s > seconds:
+                seconds = step.read_s
         lane.running, lane.seconds = step, seconds
         self._enter(lane, now)
 

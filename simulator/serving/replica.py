@@ -195,6 +195,8 @@ class Replica(QueueView):
             count, seconds = 1, self.steps.step(chunks, decodes, kv_tokens)
             if step.copied:
                 seconds += step.copied * self.copy_s
+            if step.read_s > seconds:
+                seconds = step.read_s
         self._count = count
         self.next_s = now + seconds
 

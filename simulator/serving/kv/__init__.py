@@ -2,5 +2,6 @@
 
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.kv.prefix import PrefixBlocks
+from simulator.serving.kv.tiers import Store, Tier, TieredBlocks
 
-__all__ = ["PagedBlocks", "PrefixBlocks"]
+__all__ = ["PagedBlocks", "PrefixBlocks", "Store", "Tier", "TieredBlocks"]

@@ -40,6 +40,10 @@ class PagedBlocks:
         """Tokens of the request's prompt that the cache holds."""
         return 0
 
+    def read_seconds(self, sequence: Sequence) -> float:
+        """Seconds to read what a sequence that is admitted finds in tiers below device memory."""
+        return 0.0
+
     def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
         """Take blocks for the sequence's first ``tokens`` tokens; False, and none, where too few are free."""
         need = -(-tokens // self.block_tokens) - sequence.blocks

@@ -11,6 +11,7 @@ from simulator.serving import arrivals, lengths, programs
 from simulator.serving.deployment import Deployment
 from simulator.serving.drafts import Speculation
 from simulator.serving.failures import Drain, Failures, Outage
+from simulator.serving.kv import Tier
 from simulator.serving.options import Options
 from simulator.serving.records import Record
 from simulator.serving.result import serve
@@ -44,6 +45,7 @@ def row(name, field) -> str:
         Failures,
         Drain,
         Outage,
+        Tier,
     ],
     ids=lambda one: one.__name__,
 )

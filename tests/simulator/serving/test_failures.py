@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.serving.failures import NVME_BYTES_S, Failures, restore_seconds
+from simulator.serving.failures import Failures, restore_seconds
+from simulator.serving.places import NVME_BYTES_S
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -48,14 +49,15 @@ def run(deployment, workload=None, requests=60, seed=1):
 @given(
     deployment=st.sampled_from(sorted(DEPLOYMENTS)),
     workload=st.sampled_from(sorted(WORKLOADS)),
-    mtbf=st.sampled_from([2.0, 20.0]),
+    times=st.lists(st.tuples(st.floats(0, 12), st.integers(0, 3)), min_size=1, max_size=12),
     restore=st.sampled_from([0.0, 0.3, 3.0]),
     retries=st.sampled_from([0, 1, 4]),
     seed=st.integers(0, 100),
 )
 @settings(max_examples=15, deadline=None)
-def test_every_request_ends_or_is_given_up(deployment, workload, mtbf, restore, retries, seed):
-    failures = {"mtbf": mtbf, "restore": restore, "retries": retries, "retry_after": 0.2}
+def test_every_request_ends_or_is_given_up(deployment, workload, times, restore, retries, seed):
+    at = [{"time": time, "replica": replica} for time, replica in times]
+    failures = {"at": at, "restore": restore, "retries": retries, "retry_after": 0.2}
     result = run({**DEPLOYMENTS[deployment], "failures": failures}, WORKLOADS[workload], seed=seed)
     fleet, columns = result.fleet, result.records.columns()
     assert len(result.records) + fleet.refused + fleet.failed == 60
@@ -99,10 +101,20 @@ def test_a_drained_replica_ends_what_it_has_and_takes_nothing_new():
 
 
 def test_failures_cost_time():
-    calm, failing = run({"replicas": 2}), run({"replicas": 2, "failures": {"mtbf": 3, "restore": 1}})
+    at = [{"time": time, "replica": 0} for time in (0.5, 1.5, 2.5)]
+    calm, failing = run({"replicas": 2}), run({"replicas": 2, "failures": {"at": at, "restore": 0.5}})
     means = [result.metrics.latencies["e2e"].mean for result in (calm, failing)]
     assert means[0] < means[1]
-    assert failing.to_dict()["failures"] > 0
+    assert failing.to_dict()["failures"] == 3
+
+
+def test_random_failures_come_at_their_rate():
+    """An hour at one failure a minute and replica: 120 on two replicas, within four standard deviations."""
+    workload = {"arrivals": {"kind": "poisson", "rate": 0.1}}
+    result = run({"replicas": 2, "failures": {"mtbf": 60, "restore": 0.1}}, workload, requests=360)
+    hours = result.metrics.makespan_s / 3600
+    assert result.to_dict()["failures"] == pytest.approx(120 * hours, abs=44)
+    assert len(result.records) + result.fleet.failed == 360
 
 
 def test_where_no_replica_returns_the_rest_is_given_up():
