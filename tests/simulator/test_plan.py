@@ -65,3 +65,21 @@ def test_the_shorthand_tells_plans_apart_that_exchange_keys_otherwise():
     one = {"tensor": 2, "context": 4, "data": 1}
     assert Plan(**one).describe() == "TP2 PP1 CP4 DP1"
     assert Plan(**one, context_algorithm="ulysses").describe() == "TP2 PP1 CP4(ulysses) DP1"
+
+
+def test_wide_keys_are_numbered_as_narrow_ones():
+    """Keys above ``TABLE`` are sorted, below it counted; both find the same rows."""
+    listed = [Plan(tensor=2, data=2**shift, pipeline=2**place) for shift in range(12) for place in (0, 11, 0)]
+    rows, inverse = Plans.of(listed).unique("data", "pipeline", "micro_batch")
+    assert len(rows) == 24
+    assert [(row.data, row.pipeline) for row in (rows.plan(int(i)) for i in inverse)] == [
+        (plan.data, plan.pipeline) for plan in listed
+    ]
+
+
+def test_plans_by_schedule_cover_every_plan_once():
+    listed = [Plan(schedule=name, pipeline=2) for name in ("1f1b", "gpipe", "1f1b")]
+    arrays = Plans.of(listed)
+    found = {name: np.arange(3)[chosen].tolist() for name, chosen in arrays.by_schedule}
+    assert found == {"1f1b": [0, 2], "gpipe": [1]}
+    assert arrays.take(np.array([0, 2])).by_schedule == [("1f1b", slice(None))]

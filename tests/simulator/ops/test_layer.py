@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,20 @@ def test_ends_hold_the_padded_table(name):
     table = total(embedding(rank), "parameters")
     positions = model.max_sequence * model.hidden if model.position == "learned" else 0
     assert 0 <= 8 * (table - positions) - model.hidden * model.vocabulary < 8 * 128 * model.hidden
+
+
+def test_a_changed_op_is_what_dataclasses_replace_makes():
+    rank = Rank(models.get("deepseek-v3"), Batch.training(1, 128), Shard(tensor=2, expert=4))
+    for op in (*embedding(rank), *layer(rank, "full", True), *head(rank)):
+        changed, expected = op.changed(name="other", repeats=3.0), replace(op, name="other", repeats=3.0)
+        assert type(changed) is type(op)
+        assert vars(changed) == vars(expected)
+        assert op.name != "other"
+
+
+def test_idle_ops_are_those_without_bytes_or_partners():
+    rank = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([1.0, 1.0])))
+    idle = {op.name for op in layer(rank) if op.is_idle}
+    assert idle and all("all_reduce" in name or "all_gather" in name or "scatter" in name for name in idle)
+    sharded = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([1.0, 2.0])))
+    assert not any(op.is_idle for op in layer(sharded) if op.name == "attention_output.all_reduce")
