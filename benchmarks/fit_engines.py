@@ -99,7 +99,7 @@ def excluded(case: Case) -> bool:
     if "energy" in case.file:
         single = gpu == "b200" and question.serving.pool.devices == 1
         return question.batch > LARGEST_BATCH or (single and not case.case_id.count("lm-arena"))
-    if engine == "vllm-0.12" and model == "llama3.1-8b":
+    if engine == "vllm-0.12" and (model == "llama3.1-8b" or question.serving.pool.weights == "fp8"):
         return True  # prompts served from the prefix cache
     return (engine.startswith("tensorrt-llm-1.2") and "aic" in case.group) or "1.3.0rc" in case.case_id
 

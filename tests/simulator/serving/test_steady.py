@@ -66,9 +66,9 @@ def test_the_event_engine_agrees(table, clients):
     assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
 
 
-@pytest.mark.parametrize("rate", [10.0, 20.0, 30.0])
+@pytest.mark.parametrize("rate", [9.0, 18.0, 26.0])
 def test_the_event_engine_agrees_under_poisson_arrivals(table, rate):
-    """36 requests a second are the most that 64 slots carry."""
+    """About 34 requests a second are the most that 64 slots carry."""
     found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
     random = np.random.default_rng(5)
     count = 1500
