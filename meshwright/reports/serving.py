@@ -122,6 +122,13 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"
+    for level, found in metrics.by_priority.items():
+        ttft, e2e = found["ttft_s"], found["e2e_s"]
+        yield (
+            f"priority {level}",
+            f"{found['requests']:,} requests; TTFT {seconds(ttft['p50'])} (p99 {seconds(ttft['p99'])}), "
+            f"e2e {seconds(e2e['p50'])} (p99 {seconds(e2e['p99'])})",
+        )
     if failures := sum(member.failures for member in result.fleet.members):
         sent, given_up = result.fleet.retries, result.fleet.failed
         yield "failures", f"{failures:,} of replicas; {sent:,} requests sent again, {given_up:,} given up"

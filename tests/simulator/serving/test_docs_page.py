@@ -71,7 +71,7 @@ def test_every_column_of_the_requests_file_is_documented():
 def test_the_example_of_a_policy_runs(monkeypatch):
     from simulator.serving import schedulers
 
-    (code,) = re.findall("```python\n(.*?)```", PAGE, re.DOTALL)
+    code = re.findall("```python\n(.*?)```", PAGE, re.DOTALL)[0]
     names = {}
     exec(code, names)
     policy = names["Impatient"]
@@ -80,6 +80,30 @@ def test_the_example_of_a_policy_runs(monkeypatch):
     impatient = Run(requests, scheduler="impatient", scheduler_options={"patience": 0.1}, max_sequences=200)
     assert len(impatient.done) == len(requests)
     assert impatient.times[:, 1].mean() < Run(requests, max_sequences=200).times[:, 1].mean()
+
+
+def test_the_example_of_a_router_keeps_a_conversation_on_one_replica(monkeypatch):
+    from simulator.serving import routers
+
+    names = {}
+    exec(re.findall("```python\n(.*?)```", PAGE, re.DOTALL)[1], names)
+    policy = names["ByUser"]
+    monkeypatch.setattr(routers, "routers", {**routers.routers, policy.name: policy})
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 60,
+            "arrivals": {"kind": "poisson", "rate": 5},
+            "input": 200,
+            "output": 20,
+            "program": {"kind": "conversation", "turns": 3},
+        },
+        "deployment": {"replicas": 3, "router": "by-user"},
+    }
+    columns = serve(make_serving(data, "test", Path())).records.columns()
+    assert (columns["replica"] == columns["program"] % 3).all()
 
 
 def test_every_key_of_a_report_is_documented():
