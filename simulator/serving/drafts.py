@@ -20,7 +20,7 @@ from simulator.serving.step_times import Array, Batch, Chunk, StepTimes, Stretch
 class Speculation(Strict):
     """How a pool speculates."""
 
-    draft: Any = Field(description="draft model: catalogue name, path or mapping")
+    draft: str | dict[str, Any] = Field(description="draft model: catalogue name, path or mapping")
     tokens: int = Field(ge=1, le=64, description="tokens that the draft model proposes in a step")
     acceptance: Annotated[float, Field(ge=0, lt=1)] | list[Annotated[float, Field(ge=0)]] = Field(
         description="probability that a proposal is accepted after those before it; or a list of how often "

@@ -42,6 +42,7 @@ def scenario(tmp_path):
         ({"deployment": ", scaler: reactive, scaler_options: {interval: 1.0e-12}"}, "interval"),
         ({"deployment": ", pools: [{role: mixed, options: [1]}]"}, "pools.0.options: a mapping is needed"),
         ({"deployment": ", speculation: {draft: gpt2, tokens: 2, acceptance: 3}"}, "acceptance"),
+        ({"deployment": ", speculation: {draft: [gpt2], tokens: 2, acceptance: 0.5}"}, "speculation.draft"),
     ],
     ids=lambda one: "" if isinstance(one, str) else " ".join(one.values()),
 )
