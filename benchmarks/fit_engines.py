@@ -184,6 +184,9 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
     known = np.ones(len(prior))
     known[CONSTANTS.index("first_token_s")] = any(one.first for one in rows)
     known[CONSTANTS.index("eager_layer_s")] = launches(rows[0].setup.engine)
+    if not any(one.first for one in rows):
+        # Throughput alone tells little of prefill kernels.
+        spread = spread * np.where(np.arange(len(prior)) == CONSTANTS.index("prefill_factor"), 0.5, 1.0)
     prior = prior * np.maximum(known, np.arange(len(prior)) < 4)
     spread = spread * np.where(known > 0, 1.0, 1e-9)
 
