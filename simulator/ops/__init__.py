@@ -1,4 +1,4 @@
-"""A layer as a list of ops for a batch of shapes: the one description that every reader of a layer reads."""
+"""A layer as a list of ops for a batch of shapes: the only description of a layer."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from simulator.ops.rank import Array, Rank
 from simulator.plan import ALL_GATHER, RING, ULYSSES
 
 STATISTICS_BYTES = 4.0
-"""What fused attention keeps of each query and head: the log of the sum of exponentials."""
+"""Bytes that fused attention saves per query and head: the log of the sum of exponentials."""
 
 
 def attention(rank: Rank, kind: str = "full") -> list[Op]:
-    """One attention block of a layer: projections, what lies between them, and context-parallel traffic.
+    """Ops of one attention block: projections, the attention core, and context-parallel traffic.
 
     Args:
         rank: what the op list is made from.
@@ -60,7 +60,7 @@ def _output(rank: Rank) -> list[Op]:
 
 
 def _gate(rank: Rank) -> Iterator[Op]:
-    """The gate of attention's output, where there is one; backward needs both factors."""
+    """The gate of attention's output, if the model has one; backward needs both factors."""
     if rank.model.attention_gate:
         elements = rank.tokens * rank.heads * rank.model.v_head_dim
         kept = 2 * rank.width * elements
@@ -90,7 +90,7 @@ def _before_core(rank: Rank) -> Iterator[Op]:
 
 
 def _core(rank: Rank, kind: str) -> Iterator[Op]:
-    """softmax(QK^T)V of the heads of one rank, for each segment, and the copies around it."""
+    """softmax(QK^T)V of one rank's heads for every segment, and the copies around it."""
     model, fusion, tokens = rank.model, rank.how.elementwise, rank.tokens
     fused = rank.how.attention != "unfused"
     for number, segment in enumerate(rank.batch.segments):
@@ -188,7 +188,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
 
 
 def _other_blocks(own: Attention, others: Array) -> Attention:
-    """The blocks of keys that come from other ranks, with the one kernel's launches counted for all."""
+    """Blocks of keys from other ranks; the launches are counted with the rank's own block."""
     return Attention(
         name=f"{own.name}.others",
         part="core",
@@ -215,7 +215,7 @@ def _kept_heads(rank: Rank, segment: Segment) -> Array:
 
 
 def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
-    """Attention as matrix products and a softmax over the whole matrix of scores, masked or not."""
+    """Attention as matrix products and a softmax over all scores, including masked ones."""
     d = rank.model.head_dim
     rows = np.asarray(segment.queries, dtype=np.float64) / rank.context
     keys = np.asarray(segment.context, dtype=np.float64)
@@ -246,8 +246,8 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
 def _split_projection(rank: Rank) -> Op:
     """Copies that take query, key and value out of one projection's output, and their gradients back.
 
-    Rotating writes query and key to new places, so that values no longer lie beside them: attention copies
-    them. Queries of grouped heads are not contiguous and are copied before. Backward joins the gradients.
+    RoPE writes query and key to new tensors. Values are then no longer contiguous with them, so attention
+    copies the values. Queries of grouped heads are not contiguous either. Backward joins the gradients.
     """
     model = rank.model
     grouped = model.heads > model.kv_heads
@@ -270,9 +270,9 @@ def _merge_blocks(rank: Rank) -> Iterator[Op]:
 
     Forward, keys and values are packed for the neighbour (2 passes), the output is cleared (1) and every
     block's output scaled and added to it (3). Backward, the gradients of queries are copied (2) or added
-    (3), those of keys and values packed and added to the ones that travel (5). A causal mask leaves half of
-    the blocks from other ranks half of the queries. Read in Transformer Engine 1.x, attention.py:
-    AttnFuncWithCPAndKVP2P.
+    (3), those of keys and values packed and added to those received from the neighbour (5). A causal mask
+    leaves half of the blocks from other ranks half of the queries. Read in Transformer Engine 1.x,
+    attention.py: AttnFuncWithCPAndKVP2P.
     """
     c = rank.context
     ring = (np.asarray(rank.shard.context_algorithm) == RING) & (c > 1)
@@ -297,8 +297,8 @@ def _merge_blocks(rank: Rank) -> Iterator[Op]:
 def _exchange(rank: Rank) -> Iterator[Op]:
     """Context-parallel traffic of one layer.
 
-    Ring: keys and values travel c-1 times to the neighbour, and their gradients with them in the backward
-    pass. All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section
+    Ring: keys and values are sent c-1 times to the neighbour; the backward pass sends their gradients too.
+        All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section
     3.3.2). Ulysses: all-to-all of queries, keys, values and the output.
     """
     c, model = rank.context, rank.model

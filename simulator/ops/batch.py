@@ -1,4 +1,4 @@
-"""What one pass through the model computes: shapes of tokens and of the context that they attend to.
+"""The batch of one pass through the model: shapes of tokens and of the context that they attend to.
 
 A batch knows neither requests nor workloads. Training is one segment of whole sequences; a serving step is
 prefill chunks over their context and decodes over their cached tokens.
@@ -21,9 +21,9 @@ class Segment:
     """Sequences of one shape. Arrays broadcast to shape (cases,).
 
     Args:
-        sequences: how many.
-        queries: new tokens of each.
-        context: tokens that the last query attends to, the new ones among them.
+        sequences: number of sequences.
+        queries: new tokens per sequence.
+        context: tokens that the last query attends to, including the new ones.
         phase: decode runs the kernel that reads one new token's context from the cache.
         causal: whether a query attends only to tokens up to its own.
     """
@@ -45,7 +45,7 @@ class Batch:
     """Segments that run together.
 
     Args:
-        segments: all of them; a ragged batch has one a length.
+        segments: segments of the batch; a ragged batch has one per length.
         sampled: sequences whose last token passes the output layer, shape (cases,); None: every token does,
             as in training.
     """
@@ -60,16 +60,16 @@ class Batch:
 
     @classmethod
     def decode(cls, sequences: ArrayLike, context: ArrayLike) -> Batch:
-        """One new token of each sequence over ``context`` tokens, its own among them."""
+        """One new token per sequence over ``context`` tokens, including itself."""
         return cls((Segment(sequences, 1, context, "decode"),), sequences)
 
     @classmethod
     def prefill(cls, sequences: ArrayLike, queries: ArrayLike, context: ArrayLike | None = None) -> Batch:
-        """Prompts, or chunks of them whose last token has ``context`` tokens up to its own."""
+        """Prompts or prompt chunks; the last token attends to ``context`` tokens, including itself."""
         return cls((Segment(sequences, queries, queries if context is None else context),), sequences)
 
     def __add__(self, other: Batch) -> Batch:
-        """Both in one pass, e.g. a prefill chunk beside decodes."""
+        """Both batches in one pass, e.g. a prefill chunk beside decodes."""
         return Batch(self.segments + other.segments, np.add(self.logit_rows, other.logit_rows))
 
     @property

@@ -1,4 +1,4 @@
-"""Makers of ops that every kind of layer uses: linear layers, memory-bound kernels, collectives."""
+"""Builders of ops common to all kinds of layers: linear layers, memory-bound kernels, collectives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Number formats that operands are cast to before each product."""
 
 SCALE_BYTES = {"mxfp8": 1 / 32, "nvfp4": 1 / 16}
-"""Bytes of scales of one element, by format with a scale a block (OCP MX: 32 elements; NVFP4: 16)."""
+"""Bytes of scales per element of block-scaled formats (OCP MX: blocks of 32 elements; NVFP4: 16)."""
 
 
 def linear(
@@ -35,16 +35,16 @@ def linear(
     """A linear layer with weights of shape (outputs, inputs) on one rank, and the casts of its operands.
 
     Args:
-        rank: what the op list is made from.
+        rank: the batch, the shard and its kernels.
         name: of the layer.
-        role: what of it is sharded.
+        role: the sharded dimension of its weight.
         outputs: columns of its weight.
         inputs: rows of its weight.
-        part: of the layer that it belongs to.
-        tokens: that pass it; the rank's, where not given.
-        dtype: of its operands; that of linear layers, where not given.
-        bias: whether it has one; as the model's linear layers, where not given.
-        keeps: elements of its input that the backward pass needs from it; all of them, where not given.
+        part: part of the layer that it belongs to.
+        tokens: input tokens; by default the rank's.
+        dtype: of its operands; by default that of linear layers.
+        bias: whether it has a bias; by default as the model's linear layers.
+        keeps: elements of its input saved for the backward pass; by default all.
         groups: experts of the rank, each with its own ``tokens``.
         launches: kernels of one product.
     """
@@ -87,7 +87,7 @@ def linear(
 def _weight_kernel(
     name: str, kind: str, part: str, moved: Size, role: Role = "", variant: str = ""
 ) -> MemoryBound:
-    """A memory-bound kernel of the backward pass that belongs to the gradient of weights."""
+    """A memory-bound kernel of the weights' gradient."""
     return MemoryBound(
         name=name, kind=kind, variant=variant, part=part, role=role, bytes=moved, gradient="weight"
     )
@@ -166,16 +166,16 @@ def kernel(
 
 
 def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
-    """Bring the input of sharded linear layers together, where the sequence is sharded.
+    """All-gather the input of sharded linear layers, where the sequence is sharded.
 
     Backward reduces the gradient of the input, and gathers once more for the gradient of the weights
     (Korthikanti et al. 2022, section 4.2.2).
 
     Args:
-        rank: what the op list is made from.
-        name: of what they enter.
-        part: of the layer that it belongs to.
-        width: bytes of a gathered element; those that linear layers read, where not given.
+        rank: the batch, the shard and its kernels.
+        name: of the block that they enter.
+        part: part of the layer that it belongs to.
+        width: bytes of a gathered element; by default those that linear layers read.
     """
     sharded, whole = _groups(rank)
     size = rank.tokens * rank.model.hidden
@@ -188,13 +188,13 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
 
 
 def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
-    """Add up the partial outputs of sharded linear layers, into the sequence's shards if any.
+    """Reduce the partial outputs of sharded linear layers; reduce-scatter where the sequence is sharded.
 
     Args:
-        rank: what the op list is made from.
-        name: of what they leave.
-        part: of the layer that it belongs to.
-        width: bytes of an element that moves, forward and backward; as the formats say, where not given.
+        rank: the batch, the shard and its kernels.
+        name: of the block that they leave.
+        part: part of the layer that it belongs to.
+        width: bytes of a reduced element, forward and backward; by default those of the formats.
     """
     sharded, whole = _groups(rank)
     size, formats = rank.tokens * rank.model.hidden, rank.formats
@@ -207,7 +207,7 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
 
 
 def _groups(rank: Rank) -> tuple[Size, Size]:
-    """Ranks that reduce into shards of the sequence, and ranks that reduce it whole."""
+    """Group sizes of reduce-scatter (sequence sharded) and of all-reduce (not sharded)."""
     sequence = np.asarray(rank.shard.sequence_parallel, dtype=bool)
     return np.where(sequence, rank.tensor, 1.0), np.where(sequence, 1.0, rank.tensor)
 

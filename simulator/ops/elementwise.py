@@ -2,7 +2,7 @@
 
 A pass is one read or one write of one element of a tensor; bytes are passes x elements x width. The
 counts follow from what each kernel reads and writes: the fused column is Megatron-LM's bias-dropout-add,
-bias-GELU / SwiGLU, rotary and masked-softmax kernels; the eager column is one torch kernel an operation.
+bias-GELU / SwiGLU, rotary and masked-softmax kernels; the eager column is one torch kernel per operation.
 A dropout mask is one byte, half a pass at 16 bits.
 """
 
@@ -21,7 +21,7 @@ class MemoryPasses(NamedTuple):
 
 
 VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "swiglu": "silu_mul"}
-"""What calibrations call a model's norm or activation where they know it apart from others."""
+"""Names of norms and activations that calibrations distinguish."""
 
 NORM = MemoryPasses(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
@@ -60,7 +60,7 @@ SPLIT_HEADS = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(4.0,
 """Copies that bring heads next to each other and back, per element of the query, key and value."""
 
 JOIN_HEADS = {"fused": MemoryPasses(0.0, 0.0, 0, 0), "eager": MemoryPasses(0.0, 4.0, 0, 2)}
-"""Beside fused attention, which takes heads as they lie: autograd stacks the gradients of the query, key and
+"""Beside fused attention, which needs no copy of heads: autograd stacks the gradients of query, key and
 value and copies them into the projection's layout. Per element of the three."""
 
 CONVOLUTION = MemoryPasses(2.0, 5.0, 1, 2)
@@ -82,7 +82,7 @@ RESIDUAL_NORM = MemoryPasses(4.0, 7.0, 1, 2)
 sum and norm."""
 
 DROPOUT = 2.5
-"""Passes of dropout alone, either way: read, write and the mask."""
+"""Passes of dropout alone, forward or backward: read, write and the mask."""
 
 COPY = 2.0
 """Passes of a copy: read and write."""
@@ -111,7 +111,7 @@ CROSS_ENTROPY = {
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
 maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
 bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
-Native: Megatron Core's compiled pieces of the same (fused_cross_entropy.py): cast with maximum (1 + 2),
+Native: Megatron Core's compiled kernels of the same loss (fused_cross_entropy.py): cast with maximum (1 + 2),
 subtraction, exponential and sum (2 + 2), division (2 + 2); backward scales (2 + 2) and casts (2 + 1).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
 and combines it with the log-softmax."""

@@ -21,10 +21,10 @@ def padded_vocabulary(model: Model, tensor: ArrayLike) -> Array:
 
 
 def embedding(rank: Rank) -> list[Op]:
-    """Look a row up for each token; backward adds rows into a dense gradient.
+    """Look up one row per token; backward adds rows into a dense gradient.
 
-    Torch clears a gradient of the table's size for every micro batch (embedding_dense_backward), and where
-    gradients accumulate in a buffer of their own, the whole of it is added to that (Megatron Core,
+    Torch clears a gradient of the table's size for every micro batch (embedding_dense_backward), and adds all
+    of it to the buffer, where gradients accumulate in a separate one (Megatron Core,
     distributed_data_parallel.py: main_grad.add_).
     """
     model, size = rank.model, rank.tokens * rank.model.hidden * rank.width
@@ -61,7 +61,7 @@ def embedding(rank: Rank) -> list[Op]:
 
 
 def head(rank: Rank) -> list[Op]:
-    """Final norm, output layer and, where there is one, the loss over the vocabulary shard of one rank.
+    """Final norm, output layer and, in training, the loss over the vocabulary shard of one rank.
 
     Only tokens whose logits a batch asks for pass the output layer.
     """
@@ -123,7 +123,7 @@ def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
 
 
 def _gather_logits(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
-    """Bring the vocabulary's shards of the logits together for sampling."""
+    """Gather the vocabulary shards of the logits for sampling."""
     yield Collective(
         name="logits.gather",
         kind="tensor",

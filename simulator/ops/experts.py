@@ -22,15 +22,15 @@ ROUTER_LAUNCHES = {True: 31.0, False: 72.0}
 (deepseek-v3-gb200-optimization.md, section 2.1.4)."""
 
 FLEX_PREPARES = 14.0
-"""Those of them that DeepEP's kernels replace (section 2.2.1: 17 of 31 are left)."""
+"""Kernels of those that DeepEP replaces (section 2.2.1: 17 of 31 are left)."""
 
 DISPATCH_LAUNCHES = 9.0, 4.0
 """Kernels that bring tokens to experts and back, by all-to-all (two permutations, two sorts, exchanges of
-tokens and probabilities) and by DeepEP or HybridEP (dispatch, permutation, its inverse, combination): what
-stays outside a graph of the router (Megatron Core, token_dispatcher.py)."""
+tokens and probabilities) and by DeepEP or HybridEP (dispatch, permutation, its inverse, combination): the
+kernels outside a graph of the router (Megatron Core, token_dispatcher.py)."""
 
 HAS_GRADIENT = 0.6
-"""Share of the routing kernels that have one in the backward pass, counted in the source: 24 of 40."""
+"""Share of the routing kernels that have a backward kernel, counted in the source: 24 of 40."""
 
 ROUTER_PASSES = 12.0
 """Reads and writes of a token's 32-bit scores while its experts are chosen and counted: scores, their
@@ -70,7 +70,7 @@ def expert_mlp(rank: Rank) -> list[Op]:
 
 
 def shards_tokens(rank: Rank) -> bool:
-    """Whether tensor-parallel ranks share the tokens of an expert layer, whose MLP then has no reduction."""
+    """Whether tensor-parallel ranks split the tokens of an expert layer; its MLP then has no reduction."""
     return not (_moe(rank).shared_experts or rank.how.dispatcher == "replicated")
 
 
@@ -116,7 +116,7 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         yield kernel(rank, "expert_clamp", "activation", passes.CLAMP, routed * width, part="routed")
     active = activation(rank, "expert_activation", routed * width, "routed")
     fused = how.experts == "fused-mlp"
-    # Epilogues of the products activate; what they keep stays.
+    # The products' epilogues run the activation; its saved bytes stay.
     yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
         yield _biases(rank, routed, local)
@@ -125,7 +125,7 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
 
 
 def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
-    """The call that serving engines make and calibrations measure, routing kernels included."""
+    """The fused call of serving engines, as calibrations measure it: routing kernels included."""
     replicated = rank.how.dispatcher == "replicated"
     model = rank.model
     parameters = 3.0 * moe.experts * model.hidden * moe.feed_forward / (rank.expert * rank.expert_tensor)
@@ -153,7 +153,7 @@ def _biases(rank: Rank, routed: Array, local: Array) -> Op:
 
 
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
-    """Kernels of the router and of bringing copies of tokens into their experts' order and back."""
+    """Kernels of the router and of permuting copies of tokens into the experts' order and back."""
     flex = _flex(rank)
     moved = _permutation(rank, moe, arrivals(rank, moe)) * own * rank.model.hidden * rank.width
     scores = ROUTER_PASSES * 4.0 * own * moe.experts
@@ -177,12 +177,12 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
 
 
 def arrivals(rank: Rank, moe: MixtureOfExperts) -> Array:
-    """Copies of a token that travel to its experts, shape (cases,).
+    """Copies of a token sent to its experts, shape (cases,).
 
-    An all-to-all sends one copy an expert. DeepEP and HybridEP send one to each rank of an NVLink domain,
-    or to each other node, that holds any of them and copy it there (DeepEP README; Megatron Core,
-    deepseek-v3-gb200-optimization.md: no redundant communication). Groups are chosen evenly, and experts
-    in them.
+    An all-to-all sends one copy per expert. DeepEP and HybridEP send one copy to every rank of an NVLink
+    domain, or to every other node, that holds any of the token's experts; the receiver duplicates it (DeepEP
+    README; Megatron Core, deepseek-v3-gb200-optimization.md: no redundant communication). Groups, and
+    experts within them, are chosen uniformly.
     """
     domain, expert = rank.how.domain, rank.expert
     places = np.where(expert > domain, np.maximum(expert / domain, 1.0), expert)
@@ -190,18 +190,18 @@ def arrivals(rank: Rank, moe: MixtureOfExperts) -> Array:
 
 
 def _visited(places: Array, moe: MixtureOfExperts) -> Array:
-    """Mean number of ranks or nodes, each with an equal share of the experts, that hold any of a token's."""
+    """Mean number of ranks or nodes, with equal shares of the experts, that hold any of a token's experts."""
     anywhere = _different(places, moe.top_k)
     if moe.groups == 1:
         return anywhere
-    # A place holds several groups, or several places hold one.
+    # A rank or node holds several groups, or several of them hold one group.
     inside = moe.chosen_groups * _different(places / moe.groups, moe.top_k / moe.chosen_groups)
     grouped = np.where(places < moe.groups, _different(places, moe.chosen_groups), inside)
     return np.minimum(anywhere, grouped)
 
 
 def _different(places: Array, draws: float) -> Array:
-    """Mean number of different places among random draws."""
+    """Mean number of distinct ranks or nodes among random draws."""
     return places * (1.0 - (1.0 - 1.0 / np.maximum(places, 1.0)) ** draws)
 
 
@@ -214,12 +214,12 @@ def _flex(rank: Rank) -> NDArray[np.bool_]:
 
 
 def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
-    """Reads and writes of a token's hidden state while copies are brought into their experts' order and back.
+    """Reads and writes of a token's hidden state while copies are permuted into the experts' order and back.
 
     Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
     where a rank has several experts, and both again on the way back (Megatron Core, token_dispatcher.py).
-    DeepEP and HybridEP leave one permutation on arrival. Under 8 bits each expert's rows are copied once more
-    into whole blocks and back, unless the permutation does it as HybridEP's (TEGroupedMLP's Fp8Padding).
+    DeepEP and HybridEP leave one permutation on arrival. At 8 bits the rows of every expert are copied once
+    more into padded blocks and back (TEGroupedMLP's Fp8Padding); HybridEP's permutation includes this.
     """
     sorts = 4.0 * moe.top_k * (moe.experts > rank.expert)
     blocks = 4.0 * moe.top_k if rank.formats.linear in LOW_PRECISION else 0.0

@@ -1,7 +1,7 @@
 """Multi-head latent attention (MLA; DeepSeek-V2, arXiv 2405.04434, section 2.1).
 
 Training and prefill expand the latent vector into keys and values of every head. Decode absorbs that
-expansion into the query and the output, so that the cache holds one latent vector a token.
+expansion into the query and the output, so that the cache holds one latent vector per token.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def latent_norms(rank: Rank) -> Iterator[Op]:
 
 
 def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Iterator[Op]:
-    """Attention of decodes in the latent space, with the products that lead into it and out of it."""
+    """Decode attention in the latent space, with the products into and out of that space."""
     mla = _mla(rank)
     for suffix, outputs, inputs in (
         ("absorb_query", mla.kv_lora_rank, mla.qk_nope_head_dim),

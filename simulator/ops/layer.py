@@ -32,7 +32,7 @@ def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = Tru
         rank: the batch, the shard, and which kernels run.
         kind: of attention: full, sliding, linear or none.
         experts: whether the MLP is a mixture of experts.
-        mlp: whether there is an MLP.
+        mlp: whether the layer has an MLP.
     """
     after = list(around(rank, LayerKind(kind, experts, mlp)))
     mixer = MIXERS[kind](rank) if kind != "none" else []
@@ -69,7 +69,7 @@ def around(rank: Rank, kind: LayerKind) -> Iterator[Op]:
         part="around",
         variant=passes.VARIANTS[model.norm],
         repeats=float(norms),
-        # Attention and MLP each keep what their norm reads.
+        # Attention and MLP both save the input of their norm.
         kept=kind.parts * rank.width * elements,
         parameters=float(model.norms_of(kind) * model.norm_width),
     )

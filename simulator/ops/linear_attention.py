@@ -14,8 +14,8 @@ from simulator.ops.rank import Array, Rank
 
 
 def linear_attention(rank: Rank) -> list[Op]:
-    """One layer's linear attention; value heads are sharded over tensor-parallel ranks, key heads as long as
-    there are any."""
+    """One layer's linear attention; value heads are sharded over tensor-parallel ranks, key heads
+    over at most as many ranks as there are key heads."""
     spec = _spec(rank)
     heads = spec.heads / rank.tensor
     key_heads = np.maximum(spec.key_heads / rank.tensor, 1.0)
@@ -82,6 +82,6 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
     width = heads * spec.value_dim
     shared = float(spec.value_dim) if spec.norm_per_head else width
     norm = kernel(rank, "gated_norm", "norm", passes.GATED_NORM, rank.tokens * width, part="core")
-    # The norm keeps the scan's output and the gate.
+    # The norm saves the scan's output and the gate.
     kept = 2 * rank.width * rank.tokens * width
     yield norm.changed(kept=kept, parameters=shared + spec.head_parameters * heads)

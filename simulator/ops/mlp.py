@@ -14,7 +14,7 @@ def dense_mlp(rank: Rank) -> list[Op]:
 
 
 def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True) -> list[Op]:
-    """Both products of an MLP of that inner width on one rank, and the activation between them."""
+    """Both products of an MLP with this inner width on one rank, and the activation between them."""
     hidden = rank.model.hidden
     gates = 2 if rank.model.gated else 1
     kept = rank.tokens * hidden / rank.spread if keeps_input else 0.0
@@ -29,7 +29,7 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
     """The activation, with the product of both halves where it is gated; ``elements`` of its output."""
     model, fusion = rank.model, rank.how.elementwise
     table = passes.GATED if model.gated else passes.PLAIN
-    # Written as two kernels, the activated half is kept beside both halves.
+    # Two separate kernels save the activated half beside both halves.
     inputs = (2 if model.gated else 1) + (1 if model.gated and fusion == "eager" else 0)
     return kernel(
         rank,

@@ -1,7 +1,7 @@
-"""The ops that a layer is a list of: kernel class and shape, work, parameters, bytes kept and bytes sent.
+"""Ops of a layer: kernel class and shape, work, parameters, bytes saved and bytes sent.
 
-Forward ops are given; ``backward`` derives the backward pass from each of them. An op has no seconds:
-``simulator.pricing`` gives it those. Sizes broadcast to shape (cases,).
+Forward ops are given; ``backward`` derives the backward pass. An op has no seconds: ``simulator.pricing``
+computes them. Sizes broadcast to shape (cases,).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Op:
     """One kernel, or several of one kind, or a collective.
 
     Args:
-        name: what it is in the model, e.g. ``query_key_value``; unique in a list of one layer.
-        kind: class that its seconds are summed under: gemm, grouped_gemm, attention, norm, copy, tensor, ...
-        part: the part of a layer that it belongs to: projections, core, mlp, routed (experts), around
+        name: its function in the model, e.g. ``query_key_value``; unique within a layer.
+        kind: class under which its seconds are summed: gemm, grouped_gemm, attention, norm, copy, tensor, ...
+        part: part of the layer: projections, core, mlp, routed (experts), around
             (norms and residuals), or end.
         role: of a linear layer's ops: its outputs are sharded over tensor-parallel ranks (column), its inputs
             (row), neither (down), or it is an expert's.
@@ -38,10 +38,10 @@ class Op:
         looped: further kernels that the same calls launch from a loop in C++.
         repeats: times that the kernel runs with this shape.
         parameters: weights of one rank.
-        kept: bytes that the backward pass needs of it.
-        intermediate: those of them that repeating the op gives again: statistics or scores of a softmax.
-        gradient: which part of the backward pass it belongs to: of inputs, of weights; empty: forward.
-        only_backward: kernels that run in the backward pass beside those that follow from it.
+        kept: bytes saved for the backward pass.
+        intermediate: part of ``kept`` that recomputing the op restores: statistics or scores of a softmax.
+        gradient: part of the backward pass: gradient of inputs or of weights; empty: forward.
+        only_backward: further kernels of the backward pass, beside the derived ones.
     """
 
     name: str
@@ -64,21 +64,21 @@ class Op:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs in any case."""
+        """Whether the op is idle in all cases."""
         return False
 
     def backward(self) -> tuple[Op, ...]:
-        """The ops of its backward pass."""
+        """Ops of its backward pass."""
         return self.only_backward
 
     def changed(self, **values: Any) -> Self:
-        """A copy with other values of some fields: ``dataclasses.replace`` in a fifth of its time."""
+        """A copy with some fields replaced; takes a fifth of the time of ``dataclasses.replace``."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, **values)
         return copy
 
     def _back(self, gradient: Gradient = "input", **values: Any) -> Self:
-        """A backward op like this one, which has no parameters of its own and keeps nothing."""
+        """This op as a backward op: without parameters and saved bytes."""
         return self.changed(
             parameters=0.0, kept=0.0, intermediate=0.0, only_backward=(), gradient=gradient, **values
         )
@@ -86,10 +86,10 @@ class Op:
 
 @dataclass(frozen=True, kw_only=True)
 class Product(Op):
-    """``groups`` products of an m x k by a k x n matrix, side by side.
+    """``groups`` independent products of an m x k and a k x n matrix.
 
     Args:
-        m: tokens of each.
+        m: tokens per product.
         n: outputs.
         k: inputs.
         groups: independent products; experts of a rank, or heads.
@@ -111,7 +111,7 @@ class Product(Op):
 
     @property
     def flops(self) -> Size:
-        """One multiply and one add for each m, n and k."""
+        """One multiply and one add per element of m x n x k."""
         return 2.0 * self.repeats * self.groups * self.m * self.n * self.k
 
     def backward(self) -> tuple[Op, ...]:
@@ -124,7 +124,7 @@ class Product(Op):
         return dgrad, wgrad, *self.only_backward
 
     def sliced(self, slices: Size) -> Product:
-        """The same product with its tokens cut into slices, each of which reads the weights."""
+        """The same product with its tokens split into slices; every slice reads the weights."""
         return self.changed(m=self.m / slices, groups=self.groups * slices)
 
 
@@ -133,8 +133,8 @@ class Attention(Op):
     """Fused softmax(QK^T)V over whole sequences or chunks of them.
 
     Args:
-        sequences: how many.
-        queries: new tokens of each.
+        sequences: number of sequences.
+        queries: new tokens per sequence.
         keys: tokens that the last query attends to.
         heads: query heads of one rank.
         kv_heads: key-value heads of one rank.
@@ -165,24 +165,24 @@ class Attention(Op):
 
     @property
     def flops(self) -> Size:
-        """Of the scores that are not masked."""
+        """FLOPs of the unmasked scores."""
         seen = self.keys - (np.subtract(self.queries, 1.0) / 2 if self.causal else 0.0)
         both = 2.0 * self.heads * (self.head_dim + self.v_head_dim) * self.sequences * self.queries * seen
         return both * self.repeats * (BACKWARD_FLOPS if self.direction == "backward" else 1.0)
 
     def backward(self) -> tuple[Op, ...]:
-        """One backward kernel, which computes the scores again."""
+        """One backward kernel, which recomputes the scores."""
         launches = FLASH_BACKWARD_LAUNCHES * self.launches
         return self._back(direction="backward", launches=launches), *self.only_backward
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decode(Op):
-    """Attention of one new token a sequence over cached keys and values; it has no backward pass.
+    """Attention of one new token per sequence over cached keys and values; it has no backward pass.
 
     Args:
-        sequences: how many.
-        keys: cached tokens of each.
+        sequences: number of sequences.
+        keys: cached tokens per sequence.
         heads: query heads of one rank.
         kv_heads: key-value heads of one rank.
         head_dim: of queries and keys.
@@ -205,7 +205,7 @@ class Decode(Op):
 
     @property
     def flops(self) -> Size:
-        """Of both products with the cache."""
+        """FLOPs of both products with the cache."""
         return (
             2.0 * self.repeats * self.sequences * self.heads * (self.head_dim + self.v_head_dim) * self.keys
         )
@@ -216,14 +216,14 @@ class Scan(Op):
     """Linear attention over whole sequences or chunks of them (``KernelModel.linear_attention``).
 
     Args:
-        sequences: how many.
-        tokens: of each.
+        sequences: number of sequences.
+        tokens: tokens per sequence.
         heads: value heads of one rank.
         key_heads: heads of queries and keys of one rank.
         key_dim: of a query or key head.
         value_dim: of a value head.
-        chunk: tokens that are scanned together.
-        delta: whether states change by the delta rule.
+        chunk: tokens per chunk of the scan.
+        delta: whether states are updated by the delta rule.
         dtype: of the operands.
         direction: forward or backward.
     """
@@ -242,7 +242,7 @@ class Scan(Op):
 
     @property
     def flops(self) -> Size:
-        """Of products within chunks and with states."""
+        """FLOPs of products within chunks and with states."""
         chunk = np.minimum(self.chunk, self.tokens)
         each = 2.0 * chunk * (self.key_dim + self.value_dim) + 4.0 * self.key_dim * self.value_dim
         if self.delta:
@@ -251,16 +251,16 @@ class Scan(Op):
         return passes * self.repeats * self.sequences * self.tokens * self.heads * each
 
     def backward(self) -> tuple[Op, ...]:
-        """One scan back, which computes what lies within chunks again."""
+        """One backward scan, which recomputes the products within chunks."""
         return (self._back(direction="backward", launches=2 * self.launches),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateStep(Op):
-    """Linear attention of one new token a sequence: its state is read, changed and written.
+    """Linear attention of one new token per sequence: reads, updates and writes its state.
 
     Args:
-        sequences: how many.
+        sequences: number of sequences.
         heads: value heads of one rank.
         key_dim: of a query or key head.
         value_dim: of a value head.
@@ -276,7 +276,7 @@ class StateStep(Op):
 
     @property
     def flops(self) -> Size:
-        """Of writing into and reading from the state."""
+        """FLOPs of updating and reading the state."""
         return 4.0 * self.repeats * self.sequences * self.heads * self.key_dim * self.value_dim
 
 
@@ -316,16 +316,16 @@ class ExpertLayer(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBound(Op):
-    """A kernel that reads and writes ``bytes``; none at all takes no time.
+    """A kernel that reads and writes ``bytes``; zero bytes take no time.
 
     Args:
         bytes: read and written.
-        variant: the operation, where calibrations know it apart from others of its kind.
+        variant: the operation, where calibrations distinguish it within its kind.
         starts: kernels that share the bytes and start one after another on the device.
         backward_bytes: read and written by its backward kernels.
-        backward_launches: of those.
-        backward_looped: of those; as ``looped``, where not given.
-        backward_starts: of those; as ``starts``, where not given.
+        backward_launches: ``launches`` of the backward kernels.
+        backward_looped: ``looped`` of the backward kernels; by default that of the op.
+        backward_starts: ``starts`` of the backward kernels; by default that of the op.
     """
 
     bytes: Size
@@ -338,12 +338,12 @@ class MemoryBound(Op):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no case moves a byte."""
+        """Whether no case reads or writes a byte."""
         moved = np.asarray(self.bytes)
         return moved.size > 0 and not moved.any()
 
     def backward(self) -> tuple[Op, ...]:
-        """One memory-bound kernel, where its gradient has any."""
+        """One memory-bound kernel, if the gradient moves any bytes."""
         if not np.asarray(self.backward_bytes).any():
             return self.only_backward
         back = self._back(
@@ -364,7 +364,7 @@ class Collective(Op):
         bytes: the full buffer of each rank.
         size: ranks of the group; 1 communicates nothing.
         stride: devices between neighbours of the group.
-        speedup: of the library that runs it over the cluster's own.
+        speedup: speed of its library over the cluster's default library.
     """
 
     launches: Size = 0.0

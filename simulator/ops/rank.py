@@ -1,4 +1,4 @@
-"""From what op lists are made: one rank's view of a batch."""
+"""Input of op lists: one rank's view of a batch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes", "replicated"]
 
 @dataclass(frozen=True)
 class Shard:
-    """How a layer is cut over ranks; arrays broadcast to shape (cases,).
+    """How a layer is sharded over ranks; arrays broadcast to shape (cases,).
 
     Args:
         tensor: tensor-parallel ranks.
-        context: ranks that each hold a part of every sequence.
+        context: context-parallel ranks, over which every sequence is sharded.
         expert: ranks over which experts are spread.
-        expert_tensor: ranks over which the width of one expert is cut.
+        expert_tensor: ranks over which the width of one expert is sharded.
         sequence_parallel: whether norms are sharded over the tensor-parallel ranks.
         context_algorithm: index into ``simulator.plan.Choice["context_algorithm"]``.
     """
@@ -47,10 +47,10 @@ class Formats:
         core: attention, router and output layer.
         kv: the KV cache, where it differs from ``core``.
         width: bytes of an activation element.
-        operand_width: bytes of an element that linear layers read, as it is gathered before them.
-        partial_width: bytes of an element of partial results that tensor-parallel ranks add up; an array
+        operand_width: bytes of an element of the linear layers' input, as the all-gather moves it.
+        partial_width: bytes of an element of partial results that tensor-parallel ranks reduce; an array
             where cases differ.
-        kept_width: bytes of an element of their inputs that the backward pass keeps.
+        kept_width: bytes of an element of the linear layers' inputs saved for the backward pass.
     """
 
     linear: str = "bf16"
@@ -68,32 +68,32 @@ class Implementation:
 
     Args:
         attention: fused (flash, or an older version) or unfused.
-        elementwise: fused kernels between products, or one kernel an operation.
+        elementwise: fused kernels between products, or one kernel per operation.
         composite_norm: RMSNorm is a chain of kernels over 32-bit values.
         joins_residual: the residual sum is part of the norm that follows.
-        splits_projection: query, key and value are copied apart after rotation.
+        splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
         absorbs: latent attention decodes in the latent space (MLA with absorbed projections).
-        cast_passes: reads and writes of 2 bytes to quantise an element of a product's operand in a kernel of
-            its own; 0 where the product's call does it.
-        cast_launches: kernels that quantise one operand: with a scale of its own largest value, that value is
-            cleared, found and turned into a scale first.
+        cast_passes: reads and writes of 2 bytes to quantise an element of an operand in a separate kernel; 0
+            where the product's call quantises it.
+        cast_launches: kernels that quantise one operand; with current scaling, further kernels clear, find
+            and convert its largest value first.
         casts_by_expert: whether a cast kernel quantises the rows of one expert, not of all.
         casts_weights: whether weights are quantised in every pass.
-        swizzles: whether block scales are brought into the order that products read, by one kernel for each
-            operand of a call, or one for each expert's.
-        accumulated_bytes: bytes moved for each weight to add its gradient in a kernel of its own; 0: the
-            product does.
-        accumulated_table_bytes: the same for the embedding's gradient, which no product makes.
-        experts: products of experts as one kernel, one kernel each, one with activation and casts inside
-            (fused-mlp), or a fused layer with the routing kernels.
-        clamps_apart: whether the limits of an activation's inputs are kernels of their own.
-        skips_blocks: whether the kernel of a sliding window leaves out blocks that are masked.
+        swizzles: whether kernels reorder block scales for the products: one kernel per operand of a call, or
+            one per expert's operand.
+        accumulated_bytes: bytes moved per weight to add its gradient in a separate kernel; 0: the product
+            accumulates.
+        accumulated_table_bytes: the same for the embedding's gradient, which is not a product.
+        experts: products of experts as one kernel, one kernel per expert, one kernel with activation and
+            casts inside (fused-mlp), or a fused layer with the routing kernels.
+        clamps_apart: whether separate kernels clamp an activation's inputs.
+        skips_blocks: whether the sliding-window kernel skips masked blocks.
         fused_router: whether the choice of experts and its statistics are fused kernels.
-        dispatcher: what sends tokens to experts; ``replicated`` where every rank holds all of them.
-        flex_domain: speed of DeepEP and its like inside a domain over an NCCL all-to-all.
-        flex_network: the same between domains.
+        dispatcher: library that sends tokens to experts; ``replicated`` where every rank holds all of them.
+        flex_domain: speed of DeepEP or HybridEP inside a domain over an NCCL all-to-all.
+        flex_network: the same ratio between domains.
         flex_counts_own: whether the rate between domains holds for copies to a rank's own domain too.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
