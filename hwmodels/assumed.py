@@ -1,4 +1,4 @@
-"""What a cluster file may leave out, and what is assumed for it."""
+"""Defaults of cluster files: optional keys, and the values assumed for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NVLINKS = ((300e9, "nvlink3"), (450e9, "nvlink4"))
 
 
 def link_calibration(level: Mapping[str, Any]) -> str:
-    """Name of the constants measured on links like a level's; any where kind or bandwidth are wrong."""
+    """Name of the constants measured on links like those of a level; arbitrary where kind or bandwidth are
+    invalid."""
     kind, bandwidth = level.get("kind"), level.get("bandwidth")
     if kind in ("nvlink", "nvswitch"):
         rate = bandwidth if isinstance(bandwidth, int | float) else 0.0
@@ -27,13 +28,13 @@ def link_calibration(level: Mapping[str, Any]) -> str:
 
 
 def with_assumptions(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of a cluster with what it leaves out filled in, and ``assumed`` listing it.
+    """The mapping of a cluster with its defaults filled in and listed under ``assumed``.
 
     The power of the hosts follows from the device, which is not known here; it is only listed.
     """
     stated = data.get("assumed", [])
     if not isinstance(stated, list):
-        return dict(data)  # told by its own field
+        return dict(data)  # reported by its own field
     filled, assumed = dict(data), list(stated)
     levels = data.get("levels")
     if isinstance(levels, list):

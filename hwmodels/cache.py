@@ -1,8 +1,8 @@
-"""Parsed catalogue files, kept as JSON in the user's cache folder: parsing YAML is half of a short command.
+"""Cache of parsed catalogue files, as JSON in the user's cache folder: YAML takes half of a short command.
 
-A cache file belongs to one folder of the installation and holds a digest of the YAML files in it; another
-digest means parsing again. Nothing in it is executed, and its data is checked as parsed data is. Without a
-folder that can be read and written there is no cache, and no error.
+A cache file belongs to one folder of the installation and holds a digest of its YAML files; files with
+another digest are parsed again. Cached data is never executed and passes the same checks as parsed data.
+Without a readable and writable folder the cache is off, without an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INSTALLED = Path(__file__).resolve().parent.parent
 """Only folders below it are cached."""
 
 FORMAT = 1
-"""Of a cache file, and of how YAML is parsed; it grows when either changes."""
+"""Version of the cache format and of YAML parsing; increased when either changes."""
 
 PAIRS = "\0pairs"
 """Key of a mapping whose keys are not all text, written as a list of pairs."""
@@ -58,7 +58,7 @@ def read_shipped(path: Path) -> dict[str, Any]:
 
 
 def _cache_file(folder: Path) -> Path | None:
-    """Where a folder's files are kept; None for folders of users, and without a home."""
+    """Cache file of a folder; None for users' folders, and without a home."""
     folder = folder.resolve()
     if not folder.is_relative_to(INSTALLED):
         return None
@@ -80,7 +80,7 @@ def _digest(texts: dict[str, str]) -> str:
 
 
 def _load(path: Path, digest: str) -> Files | None:
-    """What a cache file holds, if it is the user's own, whole and of this digest."""
+    """Content of a cache file, if it is owned by the user, complete and of this digest."""
     try:
         with path.open("rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():

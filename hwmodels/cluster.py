@@ -1,4 +1,4 @@
-"""Devices joined by links: what a process group's collective costs where it really sits.
+"""Devices joined by links, and the cost of a process group's collective on its actual links.
 
 A cluster is a hierarchy. Inside a node (or a rack) are one or more levels of links, innermost first;
 between them is a network that a node enters through its NICs.
@@ -50,12 +50,12 @@ class Cluster(Strict):
     """Power of a node beyond its devices: processors, memory, fans, NICs."""
     sources: dict[str, str]
     assumed: list[str] = Field(default_factory=list)
-    """What the file leaves out, and what is assumed for it."""
+    """Keys that the file leaves out, and the values assumed for them."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: object, info: ValidationInfo) -> object:
-        """Assume what the file leaves out; all devices are in use unless it says otherwise."""
+        """Fill in the defaults; all devices are in use unless the file says otherwise."""
         if not isinstance(data, Mapping):
             return data
         if "groups" in data:
@@ -66,7 +66,7 @@ class Cluster(Strict):
             filled.setdefault("devices", per_node * nodes)
         if "host_watts" not in data:
             filled["host_watts"] = 0.0
-            with suppress(ValueError):  # an unknown device is told by its own field
+            with suppress(ValueError):  # an unknown device is reported by its own field
                 device = filled["device"] = devices.find(data.get("device"), info)
                 if isinstance(device, Device) and isinstance(per_node, int):
                     filled["host_watts"] = HOST_SHARE * per_node * device.tdp_watts
@@ -96,7 +96,7 @@ class Cluster(Strict):
 
     @property
     def domain(self) -> int:
-        """Devices that reach each other without a NIC: a node, or a rack for NVL72."""
+        """Devices that communicate without a NIC: a node, or a rack for NVL72."""
         return self.levels[-1].devices
 
     @property
@@ -106,11 +106,11 @@ class Cluster(Strict):
 
     @property
     def network_error(self) -> float | None:
-        """Median relative error of collectives across nodes on published rows; none where none were found."""
+        """Median relative error of collectives across nodes on published rows; None without such rows."""
         return self.network.constants.median_error
 
     def power_watts(self, utilisation: float = 1.0) -> float:
-        """Power of the nodes in use, with devices that far from idle (0) to their limit (1)."""
+        """Power of the nodes in use, with devices between idle (0) and their power limit (1)."""
         one = self.device.idle_watts + utilisation * (self.device.tdp_watts - self.device.idle_watts)
         return self.devices * one + self.nodes_for(self.devices) * self.host_watts
 
@@ -153,7 +153,7 @@ class Cluster(Strict):
         return self._with(network={**dict(self.network), **changed})
 
     def with_node(self, devices_per_node: int) -> Cluster:
-        """Return the same kind of cluster with another number of devices in each node, behind the same NICs.
+        """Return the same kind of cluster with another number of devices per node, behind the same NICs.
 
         Raises:
             InputError: fewer than two devices, or no number that the levels can join.
@@ -169,7 +169,7 @@ class Cluster(Strict):
         )
 
     def with_device(self, name: str) -> Cluster:
-        """Return the same cluster with another device in each place."""
+        """Return the same cluster with another device."""
         return self._with(device=devices.get(name))
 
     def _with(self, **changed: object) -> Cluster:
@@ -213,22 +213,22 @@ class Cluster(Strict):
         concurrent: bool = True,
         in_switch: bool = True,
     ) -> Cost:
-        """Return the time of a collective, the links that it fills and the bytes on each level.
+        """Return the time of a collective, its link load and the bytes on each level.
 
-        Arguments and errors are those of `collective`, which is faster where only seconds are asked for.
+        Arguments and errors are those of `collective`, which is faster and returns seconds only.
         """
         return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch)
 
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
-        """Return the cost of sends between ranks `stride` apart over a level; arguments broadcast.
+        """Return the cost of sends between ranks `stride` apart across a level; arguments broadcast.
 
         All ranks of a block of `stride` neighbours send to the next block at the same time and share the
         NICs of their node.
 
         Args:
-            bytes_: what each rank sends.
+            bytes_: bytes that a rank sends.
             stride: distance between sender and receiver, in ranks.
-            level: index of the level where their ways meet; ``len(levels)``: the network.
+            level: index of the level that joins both ranks; ``len(levels)``: the network.
         """
         return self._wiring.hop_cost(bytes_, stride, level)
 

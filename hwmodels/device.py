@@ -1,4 +1,4 @@
-"""One accelerator as software sees it, and the catalogue of the shipped ones.
+"""One accelerator as software sees it, and the catalogue of shipped devices.
 
 An MI250X package holds two devices (GCDs), because software sees two. Every figure of the
 catalogue names its source in ``sources``.
@@ -38,21 +38,21 @@ Generation = Literal[
 
 
 class Device(Versioned):
-    """One accelerator: what it can do at most, what it needs, and what it costs."""
+    """One accelerator: peak rates, memory, power and price."""
 
     name: str
     """The catalogue name, e.g. "h100-sxm"."""
     aliases: list[str] = Field(default_factory=list)
-    """Other names by which published tables and users call it."""
+    """Other names in published tables and in use."""
     vendor: Literal["nvidia", "amd", "intel", "other"]
     generation: Generation
     """The architecture; "cpu" is a processor that trains with torch's own CPU kernels."""
     peak_flops: Annotated[dict[DType, Positive], Field(min_length=1)]
     """Dense peak FLOP/s of each number format that the device has."""
     settled_flops: dict[DType, Positive] = Field(default_factory=dict)
-    """FLOP/s of products that last 20 ms and more: what the power limit leaves once clocks have settled."""
+    """FLOP/s of products that last 20 ms and more: the rate under the power limit with settled clocks."""
     memory_bytes: Positive
-    """Memory that the driver hands to software: torch's ``total_memory``, below the datasheet's figure."""
+    """Memory available to software: torch's ``total_memory``, below the datasheet's figure."""
     memory_bandwidth: Bandwidth
     """Peak device memory bandwidth, B/s."""
     multiprocessors: Count
@@ -73,7 +73,7 @@ class Device(Versioned):
     @field_validator("calibration")
     @classmethod
     def _beside_the_file(cls, value: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
-        """Take files that a device file names as lying beside it."""
+        """Resolve files named in a device file relative to that file."""
         folder = (info.context or {}).get("folder")
         if folder is None:
             return value
@@ -96,7 +96,7 @@ class Device(Versioned):
         raise InputError(f"{self.name} has no {dtype!r}; it has {', '.join(self.peak_flops)}")
 
     def settled(self, dtype: str) -> float:
-        """Return the FLOP/s of matrix products at settled clocks; infinite where nobody has measured them."""
+        """Return the FLOP/s of matrix products at settled clocks; infinite where not measured."""
         return next((flops for name, flops in self.settled_flops.items() if name == dtype), math.inf)
 
     @cached_property

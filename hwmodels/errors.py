@@ -1,7 +1,7 @@
 """The one exception family of Meshwright.
 
     MeshwrightError
-    ├── InputError            what the user gave cannot be used (exit code 2)
+    ├── InputError            unusable input of the user (exit code 2)
     │   └── UnknownNameError  a name that no catalogue, field or choice has
     └── InfeasibleError       nothing fits: an answer, not a mistake (exit code 1)
 

@@ -13,19 +13,19 @@ from pathlib import Path
 from hwmodels.errors import InputError, shown_path
 
 MOST_UNNAMED = 100
-"""Unnamed files that may be open at once; more take a hidden name."""
+"""Unnamed files open at once; further files take a hidden name."""
 
 
 @dataclass
 class Written:
     """A file that is written before it takes its name.
 
-    On Linux it has no name until then, so a process that is killed leaves nothing; elsewhere a hidden one
-    beside its own.
+    On Linux the file has no name until then, so a killed process leaves nothing; elsewhere it has a hidden
+    name beside the target.
 
     Attributes:
-        target: the name that it is to take.
-        temporary: its hidden name, at the latest just before it takes its own.
+        target: final name.
+        temporary: hidden name, given at the latest just before the final name.
         made: folders made for it.
         descriptor: of the open file without a name.
     """
@@ -37,11 +37,11 @@ class Written:
 
     @property
     def path(self) -> Path:
-        """What to write to."""
+        """Path to write to."""
         return self.temporary if self.descriptor is None else Path(f"/proc/self/fd/{self.descriptor}")
 
     def place(self) -> None:
-        """Take the name, in place of a file that has it.
+        """Take the final name, replacing a file of that name.
 
         Raises:
             OSError: it cannot be taken.
@@ -76,7 +76,7 @@ _pending: ContextVar[list[Written] | None] = ContextVar("pending", default=None)
 
 @contextmanager
 def written_together() -> Iterator[None]:
-    """Hold back the files written in the block until it ends well; after an error none of them appears.
+    """Commit all files written in the block when it succeeds; after an error none of them appears.
 
     Raises:
         InputError: one cannot be put in its place.
@@ -103,10 +103,9 @@ def written_together() -> Iterator[None]:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield the path to write a file to; it takes its own name when the block ends well.
+    """Yield the path to write a file to; it takes its final name when the block succeeds.
 
-    Folders are made for it. Of a link, the file that it leads to is replaced; a device or a pipe is written
-    directly.
+    Missing folders are made. For a link, its target is replaced; a device or a pipe is written directly.
 
     Raises:
         InputError: it cannot be written; the part that was written is removed, with folders made for it.
@@ -138,7 +137,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _unnamed(folder: Path) -> int | None:
-    """An open file in a folder without a name; None where the system has no such files."""
+    """An open unnamed file in a folder; None where the system does not support unnamed files."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or not Path("/proc/self/fd").exists():
         return None
@@ -149,7 +148,7 @@ def _unnamed(folder: Path) -> int | None:
 
 
 def _target(path: Path) -> Path:
-    """The file that a path, perhaps of a link, means.
+    """The file that a path points to, links followed.
 
     Raises:
         InputError: a link that leads to itself, or a NUL character.
@@ -173,11 +172,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters by which a spreadsheet takes a cell for a formula."""
+"""First characters of cells that spreadsheets run as formulas."""
 
 
 def plain_cell(text: str) -> str:
-    """Text for a cell of a CSV file that no spreadsheet runs as a formula."""
+    """CSV cell text that no spreadsheet runs as a formula."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
 
 

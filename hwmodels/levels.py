@@ -21,7 +21,7 @@ Fabric = Literal["infiniband", "roce", "slingshot", "efa", "omni-path", "tcp"]
 
 
 def _found(catalogue: Catalogue, reference: Reference) -> Reference:
-    """Return the reference, or raise what pydantic reports with the key path."""
+    """Return the reference; errors are raised for pydantic to report with the key path."""
     try:
         catalogue.get(reference)
     except InputError as error:
@@ -41,7 +41,7 @@ class Level(Strict):
     latency_s: Latency | None = None
     """Of one hop from device to device; by default the one that the calibration measured."""
     mesh: bool = False
-    """Whether each pair has links of its own: then n devices use (n - 1) of the (devices - 1) shares."""
+    """Whether every pair has dedicated links: n devices then use (n - 1) of the (devices - 1) shares."""
     calibration: str | dict[str, Any]
     """Name of the measured constants of these links, or the constants themselves."""
 
@@ -56,7 +56,7 @@ class Level(Strict):
         return link_calibrations.get(self.calibration)
 
     def dispatcher(self, library: str) -> float:
-        """Speed of a library's dispatch of tokens to experts over an all-to-all; 1 where not measured."""
+        """Speed of a library's token dispatch over an all-to-all; 1 where not measured."""
         return self.constants.dispatchers.get(library, 1.0)
 
     @property
@@ -66,13 +66,13 @@ class Level(Strict):
 
     @property
     def extra_latency_s(self) -> float:
-        """Latency of a hop beyond the one that the calibration contains; negative where it is less."""
+        """Latency of a hop minus the calibration's; negative where it is lower."""
         return self.latency - self.constants.latency_s
 
 
 GPU_INITIATED = 1.02
-"""Rate of DeepEP's copies of tokens to all nodes, its own among them, over that of a NIC: 51 of 50 GB/s with
-64 ranks; 43 to 58 with 16 and 32 (DeepEP, docs/legacy.md)."""
+"""Rate of DeepEP's token copies to all nodes, including its own, over that of a NIC: 51 of 50 GB/s with 64
+ranks; 43 to 58 with 16 and 32 (DeepEP, docs/legacy.md)."""
 
 
 class Network(Strict):
@@ -83,7 +83,7 @@ class Network(Strict):
     nic_gbps: Gigabits
     """Gb/s of one NIC, each direction."""
     latency_s: Latency | None = None
-    """One way from device to device below one leaf; by default that of the fabric's calibration."""
+    """One-way latency from device to device below one leaf; by default that of the fabric's calibration."""
     shape: Literal["fat-tree", "rails", "dragonfly"] = "fat-tree"
     """rails: NIC i of every node of a group meets on leaf switch i."""
     nodes_per_leaf: Count
@@ -104,10 +104,10 @@ class Network(Strict):
         return fabric_calibrations.get(self.calibration or self.fabric)
 
     def dispatcher(self, library: str) -> float:
-        """Speed of a library's dispatch of tokens to experts over an NCCL all-to-all of the same bytes.
+        """Speed of a library's token dispatch over an NCCL all-to-all of the same bytes.
 
-        Where nobody measured it on this fabric, GPUs are taken to start their sends, as on InfiniBand; copies
-        to a rank's own node then count too.
+        On fabrics without a measurement, GPUs are assumed to initiate sends, as on InfiniBand; copies to a
+        rank's own node then count too.
         """
         share = self.constants.dispatchers.get(library, GPU_INITIATED)
         return share / self.constants.all_to_all_efficiency
@@ -119,7 +119,7 @@ class Network(Strict):
 
     @property
     def extra_latency_s(self) -> float:
-        """Latency beyond the one that the calibration contains; negative where it is less."""
+        """Latency minus the calibration's; negative where it is lower."""
         return self.latency - self.constants.latency_s
 
     @property

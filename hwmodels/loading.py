@@ -1,7 +1,6 @@
 """Strict loading of parsed files into pydantic models, and catalogues of named definitions.
 
-Every bad file gives the same kind of message: file, key path, what was found, what is allowed, the nearest
-valid name.
+Every error message has the same form: file, key path, value found, values allowed, nearest valid name.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class Strict(BaseModel):
 
 
 FORMAT = 1
-"""Of the files that `meshwright calibrate` writes; it grows when older ones can no longer be read."""
+"""Version of the files that `meshwright calibrate` writes; increased when older files become unreadable."""
 
 
 class Versioned(Strict):
-    """Base of definitions in files that Meshwright writes itself, and may read in another version."""
+    """Base of definitions in files that Meshwright writes, and that another version may read."""
 
     format: int = FORMAT
-    """Of the file; what people write needs none."""
+    """Format version of the file; optional in hand-written files."""
 
     @model_validator(mode="before")
     @classmethod
@@ -73,7 +72,7 @@ def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None
 
     Args:
         model: the definition to build.
-        data: what was parsed.
+        data: parsed data.
         where: file (and key path) to name in errors.
         folder: of the file; validators find it in their context, to resolve files that a file names.
 
@@ -136,7 +135,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 class Catalogue(Generic[ModelT]):
     """Named definitions in a folder of YAML files.
 
-    A file holds one definition (with its ``name``), or many under ``entries``. A reference is
+    A file holds one definition (with its ``name``), or several under ``entries``. A reference is
     a catalogue name, an alias of one (``aliases`` of the definition, where its model has them), a path
     to a file of the same form, or the definition itself as a mapping. Case does not matter in names,
     and ``_`` and blanks stand for ``-``.
@@ -189,7 +188,7 @@ class Catalogue(Generic[ModelT]):
         return (self.get(name) for name in self.names())
 
     def find(self, value: object, info: ValidationInfo) -> object:
-        """For validators of a field that holds a definition: what a name, path or mapping means.
+        """The definition that a name, path or mapping means, for validators of fields.
 
         A path is relative to the folder of the validated file. Other values are returned as they are.
 

@@ -1,7 +1,7 @@
-"""Clusters of more than one kind of node: groups, each a cluster of its own, joined by a network.
+"""Clusters of several kinds of nodes: groups (homogeneous clusters) joined by a network.
 
-A cluster of one group is written as a `Cluster`. Inside a group its own links and constants count; what
-leaves a group crosses the joining network, entered through NICs that every node has for it.
+A cluster of one group is written as a `Cluster`. Traffic inside a group uses the group's links and
+constants; traffic between groups crosses the joining network, through dedicated NICs of every node.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class NodeGroup(Strict):
 
     @cached_property
     def alone(self) -> Cluster:
-        """The group as a cluster of its own."""
+        """The group as a `Cluster`."""
         return self.uniform(self.devices)
 
     def uniform(self, devices: int) -> Cluster:
-        """Return a cluster of so many devices that are all of this kind."""
+        """Return a cluster of `devices` devices of this kind."""
         return self._sized(self.cluster, devices)
 
     def joined(self, devices: int, network: Network, together: int) -> Cluster:
-        """Return a cluster of so many devices of this kind whose nodes meet on another network.
+        """Return a cluster of `devices` devices of this kind whose nodes are joined by another network.
 
         Args:
             devices: of the whole job.
@@ -97,7 +97,7 @@ class MixedCluster(Strict):
         return sum(group.alone.price_per_hour_usd for group in self.groups)
 
     def power_watts(self, utilisation: Mapping[str, float]) -> float:
-        """Power of all nodes, by how far each group's devices are from idle (0) to their limit (1)."""
+        """Power of all nodes, with every group's devices between idle (0) and their power limit (1)."""
         return sum(group.alone.power_watts(utilisation[group.name]) for group in self.groups)
 
     def peak_flops(self, dtype: str) -> float:

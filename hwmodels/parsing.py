@@ -23,7 +23,7 @@ MOST_VALUES = 100_000
 DEEPEST = 64
 """Mappings and lists inside each other."""
 UNSCANNED = 1000
-"""Brackets open at once, in text that may have some inside strings, from which YAML is not scanned."""
+"""Open brackets, counted inside strings too, from which YAML is refused unscanned."""
 LARGEST = 1e18
 """Largest magnitude of a number: below the range of 64-bit integers."""
 SMALLEST = 1e-24
@@ -33,7 +33,7 @@ LONGEST_NUMBER = 64
 
 
 def too_long(text: str) -> str:
-    """What is wrong with a number of too many digits."""
+    """Error message of a number with too many digits."""
     return f"a number of {len(text):,} digits; at most {LARGEST:g} is allowed"
 
 
@@ -88,7 +88,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """Read a text file, or say why it cannot be read.
+    """Read a text file.
 
     Raises:
         InputError: missing, a folder, not permitted, not UTF-8 or larger than ``most_bytes``.
@@ -100,7 +100,7 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
             raise InputError(
                 f"is larger than {most_bytes / 2**20:.0f} MiB, which no such file needs", str(path)
             )
-        # As text mode reads it: all line ends become one.
+        # Universal newlines, as in text mode.
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         raise InputError("no such file", shown_path(path)) from None
@@ -129,7 +129,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def check_plain(data: Any, where: str) -> None:
-    """Refuse data that is too deep, too large or holds other than JSON types and numbers of common sizes.
+    """Refuse data that is too deep or too large, other types than JSON's, and numbers out of range.
 
     Raises:
         InputError: with the key path.
@@ -141,7 +141,7 @@ def check_plain(data: Any, where: str) -> None:
 
 
 def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int]) -> int:
-    """Values in a structure, with those that several places share counted in each."""
+    """Number of values in a structure; shared values count once per reference."""
     if isinstance(value, str) or value is None or isinstance(value, bool):
         return 1
     if isinstance(value, int | float):

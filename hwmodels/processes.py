@@ -1,4 +1,4 @@
-"""The life of processes: a signal that ends this one cleans up first, and workers end with their parent."""
+"""Process lifetime: signals clean up before they end the process, and workers end with their parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasatt
 
 
 def clean_up_on_signals() -> None:
-    """Take the signals that end a process as Ctrl-C is taken: files and workers are cleaned up.
+    """Treat terminating signals as Ctrl-C: files and workers are cleaned up.
 
     A signal that is ignored (``nohup``) stays ignored.
     """
@@ -21,7 +21,7 @@ def clean_up_on_signals() -> None:
 
 
 def end_with_parent() -> None:
-    """Let this worker end as soon as its parent has ended, however that ended."""
+    """End this worker as soon as its parent ends for any reason."""
     from multiprocessing import parent_process
 
     parent = parent_process()

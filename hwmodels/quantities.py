@@ -10,7 +10,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(gt=0, le=2**24)]
 Few = Annotated[int, Field(ge=1, le=4096)]
-"""Replicas, ranks and requests that are simulated one by one."""
+"""Replicas, ranks and requests simulated individually."""
 Tokens = Annotated[int, Field(ge=1, le=2**27)]
 """Tokens of a sequence."""
 Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
@@ -19,11 +19,11 @@ Duration = Annotated[float, Field(ge=0, le=1e7)]
 """s; a third of a year."""
 
 SLOWEST_LINK = 1e6
-"""B/s; a link below it was meant in GB/s."""
+"""B/s; a slower link was probably given in GB/s."""
 LONGEST_LATENCY_S = 1e-2
-"""A longer one was meant in microseconds."""
+"""s; a longer latency was probably given in microseconds."""
 FASTEST_NIC_GBPS = 1e5
-"""Gb/s; a faster one was meant in bits or bytes."""
+"""Gb/s; a faster link was probably given in bits or bytes."""
 
 
 def _bytes_per_second(value: float) -> float:

@@ -35,8 +35,8 @@ class Origin(Strict):
 class Sourced(Strict):
     """Base of definitions whose numbers name their sources.
 
-    A number is bare (then the user assumes it), or a mapping of ``value``, ``source`` and ``kind``. A mapping
-    of several numbers may state ``source`` and ``kind`` once, for all its numbers that state none themselves.
+    A number is bare (an assumption of the user), or a mapping of ``value``, ``source`` and ``kind``. A
+    mapping of several numbers may state ``source`` and ``kind`` once as the default of its numbers.
     """
 
     UNSOURCED: ClassVar[frozenset[str]] = frozenset()
@@ -69,7 +69,7 @@ class Sourced(Strict):
 
 
 def _split(value: Any, path: str, around: tuple[str, Kind] | None) -> tuple[Any, dict[str, Origin]]:
-    """Part a value from the origins of its numbers; ``around`` is the source and kind stated around it."""
+    """Separate a value from the origins of its numbers; ``around`` is the enclosing source and kind."""
     if isinstance(value, Mapping) and "value" in value:
         return _number(value, path)
     if isinstance(value, Mapping):
@@ -86,7 +86,7 @@ def _split(value: Any, path: str, around: tuple[str, Kind] | None) -> tuple[Any,
 
 
 def _number(given: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Origin]]:
-    """A value with its own source and kind; one that is a mapping of numbers has one origin for each."""
+    """A value with an explicit source and kind; a mapping of numbers has one origin per number."""
     for name in given:
         if name not in ("value", "source", "kind"):
             raise ValueError(f"{path}: unknown key {name!r}; a number has value, source and kind")

@@ -1,8 +1,8 @@
 """The topology of a cluster: routes between ranks, latency by hops, and the links that flows share.
 
 Every device has one port on each level that it belongs to, leading to the switch (or the mesh) that joins a
-block of that level. It reaches the network through its NIC and the NIC's leaf. NICs that one device owns
-alone are one node of the graph. Routes of pairs are exact (``route``; tests compare them with the graph).
+block of that level. It reaches the network through its NIC and the NIC's leaf. NICs owned by one device
+alone form one node of the graph. Routes of pairs are exact (``route``; tests compare them with the graph).
 ``leaves`` and ``uplink_load`` describe whole process groups, as arrays.
 """
 
@@ -30,7 +30,7 @@ NETWORK = "network"
 """Name of the links between nodes or racks, beside the names of levels."""
 
 PAIRED = ("send_receive", "all_to_all")
-"""Operations between any two ranks; rings and trees enter and leave a node through NICs of one rail."""
+"""Operations between all pairs of ranks; rings and trees enter and leave a node through NICs of one rail."""
 
 
 class Link(NamedTuple):
@@ -55,7 +55,7 @@ class Topology:
     """Ranks of the job."""
     devices_per_node: int
     nodes: int
-    """Nodes of the whole system, of which a dragonfly's groups consist."""
+    """Nodes of the whole system; dragonfly groups are counted over all of them."""
 
     # ---- process groups, as arrays ---------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Topology:
         return np.where(over_spine, np.maximum(leaves, 2), leaves).astype(np.float64)
 
     def uplink_load(self, operation: str, group: Group) -> NDArray[np.float64]:
-        """Return the demand on the uplinks of a leaf over their capacity; 1 where they suffice.
+        """Return the demand on a leaf's uplinks over their capacity; at least 1.
 
         All groups of the kind communicate at once. Between groups of a dragonfly, adaptive routing carries
         traffic between neighbours over a third group, so each byte crosses two global links; all-to-all loads
@@ -127,7 +127,7 @@ class Topology:
         """Groups of nodes in the whole system."""
         return -(-self.nodes // self.network.nodes_per_leaf)
 
-    # ---- pairs of ranks: the real links ----------------------------------------------------------------
+    # ---- pairs of ranks: the actual links ----------------------------------------------------------------
 
     def route(self, one: int, other: int) -> list[Link]:
         """Return the links from one rank to another, in order; none from a rank to itself.
@@ -157,7 +157,7 @@ class Topology:
         return self._hops([*start, *up, *middle, *down[::-1]])
 
     def port(self, rank: int, level: str) -> Link:
-        """Return the link by which a rank leaves for a level, or for the "network": its own port, or its NIC.
+        """Return the link from a rank into a level (its port) or into the "network" (its NIC).
 
         Raises:
             UnknownNameError: no such level.
@@ -191,7 +191,7 @@ class Topology:
             pairs = half / below * (nodes - half) / below
             across["network"] = min(half * network.bandwidth, pairs * self._between_groups)
         else:
-            # Leaves that lie in one half whole send over their uplinks, the rest below its leaf.
+            # Leaves entirely in one half send over their uplinks; nodes of a split leaf send below it.
             across["network"] = half // below * self._leaf_uplink + half % below * network.bandwidth
         return across
 
@@ -229,7 +229,7 @@ class Topology:
 
     @property
     def _nics(self) -> int:
-        """NICs of a node, those that one device owns alone counted as one."""
+        """NICs of a node; the NICs of one device count as one."""
         return min(self.network.nics_per_node, self.devices_per_node)
 
     @property
@@ -243,7 +243,7 @@ class Topology:
 
     @property
     def _between_groups(self) -> float:
-        """Bandwidth between two groups of a dragonfly, which are all joined in pairs."""
+        """Bandwidth between two groups of a dragonfly; all pairs of groups are linked."""
         groups = -(-self._job_nodes // self.network.nodes_per_leaf)
         return self._leaf_uplink / max(groups - 1, 1)
 

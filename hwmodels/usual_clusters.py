@@ -1,4 +1,4 @@
-"""The cluster that a device usually stands in, for measurements that name no more than the device."""
+"""Default cluster of a device, for measurements that name the device only."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ USUAL = {
     "v100-16gb": "dgx-1v",
     "v100-32gb": "dgx-2",
 }
-"""The vendor's own node of each device; where the catalogue has none, that of one with the same links."""
+"""The vendor's node of each device; where the catalogue lacks it, a node with the same links."""
 
 
 def usual_cluster(device: str) -> Cluster:
-    """Return the vendor's cluster of a device, which an alias may name.
+    """Return the default cluster of a device, given by name or alias.
 
     Raises:
-        UnknownNameError: no such device, or none that a cluster is known of.
+        UnknownNameError: no such device, or a device without a known cluster.
     """
     name = devices.resolve(device) or device
     if name not in USUAL:

@@ -13,7 +13,7 @@ WIDTH = 110
 
 
 class _Dumper(yaml.SafeDumper):
-    """Safe YAML that quotes every string which YAML 1.1 or our loader takes for a number or a boolean."""
+    """Safe YAML that quotes all strings that YAML 1.1 or our loader reads as numbers or booleans."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own protocol
         first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *IMPLICIT_RESOLVERS.get(first, [])]
@@ -21,7 +21,7 @@ class _Dumper(yaml.SafeDumper):
     }
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write shared values out in each place."""
+        """Write shared values out in full."""
         return True
 
 

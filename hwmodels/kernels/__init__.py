@@ -1,4 +1,4 @@
-"""Kernel times: one kernel class a file, fitted constants in `hwmodels/calibrations`."""
+"""Kernel times: one kernel class per file, fitted constants in `hwmodels/calibrations`."""
 
 from hwmodels.kernels.calibration import Calibration, calibrations
 from hwmodels.kernels.model import KernelModel

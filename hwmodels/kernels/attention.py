@@ -1,8 +1,8 @@
 """Time of fused (flash) attention over whole sequences: training and prefill.
 
-The kernel gives every thread block some query rows; a block walks over the keys that its rows may
-see. Time is the work of all blocks at the head dimension's efficiency, bounded below by the longest
-block, plus a tail of the last wave; bytes run beside it.
+A thread block takes some query rows and iterates over the keys that they attend to. Time is the work of
+all blocks at the head dimension's efficiency, at least the longest block, plus the tail of the last wave;
+memory traffic overlaps it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hwmodels.loading import Strict
 Array = NDArray[np.floating]
 
 KEY_STEP = 64.0
-"""Keys that a block takes at a time."""
+"""Keys per iteration of a block."""
 
 
 class FlashAttention(Strict):
-    """Constants of the forward form; fitted together, not physical one by one."""
+    """Constants of the forward form; fitted together, so not physical individually."""
 
     overhead_s: float = Field(ge=0)
     efficiency: dict[int, float]
@@ -38,18 +38,18 @@ class FlashAttention(Strict):
     memory_efficiency: float = Field(gt=0)
     overlap_exponent: float = Field(gt=0)
     longest_block: float = Field(ge=0)
-    """Time of the longest block alone, over that at the share of the peak of one multiprocessor."""
+    """Time of the longest block alone over its time at one multiprocessor's share of the peak."""
     tail: float = Field(ge=0)
     """Idle time in the last wave, in halves of a wave."""
     throttling: float = Field(ge=0)
     l2_reuse: float = Field(default=0.0, ge=0)
-    """How much of L2 keeps operands between kernels, in units of L2."""
+    """Bytes of operands that stay in L2 between kernels, in units of L2."""
     rows: float = Field(default=128.0, gt=0)
     """Query rows of a thread block."""
     packs_query_heads: Literal["never", "one-query", "always"]
-    """When the query heads of one key-value head share the rows of a block."""
+    """Condition under which the query heads of one key-value head share the rows of a block."""
     append_efficiency: float | None = Field(default=None, gt=0)
-    """Share of the memory bandwidth at which new keys and values go into a cache; none where they do not."""
+    """Share of the memory bandwidth of the append to a cache; None without an append."""
     append_extra: float = Field(default=0.0, ge=0)
     """Cost of writing a token to the cache, in equivalent elements."""
 
@@ -85,8 +85,8 @@ def flash_attention_seconds(
     Args:
         form: fitted constants.
         chip: data-sheet figures at the dtype.
-        call: shapes; with `causal`, the last query sees all keys.
-        causal: whether a query sees only the keys up to its own position.
+        call: shapes; with `causal`, the last query attends to all keys.
+        causal: whether a query attends only to keys up to its own position.
         appends: whether the call also writes new keys and values into a cache, as serving does.
         products: FLOPs over those of the forward pass.
     """
@@ -130,7 +130,7 @@ def _blocks(form: FlashAttention, call: Attention) -> Array:
 
 
 def _keys_per_block(rows: float, seq_q: Array, seq_kv: Array, causal: bool) -> Array:
-    """Return the keys that a block walks over, on average."""
+    """Return the mean number of keys per block."""
     if not causal:
         return KEY_STEP * np.ceil(seq_kv / KEY_STEP)
     per_head = np.ceil(seq_q / rows)

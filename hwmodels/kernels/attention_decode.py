@@ -1,8 +1,7 @@
 """Time of attention for one new token per sequence against its cached keys and values.
 
-Each thread block takes one (sequence, key-value head) and perhaps only a part of its length
-(split-KV, with a second pass that combines the parts). Beside that, the cache must come from
-memory once.
+A thread block takes one (sequence, key-value head), or a part of its length (split-KV; a second pass then
+combines the parts). The cache is read from memory once, overlapping the computation.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
 EMULATED_CACHE = 4.0
-"""Time over a 16-bit cache of an 8-bit one that is unpacked without hardware conversion. An estimate: whole
+"""Time with an 8-bit cache, unpacked in software, over time with a 16-bit cache. An estimate: whole
 runs of vLLM on A100 reach 0.84 (few sequences) to 0.2 (many) of their throughput (LLM-Inference-Bench)."""
 
 
@@ -45,11 +44,11 @@ class SplitKv(Strict):
     overlap_exponent: float = Field(gt=0)
     wave_quantisation: float = Field(ge=0, le=1)
     grouped_overhead_s: float = Field(ge=0)
-    """Copies that bring the query heads of one key-value head together, where both are many."""
+    """Copies that group the query heads of one key-value head, where both are many."""
     shortest_split_multi_head: float = Field(ge=0)
     shortest_split_grouped: float = Field(ge=0)
     plain_above: float | None = Field(default=None, gt=0)
-    """Query heads a key-value head above which the library runs its kernel of multi-head attention."""
+    """Query heads per key-value head above which the library runs its multi-head kernel."""
 
 
 class Decode(NamedTuple):
@@ -78,8 +77,8 @@ def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool)
         form: fitted constants.
         chip: data-sheet figures at the dtype of the arithmetic.
         call: shapes.
-        cache_in_l2: keys and values that fit may still lie in L2 (benchmark loops); a model's other
-            layers push them out, so costs of a whole model pass False.
+        cache_in_l2: keys and values that fit stay in L2, as in benchmark loops; a model's other layers evict
+            them, so whole models pass False.
     """
     cached_heads = call.kv_heads
     batch, length, heads, kv_heads, head_dim, kv_bytes = as_run(form, call)

@@ -18,7 +18,7 @@ from hwmodels.kernels import linear_attention as scan
 from hwmodels.kernels.base import Array, Kernels, broadcast
 from hwmodels.kernels.chip import element_bytes
 
-# Scores are computed again in the backward pass: five products for two (Dao 2023, FlashAttention-2).
+# The backward pass recomputes the scores: five products for two (Dao 2023, FlashAttention-2).
 BACKWARD_FLOPS = 2.5
 
 
@@ -44,12 +44,12 @@ class AttentionKernels(Kernels):
 
         Args:
             batch: sequences.
-            seq_q: query positions a sequence.
-            seq_kv: key positions a sequence; with `causal` the last query sees all of them.
+            seq_q: query positions per sequence.
+            seq_kv: key positions per sequence; with `causal` the last query attends to all of them.
             heads: query heads.
             kv_heads: key-value heads.
             head_dim: of queries and keys.
-            causal: whether a query sees only keys up to its own position.
+            causal: whether a query attends only to keys up to its own position.
             dtype: of the operands.
             direction: forward, or backward (which recomputes the scores: 2.5 times the FLOPs).
             v_head_dim: of values, where it differs (multi-head latent attention).
@@ -89,7 +89,7 @@ class AttentionKernels(Kernels):
         kv_dtype: str | None = None,
         cache_in_l2: bool = False,
     ) -> Array:
-        """Return the time of attention for one new token a sequence over `seq_kv` cached positions.
+        """Return the time of attention of one new token per sequence over `seq_kv` cached positions.
 
         Args:
             batch: sequences.
@@ -98,7 +98,7 @@ class AttentionKernels(Kernels):
             kv_heads: key-value heads.
             head_dim: of all heads.
             dtype: of the arithmetic.
-            kv_dtype: of the cache, where it differs; slower than a whole one where the device has no fp8.
+            kv_dtype: of the cache, where it differs; slower than a 16-bit cache where the device has no fp8.
             cache_in_l2: whether a cache that fits lies in L2, as in a benchmark loop.
         """
         if kv_dtype is not None and kv_dtype.startswith("fp8") and not self._has("fp8"):
@@ -131,8 +131,7 @@ class AttentionKernels(Kernels):
     ) -> Array:
         """Return the time of absorbed latent attention (MLA) of new tokens over cached latent vectors.
 
-        The cache is read once for all heads. The products that lead into the latent space and out of it are
-        not in it.
+        The cache is read once for all heads. The products into and out of the latent space are not included.
 
         Args:
             batch: sequences.
@@ -140,7 +139,7 @@ class AttentionKernels(Kernels):
             heads: query heads of this device.
             latent_dim: width of the latent vector (kv_lora_rank).
             rope_dim: width of the rotary part of keys.
-            queries: new tokens a sequence, more than one when speculation is verified.
+            queries: new tokens per sequence; more than one when a draft is verified.
             dtype: of the arithmetic.
             kv_dtype: of the cache, where it differs.
         """
@@ -167,13 +166,13 @@ class AttentionKernels(Kernels):
         """Return the time of attention in a step of prefill chunks and decodes.
 
         Engines that call FlashAttention-2 once for both (vLLM on Ampere, Ada, RTX Blackwell) run decodes in
-        the prefill kernel, which is slower than its own; elsewhere it is the sum of both kernels.
+        the prefill kernel, which is slower than the decode kernel. Other engines run both kernels in turn.
 
         Args:
             seq_q: tokens of a chunk.
-            seq_kv: positions that its last token sees, the chunk included.
+            seq_kv: positions that its last token attends to, including the chunk.
             decodes: sequences that decode one token.
-            decode_kv: cached positions of each of them, on average.
+            decode_kv: mean cached positions per decoding sequence.
             heads: query heads.
             kv_heads: key-value heads.
             head_dim: of queries and keys.
@@ -226,9 +225,9 @@ class AttentionKernels(Kernels):
             heads: value heads, each with a state of its own.
             key_dim: of a head's keys (Mamba's state size).
             value_dim: of a head's values (Mamba's head dimension).
-            chunk: positions taken together; 64 in linear attention, 128 or 256 in Mamba-2.
+            chunk: positions per chunk; 64 in linear attention, 128 or 256 in Mamba-2.
             key_heads: heads of queries and keys (Mamba's groups), where they are fewer.
-            delta: whether states change by the delta rule (gated DeltaNet).
+            delta: whether states are updated by the delta rule (gated DeltaNet).
             dtype: of the operands; states are fp32.
             direction: forward or backward.
         """

@@ -1,6 +1,6 @@
-"""Time of decode attention over latent vectors (absorbed MLA): all query heads read one vector a token.
+"""Time of decode attention over latent vectors (absorbed MLA): all query heads read one vector per token.
 
-Beside few heads the cache's bytes bound it; 128 heads do 242 FLOPs a byte, so the matrix units bound it too.
+With few heads the cache's bytes bound it; 128 heads do 242 FLOPs per byte, so the matrix units bound it too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LatentDecode(Strict):
     """Constants of the latent decode form; see `latent_decode_seconds`."""
 
     overhead_s: float = Field(default=5e-6, ge=0)
-    """Start of the kernel and of the one that combines parts."""
+    """Start-up of the kernel and of the kernel that combines parts."""
     memory_efficiency: float = Field(default=0.89, gt=0)
     """Share of the bandwidth: 3,000 of 3,350 GB/s on H800 (FlashMLA README, 2025)."""
     compute_efficiency: float = Field(default=0.667, gt=0)
@@ -43,7 +43,8 @@ class LatentCache(NamedTuple):
 
 
 def latent_decode_seconds(form: LatentDecode, chip: Chip, call: LatentCache) -> Array:
-    """Return kernel times in seconds of `queries` new tokens a sequence over their cached latent vectors."""
+    """Return kernel times in seconds of `queries` new tokens per sequence over their cached latent
+    vectors."""
     batch, queries, seq_kv, heads, latent_dim, rope_dim, kv_bytes = call
     rows = form.rows * np.ceil(queries * heads / form.rows)
     flops = 2.0 * batch * rows * seq_kv * (2.0 * latent_dim + rope_dim)

@@ -1,9 +1,9 @@
 """Time of attention in a step that mixes a prefill chunk with decodes.
 
 Engines that call FlashAttention-2 once for all sequences (vLLM on Ampere, Ada and RTX Blackwell) run decodes
-in the prefill kernel: one thread block a query head, not one a key-value head, and no split of long caches. A
-block of one query row walks its keys in half of the time of a full one, since the softmax is its own row's;
-heads of one group share what they read only while they run side by side.
+in the prefill kernel: one thread block per query head, not per key-value head, and no split of long caches. A
+block of one query row takes half of a full block's time per key, since its softmax has one row. Heads of one
+group share cache reads only while they run concurrently.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class DecodesInPrefill(Strict):
     row_share: float = Field(default=0.502, gt=0)
     """Time of a block with one query row over that of a full one."""
     fixed_keys: float = Field(default=168.0, ge=0)
-    """Prologue and epilogue of such a block, in equivalent keys."""
+    """Prologue and epilogue of a block with one query row, in equivalent keys."""
     longest_block: float = Field(default=0.384, ge=0)
-    """Time of one block alone, over a full one's at the share of the peak of one multiprocessor."""
+    """Time of one block alone over a full block's time at one multiprocessor's share of the peak."""
     memory_efficiency: float = Field(default=1.06, gt=0)
-    """Share of the bandwidth; above 1 where L2 serves what heads share."""
+    """Share of the bandwidth; above 1 where L2 serves reads shared by heads."""
     blocks_in_flight: float = Field(default=0.788, gt=0)
-    """Blocks that run side by side, a multiprocessor."""
+    """Concurrent blocks per multiprocessor."""
     overlap_exponent: float = Field(default=1.095, gt=0)
-    """How far chunk and decodes overlap: 1 adds their times, large takes the longer."""
+    """Overlap of chunk and decodes: 1 adds their times, a large value takes the longer."""
 
 
 class MixedDecodes(NamedTuple):
@@ -54,10 +54,10 @@ def mixed_seconds(
 
     Args:
         form: constants of the decodes.
-        kernel: the prefill kernel that runs them.
+        kernel: constants of the prefill kernel that runs them.
         chip: data-sheet figures at the dtype.
         prefill_s: time of the step's chunk alone.
-        decodes: what runs beside it.
+        decodes: the decodes of the step.
     """
     sequences, seq_kv, heads, kv_heads, head_dim, kv_bytes = decodes
     peak = chip.peak * kernel.at_head_dim(head_dim) * kernel.causal_share

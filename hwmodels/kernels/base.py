@@ -1,4 +1,4 @@
-"""What every kernel of a `KernelModel` needs: its device, its constants, their corrections and errors."""
+"""Base of `KernelModel`: the device, the fitted constants, their corrections and errors."""
 
 from __future__ import annotations
 
@@ -58,22 +58,23 @@ class Kernels:
         )
 
     def sustained(self) -> Self:
-        """The same device in the middle of steady work, where its power limit has settled the clocks.
+        """The same device under steady load, with clocks settled by its power limit.
 
-        A benchmark's short kernels run at clocks that a training step of seconds never sees. The loss is the
-        one that the calibration measured on kernels of 20 ms and more.
+        A benchmark's short kernels run at higher clocks than a training step of seconds. The loss is measured
+        by the calibration on kernels of 20 ms and more.
         """
         return type(self)(self.device, self.calibration, gemm.THROTTLE_END_S, self.library, self.corrects)
 
     def using(self, library: str) -> Self:
-        """The same device with another library's kernels ("vllm", "flash-attention-2"), where it has its own.
+        """The same device with another library's kernels ("vllm", "flash-attention-2"), where calibrated.
 
-        What the calibration does not know of that library stays as it is, so an unknown name changes nothing.
+        Kernels that the library's calibration lacks keep the default constants; an unknown name changes
+        nothing.
         """
         return type(self)(self.device, self.calibration, self.busy_before_s, library, self.corrects)
 
     def uncorrected(self) -> Self:
-        """The forms alone, without the correction by measured points."""
+        """The forms without the correction by measured points."""
         return type(self)(self.device, self.calibration, self.busy_before_s, self.library, corrects=False)
 
     def error(self, op: str, dtype: str = "bf16") -> tuple[float, float]:

@@ -37,22 +37,22 @@ class ErrorOnUnseen(Strict):
 
 
 GUESSED = ErrorOnUnseen(shapes=0, median=0.2, p90=0.5)
-"""The error that an estimate without any point carries."""
+"""Error of an estimate without measured points."""
 
 
 class Entry(Strict):
-    """Where the constants of one operation at one dtype come from, and how far to trust them."""
+    """Origin and error of the constants of one operation at one dtype."""
 
     status: Status
     source: str
     error: ErrorOnUnseen
-    """Of the form alone."""
+    """Error of the form alone."""
     error_with_points: ErrorOnUnseen | None = None
-    """With the correction of the residual grid beside the calibration, where it has one."""
+    """Error with the residual grid's correction, where the calibration has a grid."""
 
     @property
     def band(self) -> ErrorOnUnseen:
-        """The error that a prediction carries: with the correction where there is one."""
+        """Error of a prediction, with the correction where the calibration has one."""
         return self.error_with_points or self.error
 
 
@@ -70,7 +70,7 @@ class Quantisation(Strict):
 
 
 class FittedGemm(Entry):
-    """GEMM at one dtype: the simple form always, the rich form where there were points enough."""
+    """GEMM at one dtype: always the simple form; the rich form where enough points were measured."""
 
     simple: Roofline
     rich: TileWave | None = None
@@ -87,7 +87,7 @@ class Layouts(Strict):
 
 
 class HostLink(Strict):
-    """Copies between device and host: bytes/s reached in one direction, and the time to start one."""
+    """Copies between device and host: bytes/s in one direction, and start-up time of a copy."""
 
     status: Status
     source: str
@@ -119,8 +119,8 @@ def _linear_attention() -> Fitted[ChunkedScan]:
 class Calibration(Versioned):
     """All fitted constants of one kind of device, by operation and dtype.
 
-    With `based_on`, everything that the file does not say comes from that shipped calibration and is
-    marked estimated, with twice its error. Kernels of other libraries are carried over from
+    With `based_on`, constants missing in the file come from that shipped calibration and are marked
+    estimated, with twice its error. Kernels of other libraries are carried over from
     `libraries_from`, which must be of the same architecture.
     """
 
@@ -140,7 +140,7 @@ class Calibration(Versioned):
     latent_decode: Fitted[LatentDecode] = Field(default_factory=_latent_decode)
     linear_attention: Fitted[ChunkedScan] = Field(default_factory=_linear_attention)
     mixed_attention: Fitted[DecodesInPrefill] | None = None
-    """Where engines run the decodes of a mixed step in the prefill kernel; none where they call two."""
+    """Decodes of a mixed step in the prefill kernel; None where engines call two kernels."""
     host_copy: HostLink
     libraries: dict[str, Library] = Field(default_factory=dict)
     residuals: str | None = None
@@ -163,7 +163,7 @@ class Calibration(Versioned):
 
 
 def _shipped(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the shipped calibration that a key names, as an estimate; nothing without the key."""
+    """Return the shipped calibration that a key names, as an estimate; empty without the key."""
     name = data.get(key)
     if not isinstance(name, str):
         return {}

@@ -1,4 +1,4 @@
-"""What a kernel's time form needs to know of a device: a few figures from its data sheet."""
+"""Data-sheet figures of a device that kernel forms read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Chip(NamedTuple):
     element_bytes: float
     output_bytes: float
     busy_before_s: float = 0.0
-    """How long the chip has been busy when a kernel starts: its clocks have fallen by then."""
+    """s that the chip has been busy when a kernel starts; clocks fall during this time."""
 
 
 # Bytes an element takes as an operand; block-scaled formats carry one scale byte per 32 or 16 elements.

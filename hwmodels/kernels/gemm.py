@@ -1,9 +1,8 @@
 """Time of a matrix multiplication, dense or batched: two forms.
 
-`TileWave` follows what a GEMM library does: it cuts the output into tiles, maybe splits the depth,
-runs the tiles in waves over the multiprocessors, and is limited by the matrix units, by the feed from
-L2 into a multiprocessor, or by memory. `Roofline` (4 numbers) only knows FLOPs and bytes; it is the
-fallback and the fast form.
+`TileWave` models a GEMM library: it cuts the output into tiles, may split the depth, and runs the tiles in
+waves over the multiprocessors. Matrix units, the feed from L2 into a multiprocessor, or memory bound it.
+`Roofline` (4 numbers) reads FLOPs and bytes only; it is the fallback and the fast form.
 
 Shapes: the product of an m x k and a k x n matrix (`batch` of them). Seconds, bytes, FLOP/s.
 """
@@ -21,14 +20,13 @@ from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
 
-# Rows x columns of an output tile, and the ways the depth may be split over thread blocks.
+# Rows x columns of an output tile, and the splits of the depth over thread blocks.
 TILES = ((16, 128), (32, 128), (64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256), (256, 128))
 SPLITS = (1, 2, 3, 5, 8, 16, 32)
 SHORTEST_SPLIT = 128
-# A kernel longer than this runs into the power limit; utilisation falls with the log of its length
-# until clocks have settled.
+# Longer kernels reach the power limit; utilisation falls with the log of the length until clocks settle.
 THROTTLE_START_S, THROTTLE_END_S = 200e-6, 20e-3
-# Shapes evaluated together, so that what is computed of them stays in the cache.
+# Shapes evaluated together, so that intermediate arrays stay in the CPU's cache.
 BLOCK = 256
 
 
@@ -44,34 +42,33 @@ class Roofline(Strict):
 class TileWave(Strict):
     """Constants of the tile-and-wave form; see `tile_wave_seconds`.
 
-    They are fitted together and are not physical one by one: a compute efficiency above 1 is reined in by
-    the feed.
+    They are fitted together and are not physical individually: the feed bounds a compute efficiency above 1.
     """
 
     overhead_s: float = Field(ge=0)
     compute_efficiency: float = Field(gt=0)
-    """Share of the matrix peak that an endlessly large tile would reach."""
+    """Share of the matrix peak that an infinitely large tile reaches."""
     memory_efficiency: float = Field(gt=0)
     overlap_exponent: float = Field(gt=0)
-    """How well memory traffic hides behind the multiprocessors' work: 1 adds, large takes the longer."""
+    """Overlap of memory traffic and computation: 1 adds their times, a large value takes the longer."""
     fixed_depth: float = Field(ge=0)
     """Prologue and epilogue of a tile, in equivalent depth (k)."""
     feed_bytes_per_flop: float = Field(gt=0)
-    """Bytes that L2 hands to a multiprocessor while that could do one FLOP at peak."""
+    """Bytes from L2 into a multiprocessor per FLOP at peak."""
     feed_exponent: float = Field(default=4.0, gt=0)
-    """How well the feed hides behind the matrix units."""
+    """Overlap of the feed and the matrix units, as above."""
     wave_quantisation: float = Field(ge=0, le=1)
-    """Share of a part-filled last wave that is paid as a whole one."""
+    """Share of a partly filled last wave that costs a full wave."""
     split_overhead_s: float = Field(ge=0)
     reduction_efficiency: float = Field(gt=0)
-    """Share of the memory bandwidth at which the parts of a split depth are added up."""
+    """Share of the memory bandwidth at which partial results of a split depth are reduced."""
     l2_reuse: float = Field(ge=0)
-    """How much of L2 keeps activations between kernels, in units of L2."""
+    """Bytes of activations that stay in L2 between kernels, in units of L2."""
     tile_choice_spread: float = Field(gt=0)
-    """How far from the fastest a tile may be and still be chosen (in logs)."""
+    """Width of the choice of tiles around the fastest, in logs of time."""
     throttling: float = Field(ge=0)
     latency_waves: float = Field(ge=0)
-    """Share of the multiprocessors that it takes to draw the full memory bandwidth."""
+    """Share of the multiprocessors that saturates the memory bandwidth."""
 
 
 class Shape(NamedTuple):
@@ -103,9 +100,9 @@ def tile_wave_seconds(
 ) -> Array:
     """Return kernel times of the rich form, in seconds, for one-dimensional arrays.
 
-    For every tile and split, the waves of thread blocks take the longer of matrix units and L2 feed;
-    beside them run the bytes from memory. Libraries do not always pick the fastest candidate, so
-    the result is a mean over candidates weighted by closeness to the fastest.
+    For every tile and split, the waves of thread blocks take the longer of matrix units and L2 feed, and
+    memory traffic overlaps them. Libraries do not always pick the fastest candidate, so the result is a mean
+    over candidates weighted by closeness to the fastest.
     """
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
@@ -167,7 +164,7 @@ def _memory_us(form: TileWave, chip: Chip, shape: Shape) -> tuple[Array, Array]:
 
 
 def rounds(waves: Array, quantisation: float) -> Array:
-    """Return how many waves are paid: whole ones in part, and never less than one."""
+    """Return the number of waves charged: the last wave counts in part, and at least one wave counts."""
     if quantisation == 1.0:
         return np.ceil(waves)
     part = waves.dtype.type(quantisation)
@@ -175,12 +172,12 @@ def rounds(waves: Array, quantisation: float) -> Array:
 
 
 def throttled(busy_s: Array, throttling: float) -> Array:
-    """Return how much longer a kernel runs whose matrix units are busy for `busy_s` seconds."""
+    """Return the slowdown by the power limit of a kernel with `busy_s` seconds of matrix work."""
     return 1.0 + throttling * np.log1p(np.minimum(busy_s, THROTTLE_END_S) / THROTTLE_START_S)
 
 
 def power_norm(a: Array, b: Array, exponent: float) -> Array:
-    """Return (a^p + b^p)^(1/p): the larger of two overlapped times, with their friction."""
+    """Return (a^p + b^p)^(1/p): a smooth maximum of two overlapped times."""
     high = np.maximum(a, b)
     ratio = np.minimum(a, b) / high
     return high * (1.0 + ratio**exponent) ** (1.0 / exponent)
@@ -192,7 +189,7 @@ def soft_minimum(candidates: Array, spread: float) -> Array:
     nearness = least / candidates
     weight = nearness ** (1.0 / spread)
     nearness[nearness == 0.0] = 1.0
-    # Summed in double precision: one shape costs the same alone and among others.
+    # Summed in double precision: a shape costs the same alone and in a batch.
     total, weights = ((a.sum(axis=0, dtype=np.float64)) for a in (weight / nearness, weight))
     return least * total / weights
 

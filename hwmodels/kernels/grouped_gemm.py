@@ -1,12 +1,12 @@
-"""Time of a grouped GEMM, and of the whole mixture-of-experts layer that is made of two.
+"""Time of a grouped GEMM, and of a mixture-of-experts layer with two of them.
 
-A grouped GEMM multiplies each expert's own tokens with its own weights in one kernel: the tile-and-wave
-form of `gemm` with one group an expert, rows padded to whole tiles in each. Weights of experts that no
-token chose are not read.
+A grouped GEMM multiplies the tokens of every expert by the expert's weights in one kernel: the tile-and-wave
+form of `gemm` with one group per expert, whose rows are padded to whole tiles. Weights of experts without
+tokens are not read.
 
-Routing comes in three kinds. A benchmark's is *even*: tokens hit as many experts as they can. A model's is
-random: `uniform_hits` of the experts get a token, and the busiest of several devices has more than its share
-by chance. *Skewed* routing prefers some experts besides.
+Routing has three kinds. *Even* routing of benchmarks hits as many experts as possible. Random routing of
+models hits `uniform_hits` experts, and the busiest of several devices has more than its share by chance.
+*Skewed* routing also prefers some experts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
 SERVED_OVERLAP = 4.0
 """Weights stream in while few rows are multiplied."""
 SERVED_FIXED_DEPTH = 1000.0
-"""Most that a tile's start costs, in columns of depth: 550 to 975 fit bf16; 2,200 to 3,000 of the tables in
-narrower formats are their kernels', which time to first token does not show."""
+"""Highest prologue of a tile, in columns of depth: 550 to 975 fit bf16; 2,200 to 3,000 in tables of narrower
+formats belong to the tables' kernels, and measured times to first token do not show them."""
 SERVED_TILE_SPREAD = 0.1
-"""Engines time their tiles before they serve, and take the fastest."""
+"""Engines benchmark their tiles at start-up and take the fastest."""
 SERVED_ROUTING = 0.43
 """Least share of the bandwidth at which routing kernels move tokens: the one measured in fp8 on B200."""
 
-# Mean of the largest of 2^i standard normal draws (Harter 1961): how far the busiest device is off the mean.
+# Mean of the largest of 2^i standard normal draws (Harter 1961): excess load of the busiest device.
 LARGEST_OF = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.343, 2.594, 2.825, 3.039, 3.240)
 
 
@@ -54,15 +54,15 @@ class GroupedTileWave(Strict):
     tile_choice_spread: float = Field(gt=0)
     throttling: float = Field(ge=0)
     routing_overhead_s: float = Field(ge=0)
-    """Time of the layer's other kernels (choice, sort, gather, activation, scatter) when they are empty."""
+    """Time of the layer's other kernels (choice, sort, gather, activation, scatter) without tokens."""
     routing_efficiency: float = Field(gt=0)
-    """Share of the memory bandwidth at which they move tokens."""
+    """Share of the memory bandwidth at which these kernels move tokens."""
     expert_s: float = Field(default=0.0, ge=0)
-    """Time that one more expert on the device adds to them."""
+    """Time that every expert on the device adds to these kernels."""
     skewed_active_exponent: float = Field(default=0.4, gt=0, le=1)
-    """Under skewed routing, 1 - exp(-(copies per expert)^this) of the experts get any token."""
+    """Skewed routing: 1 - exp(-(copies per expert)^this) of the experts get tokens."""
     skewed_busiest_exponent: float = Field(default=0.4, ge=0, le=1)
-    """Under skewed routing, the busiest of `ranks` devices gets ranks^this times the mean."""
+    """Skewed routing: the busiest of `ranks` devices gets ranks^this times the mean."""
     served_memory_efficiency: float = Field(default=0.89, gt=0)
     """Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang
     and TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median
@@ -71,8 +71,9 @@ class GroupedTileWave(Strict):
     def served(self) -> GroupedTileWave:
         """The layer as serving engines run it.
 
-        Engines choose faster kernels than the tables' for few tokens, start them from a graph, and fuse
-        routing with its neighbours: what starting costs is the engine's time a layer, not the kernels'.
+        Engines choose faster kernels than the tables' for few tokens, launch them from a CUDA graph, and fuse
+        routing with neighbouring kernels: start-up is part of the engine's time per layer, not of the
+            kernels.
         Matrix units and feed stay as measured.
         """
         return self.model_copy(
@@ -110,7 +111,7 @@ class GroupedTileWave(Strict):
 
 
 class Groups(NamedTuple):
-    """Equal-shape arrays: token copies over all experts here, weight shape n x k, experts that get any."""
+    """Equal-shape arrays: token copies over the device's experts, weight shape n x k, experts with tokens."""
 
     copies: Array
     n: Array
@@ -120,10 +121,10 @@ class Groups(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """Equal-shape arrays of mixture-of-experts layers, as one of `ranks` devices sees its share.
+    """Equal-shape arrays of mixture-of-experts layers: the share of one of `ranks` devices.
 
-    `hits` are the experts of the device that get any token where routing does not prefer some; none: as many
-    as can. `skewed` is from 0 (no expert is preferred) to 1 (a power law with exponent 1.2).
+    `hits` are the experts of the device with tokens under unskewed routing; None: as many as possible.
+    `skewed` ranges from 0 (no expert is preferred) to 1 (a power law with exponent 1.2).
     """
 
     copies: Array
@@ -137,20 +138,20 @@ class Experts(NamedTuple):
 
 
 def uniform_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
-    """Return how many of all experts get a token when each token chooses `top_k` of them at random."""
+    """Return the expected number of experts with tokens, when every token chooses `top_k` at random."""
     return experts * -np.expm1(tokens * np.log1p(-np.minimum(top_k / experts, 1.0 - 1e-12)))
 
 
 def busiest(mean: Array, variance: Array, ranks: Array) -> Array:
-    """Return the mean of the largest of `ranks` equal shares that vary by chance (normal approximation)."""
+    """Return the expected largest of `ranks` random shares (normal approximation)."""
     off = np.interp(np.log2(ranks), np.arange(len(LARGEST_OF)), LARGEST_OF)
     return mean + off * np.sqrt(variance)
 
 
 def coordinates(layer: Experts) -> tuple[Array, ...]:
-    """Return where a layer lies on a grid of residuals.
+    """Return the coordinates of a layer on a grid of residuals.
 
-    Copies an expert, experts, width, hidden, skew (1 or 2), and copies a token over all devices.
+    Copies per expert, experts, width, hidden, skew (1 or 2), and copies per token over all devices.
     """
     each = np.maximum(layer.copies / layer.experts, 1e-3)
     spread = layer.copies * layer.ranks / layer.tokens
@@ -168,7 +169,7 @@ def grouped_gemm_seconds(form: GroupedTileWave, chip: Chip, groups: Groups) -> A
 def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> Array:
     """Return seconds of a gated mixture-of-experts layer on one device, routing kernels included.
 
-    `layer.copies` are the routed copies that this device computes; `layer.tokens` those it holds.
+    `layer.copies` are the routed copies that this device computes; `layer.tokens` the tokens it holds.
     """
     copies = np.maximum(layer.copies, 1.0)
     preferred = layer.experts * -np.expm1(-((copies / layer.experts) ** form.skewed_active_exponent))
@@ -180,7 +181,7 @@ def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> A
         form, chip, Groups(copies, 2.0 * width, hidden, active, chip.output_bytes)
     )
     products += grouped_gemm_seconds(form, chip, Groups(copies, hidden, width, active, chip.output_bytes))
-    # Gather and scatter of each copy, the activation between the products, the layer's input and output.
+    # Gather and scatter of copies, the activation between the products, the layer's input and output.
     moved = copies * (4.0 * hidden + 6.0 * width) + 4.0 * layer.tokens * hidden
     routing = form.routing_overhead_s + moved / (chip.bandwidth * form.routing_efficiency)
     return products + routing + form.expert_s * layer.experts

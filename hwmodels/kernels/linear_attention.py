@@ -1,8 +1,8 @@
-"""Time of attention with a state of fixed size: Mamba-2, gated linear attention, the gated delta rule.
+"""Time of attention with a fixed-size state: Mamba-2, gated linear attention, the gated delta rule.
 
 Whole sequences are scanned in chunks (Dao and Gu 2024, Mamba-2, section 6): products within a chunk, one
-update of the state a chunk, one read of it. The delta rule also solves a triangular system a chunk (Yang et
-al. 2024, arXiv 2406.06484). A decode reads the state, changes it and writes it back.
+update and one read of the state per chunk. The delta rule also solves a triangular system per chunk (Yang et
+al. 2024, arXiv 2406.06484). A decode step reads, updates and writes the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hwmodels.kernels.gemm import power_norm
 from hwmodels.loading import Strict
 
 BACKWARD_PRODUCTS = 2.5
-"""Products of the backward pass over the forward's: their gradients, and scores that are computed again."""
+"""Products of the backward pass over the forward's: gradients, and recomputed scores."""
 STATE_BYTES = 4.0
 
 
@@ -26,7 +26,7 @@ class ChunkedScan(Strict):
     """Constants of the scan and of its decode step."""
 
     overhead_s: float = Field(default=1.5e-5, ge=0)
-    """Start of the scan's kernels: scores, chunk states, state passing, outputs."""
+    """Start-up of the scan's kernels: scores, chunk states, state passing, outputs."""
     compute_efficiency: float = Field(default=0.25, gt=0)
     """Share of the matrix peak: Triton kernels on tiles of a chunk by a head's dimension. An estimate."""
     memory_efficiency: float = Field(default=0.7, gt=0)
@@ -58,7 +58,7 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: Scan, backward: bool) -> A
     solved = delta * (2.0 * chunk * (2.0 * key_dim + value_dim) + chunk**2)
     flops = passes * tokens * heads * (within + states + solved)
     operands = tokens * (2.0 * key_heads * key_dim + (2.0 + 2.0 * delta) * heads * value_dim)
-    # Each chunk's state is written, passed on and read.
+    # A chunk's state is written, passed on and read.
     kept = 3.0 * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
     moved = passes * (operands * chip.element_bytes + kept)
     compute = flops / (chip.peak * form.compute_efficiency)
@@ -67,7 +67,7 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: Scan, backward: bool) -> A
 
 
 class States(NamedTuple):
-    """Equal-shape arrays: states of a step, one a sequence and head."""
+    """Equal-shape arrays: states of a step, one per sequence and head."""
 
     batch: Array
     heads: Array

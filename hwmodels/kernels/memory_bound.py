@@ -30,12 +30,12 @@ VARIANTS = {
     "silu_mul": "activation",
     "quantize_fp8": "elementwise",
 }
-"""Operations that a calibration may know apart from the others of their kind; layer and RMS norm
-differ much on a CPU, casts from elementwise kernels on Blackwell."""
+"""Operations that calibrations may distinguish within their kind: layer and RMS norm differ on CPUs, casts
+and other elementwise kernels on Blackwell."""
 
 
 class MemoryBound(Strict):
-    """Start-up time, share of the bandwidth reached, and the gain while all bytes fit in L2."""
+    """Start-up time, share of the bandwidth, and the gain while all bytes fit in L2."""
 
     overhead_s: float = Field(ge=0)
     memory_efficiency: float = Field(gt=0)
@@ -44,7 +44,7 @@ class MemoryBound(Strict):
 
 
 def memory_bound_seconds(form: MemoryBound, chip: Chip, bytes_moved: Array) -> Array:
-    """Return kernel times in seconds of kernels that read and write `bytes_moved` bytes in all."""
+    """Return seconds of kernels that read and write `bytes_moved` bytes in total."""
     inside = 1.0 / (1.0 + (bytes_moved / (form.l2_fraction * chip.l2_bytes)) ** 4)
     return form.overhead_s + bytes_moved / (
         chip.bandwidth * form.memory_efficiency * (1.0 + form.l2_gain * inside)

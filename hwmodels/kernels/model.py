@@ -1,4 +1,4 @@
-"""`KernelModel`: what every kernel of one device costs, in seconds, as array functions."""
+"""`KernelModel`: seconds of every kernel of one device, as array functions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class KernelModel(Products, AttentionKernels):
 
     Args:
         device: data-sheet figures (peak per dtype, bandwidth, multiprocessors, L2).
-        calibration: fitted constants; the device's own when left out.
-        busy_before_s: how long the device has been busy when a kernel starts; see `sustained`.
-        library: whose kernels run, where the calibration knows several; see `using`.
+        calibration: fitted constants; by default the device's.
+        busy_before_s: seconds that the device has been busy when a kernel starts; see `sustained`.
+        library: library of the kernels, where the calibration has several; see `using`.
         corrects: whether measured points beside the calibration correct the forms.
     """
 
@@ -31,14 +31,14 @@ class KernelModel(Products, AttentionKernels):
         return self.calibration.launch_s
 
     def memory_bound(self, bytes_moved: ArrayLike, kind: str = "elementwise") -> Array:
-        """Return the time of a kernel that reads and writes `bytes_moved` bytes in all.
+        """Return the time of a kernel that reads and writes `bytes_moved` bytes in total.
 
         Args:
             bytes_moved: bytes read and written.
             kind: of `memory_bound.KINDS` or `VARIANTS`.
 
         Raises:
-            UnknownNameError: a kind that is none of them.
+            UnknownNameError: no such kind.
         """
         device = self.device
         figures = Chip(0.0, device.memory_bandwidth, device.multiprocessors, device.l2_bytes, 2.0, 2.0)

@@ -16,10 +16,10 @@ from hwmodels.kernels.chip import peak_dtype
 
 Layout = Literal["forward", "dgrad", "wgrad"]
 
-# A dtype with a peak so far from that of the dtype that stands for it runs on other units (fp32 beside
-# the matrix units of bf16): tile constants do not carry over, shares of peak and bandwidth do.
+# Beyond this ratio of peaks a dtype runs on other units than its substitute (fp32 beside bf16's matrix
+# units): tile constants do not carry over, shares of peak and bandwidth do.
 OTHER_UNITS = 5.0
-# fp32 accumulation into a weight gradient reads and writes four bytes an element (Megatron-LM's fused
+# fp32 accumulation into a weight gradient reads and writes four bytes per element (Megatron-LM's fused
 # gradient accumulation).
 WGRAD_OUTPUT_BYTES = 8.0
 
@@ -45,7 +45,7 @@ class Products(Kernels):
             dtype: of the operands.
             layout: forward, dgrad or wgrad; m, n, k are the product's own in each.
             quantises: whether the call also casts its 16-bit activations to the dtype, as serving libraries
-                do; else operands are taken as they are, and casts are the caller's.
+                do; else the caller prices the casts.
 
         Raises:
             InputError: a dtype that the device lacks.
@@ -72,21 +72,21 @@ class Products(Kernels):
         dtype: str = "bf16",
         layout: Layout | Sequence[Layout] = "forward",
     ) -> Array:
-        """Return the time of `batch` independent m x k by k x n products that run side by side.
+        """Return the time of `batch` independent m x k by k x n products in one kernel.
 
-        Operands are taken as they are, and no measured points correct the form. `layout` may be one for each
-        row of the sizes' first axis.
+        Casts are not included, and no measured points correct the form. `layout` may hold one layout per row
+        of the sizes' first axis.
         """
         seconds = self._gemm(batch, m, n, k, dtype, layout)
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
         return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
 
     def settled_seconds(self, flops: ArrayLike, dtype: str) -> Array:
-        """Return the least time of products in steady work: at the rate that the power limit leaves.
+        """Return the minimum time of products under steady load: at the rate set by the power limit.
 
-        A product that would run faster at full clocks draws more than the limit, and the clocks fall until it
-        takes this long; a slower one keeps its clocks. Zero for kernels that are not `sustained`, and where
-        nobody has measured the rate.
+        A faster product at full clocks draws more than the limit, and the clocks fall until it takes this
+        long; a slower product keeps its clocks. Zero for kernels that are not `sustained`, and where the rate
+        is not measured.
         """
         rate = self.device.settled(dtype) if self.busy_before_s else math.inf
         return np.asarray(flops, dtype=np.float64) / rate
@@ -108,7 +108,7 @@ class Products(Kernels):
         found, fitted = self._entry("gemm", dtype)
         share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
         if fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
-            # L2 feeds bytes a second, whatever the matrix units do with them.
+            # The L2 feed is in bytes per second, independent of the dtype's peak.
             feed = fitted.rich.feed_bytes_per_flop * share
             rich = fitted.rich.model_copy(update={"feed_bytes_per_flop": feed})
             seconds = gemm.tile_wave_seconds(rich, figures, shape)
@@ -119,7 +119,7 @@ class Products(Kernels):
     def _layouts(
         self, layout: Layout | Sequence[Layout], output_bytes: float, axes: int
     ) -> tuple[ArrayLike, ArrayLike]:
-        """Return bytes of an output element, and time over the forward layout's; one for each first index."""
+        """Return bytes of an output element, and time over the forward layout's; one per first index."""
         if isinstance(layout, str):
             return (WGRAD_OUTPUT_BYTES if layout == "wgrad" else output_bytes), self._layout(layout)
         both = np.array([self._layouts(each, output_bytes, axes) for each in layout]).T
@@ -152,7 +152,7 @@ class Products(Kernels):
             experts: experts on this device.
             dtype: of the operands.
             layout: forward, dgrad or wgrad.
-            imbalance: this device's tokens over `tokens`, for a device that got more than its share.
+            imbalance: this device's tokens over `tokens`, above 1 for a device with more than its share.
         """
         figures = self._chip(dtype)
         output_bytes = WGRAD_OUTPUT_BYTES if layout == "wgrad" else figures.output_bytes
@@ -176,23 +176,22 @@ class Products(Kernels):
         dtype: str = "bf16",
         skewed: ArrayLike = False,
     ) -> Array:
-        """Return the time of a gated mixture-of-experts layer on its busiest device, as engines serve it.
+        """Return the time of a gated mixture-of-experts layer on its busiest device, as engines run it.
 
-        Tokens choose experts at random, so E (1 - (1 - k/E)^tokens) of them are read; of several devices the
-        busiest counts. Kernels are those of `GroupedTileWave.served`, moving the routed tokens included,
-        starting them not. `expert_layer_of` gives the kernels of benchmark tables.
+        Tokens choose experts at random, so the weights of E (1 - (1 - k/E)^tokens) experts are read; the
+        busiest device counts. Kernels are those of `GroupedTileWave.served`; token movement is included,
+        start-up is not. `expert_layer_of` gives the kernels of benchmark tables.
 
         Args:
             tokens: token positions over all devices of the expert group.
             hidden: model width.
             feed_forward: width of one expert.
-            top_k: experts a token.
+            top_k: experts per token.
             experts: experts of the layer.
-            tensor: devices over which each expert's width is cut.
+            tensor: devices over which the width of an expert is sharded.
             expert_parallel: devices over which the experts are spread.
             dtype: of the products.
-            skewed: how far tokens prefer some experts, from 0 (not at all) to 1 (a power law with
-                exponent 1.2).
+            skewed: preference for some experts, from 0 (none) to 1 (a power law with exponent 1.2).
         """
         arrays = broadcast(tokens, hidden, feed_forward, top_k, experts, tensor, expert_parallel, skewed)
         tokens, hidden, feed_forward, top_k, experts, tensor, ranks, prefers = arrays
@@ -218,11 +217,11 @@ class Products(Kernels):
         return grouped_gemm.expert_layer_seconds(form, self._chip(dtype), layer)
 
     def expert_layer_of(self, layer: Callable[[float], grouped_gemm.Experts], dtype: str = "bf16") -> Array:
-        """Return the time of mixture-of-experts layers as one device sees them, in a benchmark's loop.
+        """Return the time of one device's mixture-of-experts layers in a benchmark's loop.
 
         Args:
-            layer: gives the layers, from the exponent by which the busiest device's share grows with the
-                number of devices under skewed routing.
+            layer: function from the exponent of the busiest device's share under skewed routing to the
+                layers.
             dtype: of the products.
         """
         form = self._entry("grouped_gemm", dtype)[1].form

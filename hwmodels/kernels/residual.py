@@ -1,7 +1,7 @@
-"""What a form leaves over, on a grid: the log of measured over predicted time, interpolated in log shape.
+"""Residuals of a form on a grid: the log of measured over predicted time, interpolated in log shape.
 
-A calibration may have such grids beside it, one an operation and dtype, all in one ``.npz`` file. They are
-made by `profiles.fitting` from measured points; reading and interpolating them is all that is done here.
+A calibration may have one grid per operation and dtype, all in one ``.npz`` file. `profiles.fitting` makes
+the grids from measured points; this module reads and interpolates them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Array = NDArray[np.floating]
 
 FINEST = 0.01
 LARGEST = 3.0
-"""Logs beyond this are cut: no correction by more than twenty times."""
+"""Logs are clamped here: no correction by more than a factor of twenty."""
 
 
 class ResidualGrid:
     """A correction on a regular grid over the base-2 logs of an operation's coordinates.
 
     Args:
-        axes: increasing base-2 logs, one array a coordinate.
+        axes: increasing base-2 logs, one array per coordinate.
         logs: log(measured / predicted) at the grid's nodes.
     """
 
@@ -37,7 +37,7 @@ class ResidualGrid:
         self.logs = np.asarray(logs, dtype=np.float32)
 
     def factor(self, *coordinates: ArrayLike) -> Array:
-        """Return measured over predicted time at broadcast coordinates; beyond the grid its edge holds."""
+        """Return measured over predicted time at broadcast coordinates, clamped to the grid's edge."""
         arrays = np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates))
         shape, logs = arrays[0].shape, self.logs
         varying: list[tuple[NDArray[np.intp], NDArray[np.intp], Array]] = []
@@ -46,7 +46,7 @@ class ResidualGrid:
             lower, share = _place(axis, values.flat[0] if constant else values)
             upper = np.minimum(lower + 1, len(axis) - 1)
             if constant:
-                # A coordinate that all share cuts the grid once, so that half the corners are left.
+                # A coordinate common to all points slices the grid once, which halves the corners.
                 at = len(varying)
                 logs = (1.0 - share) * logs.take(lower, at) + share * logs.take(upper, at)
             else:
@@ -64,19 +64,19 @@ class ResidualGrid:
 
 
 def _place(axis: Array, values: ArrayLike) -> tuple[NDArray[np.intp], Array]:
-    """Return the node at or below each value, and how far it lies towards the next (0 to 1)."""
+    """Return the node at or below each value, and the fraction towards the next node (0 to 1)."""
     place = np.interp(np.log2(values), axis, np.arange(len(axis), dtype=np.float64))
     lower = place.astype(np.intp)
     return lower, place - lower
 
 
 def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
-    """Write grids by name into one file, whole."""
+    """Write grids by name into one file, atomically."""
     arrays: dict[str, Any] = {}
     for name, grid in grids.items():
         for number, axis in enumerate(grid.axes):
             arrays[f"{name}/axis{number}"] = axis.astype(np.float32)
-        # One byte a node, in whole steps of 1 %, or more where the largest correction needs it.
+        # One byte per node, in steps of 1 %, or larger steps where the largest correction needs them.
         step = max(float(np.abs(grid.logs).max(initial=0.0)) / 127.0, FINEST)
         arrays[f"{name}/steps"] = np.rint(grid.logs / step).astype(np.int8)
         arrays[f"{name}/step"] = np.float32(step)

@@ -298,8 +298,8 @@ def _exchange(rank: Rank) -> Iterator[Op]:
     """Context-parallel traffic of one layer.
 
     Ring: keys and values are sent c-1 times to the neighbour; the backward pass sends their gradients too.
-        All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section
-    3.3.2). Ulysses: all-to-all of queries, keys, values and the output.
+    All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section 3.3.2).
+    Ulysses: all-to-all of queries, keys, values and the output.
     """
     c, model = rank.context, rank.model
     if not np.any(c > 1):
