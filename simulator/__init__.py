@@ -1,1 +1,1 @@
-"""Predicts what a plan does: models, plans, costs, memory, schedules, the event engine."""
+"""Prediction of plans: models, plans, costs, memory, schedules, the event engine."""

@@ -1,4 +1,4 @@
-"""Which group of a mixed cluster carries which pipeline stages, or which data-parallel replicas."""
+"""Placement of pipeline stages, or of data-parallel replicas, on the groups of a mixed cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulator.workload import Training
 
 
 def _in_order(value: object) -> object:
-    """Write counts of consecutive stages out, one name a stage."""
+    """Expand counts of consecutive stages to one group name per stage."""
     if isinstance(value, Mapping) and all(isinstance(count, int) and count > 0 for count in value.values()):
         return [name for name, count in value.items() for _ in range(count)]
     return value
@@ -58,23 +58,23 @@ class Placement(Strict):
 
 @dataclass(frozen=True)
 class Share:
-    """What one group carries of a plan."""
+    """The part of a plan placed on one group."""
 
     group: NodeGroup
     stages: tuple[int, ...]
     replicas: int
     micro_batches: int
-    """Of one replica in a step."""
+    """Micro batches of one replica in a step."""
     devices: int
     layers: float
-    """Of each of its stages; the mean where they differ."""
+    """Layers of a stage of the group; the mean where stages differ."""
 
 
 def shares(setting: MixedSetting, plan: Plan, where: str) -> list[Share]:
-    """Return what each group carries, in the order of the cluster's groups.
+    """Return the part of every group, in the order of the cluster's groups.
 
     Args:
-        setting: the groups, the batch, and which group carries what.
+        setting: the groups, the batch and the placement.
         plan: the degrees.
         where: file and key path to name in errors.
 
@@ -177,7 +177,7 @@ def _check_replicas(setting: MixedSetting, plan: Plan, made: list[Share], where:
 
 @dataclass(frozen=True)
 class MixedSetting:
-    """What is trained on a cluster of groups, and which group carries what."""
+    """A training question on a cluster of groups, with the placement of its plan."""
 
     model: Model
     cluster: MixedCluster

@@ -1,7 +1,7 @@
-"""How a training workload is laid on a cluster: one plan, and arrays of plans.
+"""Parallel layout of a training workload on a cluster: one plan, and arrays of plans.
 
 Degrees follow Megatron-LM. ``tensor x context x data x pipeline`` is the number of devices; expert
-parallelism lives inside the data- and context-parallel ranks. Ranks are laid out in the order tensor,
+parallelism uses the data- and context-parallel ranks. Ranks are laid out in the order tensor,
 context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says otherwise.
 """
 
@@ -28,7 +28,7 @@ Choice = {
     "rank_order": get_args(RankOrder),
     "overlap_tensor": get_args(TensorOverlap),
 }
-"""Allowed words of each field that takes one; in arrays of plans a word is its index here."""
+"""Allowed words of fields with a choice; arrays of plans hold the index of a word."""
 
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 RING, ALL_GATHER, ULYSSES = (
@@ -43,7 +43,7 @@ MOST = 2**24
 
 
 class Plan(Strict):
-    """One way to lay a training workload on devices."""
+    """One parallel layout of a training workload."""
 
     tensor: int = Field(1, ge=1, le=MOST, description="tensor-parallel ranks")
     pipeline: int = Field(1, ge=1, le=MOST, description="pipeline stages (ranks)")
@@ -115,7 +115,7 @@ class Plan(Strict):
 
     @property
     def devices(self) -> int:
-        """Devices that the plan occupies."""
+        """Devices occupied by the plan."""
         return self.tensor * self.context * self.data * self.pipeline
 
     def describe(self) -> str:
@@ -182,12 +182,12 @@ class Plans:
         return len(self.tensor)
 
     def take(self, index: np.ndarray) -> Plans:
-        """The plans that a mask or an index array selects."""
+        """The plans selected by a mask or an index array."""
         columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "schedule_names"}
         return Plans(**columns, schedule_names=self.schedule_names)
 
     def plan(self, index: int) -> Plan:
-        """One of them as a ``Plan``."""
+        """One plan as a ``Plan``."""
         values = {}
         for name, info in Plan.model_fields.items():
             value = getattr(self, name)[index]
@@ -202,7 +202,7 @@ class Plans:
 
     @property
     def devices(self) -> np.ndarray:
-        """Devices that each plan occupies."""
+        """Devices occupied by every plan."""
         return self.tensor * self.context * self.data * self.pipeline
 
     @property
@@ -212,9 +212,9 @@ class Plans:
         return self.tensor * self.context * inside
 
     def unique(self, *names: str, values: Iterable[np.ndarray] = ()) -> tuple[Plans, np.ndarray]:
-        """Plans that differ in the named fields or in ``values``, and for each plan which of them it is.
+        """Distinct plans by the named fields and ``values``, and the index of every plan's distinct one.
 
-        A cost that depends on these only is computed once for each of their combinations.
+        A cost that depends on these only is computed once per combination.
 
         Args:
             names: plan fields.
@@ -240,7 +240,7 @@ class Plans:
 
     @cached_property
     def by_schedule(self) -> list[tuple[str, np.ndarray | slice]]:
-        """The name of each schedule in use, and which plans have it."""
+        """The schedules in use, with the mask of their plans."""
         numbers = range(len(self.schedule_names))
         if len(self) and (self.schedule == self.schedule[0]).all():
             return [(self.schedule_names[int(self.schedule[0])], slice(None))]
@@ -249,11 +249,11 @@ class Plans:
 
 
 TABLE = 1 << 20
-"""Most values of a key for which a table numbers the distinct ones; beyond, they are sorted."""
+"""Largest range of keys numbered by a table; keys of larger ranges are sorted."""
 
 
 def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
-    """Count the distinct keys, which are 0 or more and below ``most``, and number each key in their order."""
+    """Number the distinct keys in their order; keys are at least 0 and below ``most``."""
     if most > TABLE:
         distinct, inverse = np.unique(keys, return_inverse=True)
         return len(distinct), inverse

@@ -1,4 +1,4 @@
-"""From ops to seconds: one array call for each kernel class.
+"""Seconds of ops: one array call per kernel class.
 
 >>> from hwmodels.cluster import clusters
 >>> from simulator.models import models
@@ -57,8 +57,8 @@ makes the prefill of a 0.6B model at 8,192 tokens 1.18 times as long as composab
 (huggingface/kernels-community#1002), attention alone about 1.4 times."""
 
 FLASH_2 = "flash-attention-2"
-"""What calibrations call FlashAttention-2's kernels. On Hopper they are too slow to meet the power limit that
-slows the newer ones down, so their own measurements count where a calibration has them."""
+"""Name of FlashAttention-2's kernels in calibrations. On Hopper they stay below the power limit that slows
+the newer kernels down, so separate measurements are used where a calibration has them."""
 
 UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
@@ -67,20 +67,20 @@ on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 
 
 
 NO_TIME = np.zeros(())
-"""The seconds of an op that is idle in all cases."""
+"""Seconds of an op that is idle in all cases."""
 
 FEW_CASES = 32
-"""Fewer cases than this are priced without looking for equal ones."""
+"""Minimum number of cases for which equal cases are merged."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What ops run on, and what the reader of their seconds knows of it.
+    """Hardware and conditions under which ops are priced.
 
     Args:
         kernels: kernel times of the device: sustained or not, corrected or not, and of which library.
-        cluster: whose links carry collectives; None where there are none.
-        cold: time of a product whose operands come from memory over one that finds them in the cache.
+        cluster: cluster whose links carry collectives; None without collectives.
+        cold: time of a product with operands in memory over time with operands in the cache.
         quantises: whether products cast their activations in the same call, as in their measured points.
         served: products are those of serving libraries, corrected by measured points, with casts fused into
             the kernel before.
@@ -131,10 +131,10 @@ def _stacked(rows: list[tuple[Any, ...]]) -> Array:
 
 
 def _distinct(sizes: Array) -> tuple[Array, Any]:
-    """The cases that differ in any size, and for each case which of them it is.
+    """Distinct cases by size, and the index of every case's distinct one.
 
     Args:
-        sizes: shape (sizes, ops, cases); few cases are taken as they are.
+        sizes: shape (sizes, ops, cases); few cases are returned unmerged.
     """
     if sizes.ndim != 3 or sizes.shape[-1] < FEW_CASES:
         return sizes, slice(None)
@@ -144,13 +144,13 @@ def _distinct(sizes: Array) -> tuple[Array, Any]:
         mixed = (mixed ^ (row >> np.uint64(29)) ^ row) * np.uint64(0x9E3779B97F4A7C15)
     _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
     distinct = sizes[..., first]
-    # Two cases with one hash would be priced alike; then all are taken as they are.
+    # Different cases with equal hashes: merge nothing.
     same = np.array_equal(distinct[..., which], sizes)
     return (distinct, which) if same else (sizes, slice(None))
 
 
 def _key(op: Op, prices: Prices) -> tuple[Any, ...]:
-    """Ops with one key are priced in one call."""
+    """Ops with equal keys are priced in one call."""
     if isinstance(op, Product):
         return _product_form(op, prices), op.dtype, op.weights, op.row_bytes
     if isinstance(op, Attention):
@@ -177,7 +177,7 @@ def _product_form(op: Product, prices: Prices) -> str:
     return "served" if served and np.all(np.asarray(op.groups) == 1) else "products"
 
 
-# One function a kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
+# One function per kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
 
 
 def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array) -> Array:
@@ -190,7 +190,7 @@ def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Ar
 
 
 def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Array:
-    """Seconds of batched products of heads, from those that they take where rows start on 16 bytes."""
+    """Seconds of batched products of heads, from the seconds with rows aligned to 16 bytes."""
     if op.row_bytes == 16:
         return aligned
     device = prices.kernels.device
@@ -200,7 +200,7 @@ def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Arr
         and op.dtype in ("bf16", "fp16")
     ):
         return np.maximum(aligned, flops / (UNALIGNED_SHARE * device.peak("fp32")))
-    # Others keep their matrix units, but load in pieces of 8, 4 or 2 bytes.
+    # Other alignments keep the matrix units, but load 8, 4 or 2 bytes at a time.
     return aligned * 16 / op.row_bytes
 
 
@@ -289,7 +289,7 @@ def _collective(
 ) -> Array:
     if prices.cluster is None:
         raise ValueError("collectives are priced on a cluster")
-    # A library with another rate changes what bytes take, not how long a message takes to start.
+    # A library's rate scales the time of bytes, not the start-up of a message.
     return prices.cluster.collective(ops[0].operation, moved / speedup, size, stride)
 
 
@@ -346,4 +346,4 @@ CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] 
     "memory": (_memory_bound, lambda op: (op.bytes, op.starts)),
     "collective": (_collective, lambda op: (op.bytes, op.size, op.stride, op.speedup)),
 }
-"""How each kernel class is priced: the function, and the sizes of an op that it takes."""
+"""Pricing of kernel classes: the function, and the sizes that it takes."""

@@ -1,7 +1,7 @@
-"""What makes a plan possible at all, before any cost: one rule a function, over arrays of plans.
+"""Validity rules of plans, checked before any cost: one function per rule, over arrays of plans.
 
-Search removes by these rules and counts what each removed; a plan that a user gives is refused with the
-rule's explanation.
+Search removes plans by these rules and counts the plans removed by each rule. A user's plan is refused with
+the rule's explanation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 def broken(setting: Setting, plans: Plans) -> dict[str, np.ndarray]:
-    """Which plans break each rule, as masks by the rule's name."""
+    """Masks of the plans that break a rule, by the rule's name."""
     return {rule.name: ~rule.holds(setting, plans) for rule in RULES}
 
 
@@ -108,7 +108,7 @@ def _explain_feed_forward(setting: Setting, plan: Plan) -> str:
 def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     """Whole layers on every chunk, where the first and last stage may be given fewer (or more).
 
-    What an end lacks, its one outermost chunk lacks.
+    The difference is taken from the outermost chunk of that stage.
     """
     layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
     first, last = plans.first_stage_layers, plans.last_stage_layers

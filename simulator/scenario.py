@@ -1,6 +1,6 @@
-"""A scenario: the YAML file that users share. It names a model, a cluster, a workload, perhaps a plan.
+"""A scenario: a YAML file with a model, a cluster, a workload and optionally a plan.
 
-A catalogue name, a path (relative to the scenario's file) and an inline mapping mean the same everywhere.
+Catalogue names, paths (relative to the scenario's file) and inline mappings are accepted everywhere.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Search(Strict):
 
 
 class Variation(Strict):
-    """A named change to ask about; a list in its place is short for its ``set``."""
+    """A named variation; a list in its place is short for its ``set``."""
 
     set: Overrides = Field(
         default_factory=list,
@@ -134,7 +134,7 @@ class Definition(Strict):
 
 @dataclass(frozen=True)
 class MixedScenario:
-    """A scenario on a cluster of groups, with everything that it names found and checked."""
+    """A scenario on a cluster of groups, with all references resolved and checked."""
 
     title: str
     setting: MixedSetting
@@ -143,7 +143,7 @@ class MixedScenario:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario with everything that it names found and checked."""
+    """A scenario with all references resolved and checked."""
 
     title: str
     setting: Setting
@@ -172,9 +172,9 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     """Turn the mapping of a scenario into one.
 
     Args:
-        data: keys and values as a file holds them.
-        where: what to name in errors.
-        folder: what relative paths are relative to.
+        data: keys and values as in a file.
+        where: name of the source in errors.
+        folder: base of relative paths.
 
     Raises:
         InputError: as `read_scenario`.
@@ -224,9 +224,9 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
 
 
 def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definition, tuple[Any, ...]]:
-    """Check the keys and values of a scenario one by one, and find its model, cluster and framework.
+    """Check every key and value of a scenario, and resolve its model, cluster and framework.
 
-    Whether they go together is left to `make_scenario`.
+    `make_scenario` checks that they fit together.
 
     Raises:
         InputError: a wrong key or value, an unknown name, an unreadable file.
@@ -247,7 +247,7 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
 
 
 def find_framework(written: Definition, device: Device, folder: Path, where: str) -> Framework:
-    """The framework of a scenario, set up by its recipe; where none is named, the recipe's or the device's.
+    """The framework of a scenario, set up by its recipe; by default the recipe's or the device's framework.
 
     Raises:
         InputError: an unknown name, or a recipe of another framework.
@@ -261,7 +261,7 @@ def find_framework(written: Definition, device: Device, folder: Path, where: str
 
 
 def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
-    """Fill in what a plan leaves out (the framework's defaults, the replicas that are left) and check it.
+    """Fill in the defaults of a plan (the framework's, the remaining replicas) and check it.
 
     Raises:
         InputError: an unknown key, a wrong value, or a rule that the plan breaks.
@@ -272,7 +272,7 @@ def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Pla
 
 
 def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
-    """Fill in what a plan leaves out: the framework's defaults, the replicas that are left.
+    """Fill in the defaults of a plan: the framework's, and the remaining replicas.
 
     Raises:
         InputError: an unknown key or a wrong value.
@@ -298,7 +298,7 @@ def changed(data: Mapping[str, Any], key: str, value: object, where: str) -> dic
 
 
 def _implied(setting: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The replicas that are left, and the schedule that virtual pipeline stages need."""
+    """The remaining replicas, and the schedule required by virtual pipeline stages."""
     implied: dict[str, Any] = {}
     degrees = [given.get(name, 1) for name in ("tensor", "context", "pipeline")]
     if all(isinstance(degree, int) and degree > 0 for degree in degrees):
@@ -312,7 +312,7 @@ def _implied(setting: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
 def find(
     catalogue: Catalogue[ModelT], reference: str | Mapping[str, Any] | ModelT, folder: Path, where: str
 ) -> ModelT:
-    """Resolve a reference of a scenario, with paths relative to the folder; an object stands for itself.
+    """Resolve a reference of a scenario, with paths relative to the folder; objects are returned unchanged.
 
     Raises:
         InputError: an unknown name, an unreadable file or a wrong definition.
@@ -339,7 +339,7 @@ def _sized(cluster: Cluster, gpus: int, where: str) -> Cluster:
 
 
 def _has_format(peak: Callable[[str], float], precision: str, where: str) -> None:
-    """The devices must have the number format."""
+    """Check that the devices support the number format."""
     try:
         peak(precision)
     except InputError as error:

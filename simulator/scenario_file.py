@@ -19,12 +19,12 @@ from simulator.setting import Setting
 def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]:
     """A plan as the mapping of a scenario that ``make_scenario`` reads, with the same prediction.
 
-    Entries of a catalogue are named, everything else is written out. The plan states all of its fields.
+    Catalogue entries are written by name, all other definitions in full. The plan states all of its fields.
 
     Args:
-        setting: what the plan is for.
-        plan: how the workload is laid on the cluster.
-        title: of the scenario; model, devices and degrees where it is empty.
+        setting: the plan's model, cluster, workload and framework.
+        plan: the plan to write.
+        title: of the scenario; by default model, devices and degrees.
     """
     cluster = setting.cluster
     named = f"{setting.model.name} on {cluster.devices} {cluster.device.name}: {plan.describe()}"
@@ -43,7 +43,7 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
 
 
 def reference(catalogue: Catalogue[Any], found: BaseModel) -> str | dict[str, Any]:
-    """The name of a catalogue entry, or the definition of anything else."""
+    """The name of a catalogue entry, or the full definition."""
     name = getattr(found, "name", "")
     if name in catalogue.names() and catalogue.get(name) == found:
         return name
@@ -60,7 +60,7 @@ def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:
 
 
 def _device(device: Device) -> str | dict[str, Any]:
-    """A device by name, or with its calibration as a path that holds from any folder."""
+    """A device by name, or with the absolute path of its calibration."""
     written = reference(devices, device)
     if isinstance(written, str):
         return written

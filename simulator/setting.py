@@ -1,4 +1,4 @@
-"""What all plans of one question share: the model, the cluster, the workload and the framework."""
+"""The fixed inputs of all plans of a question: model, cluster, workload and framework."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from simulator.variation import slowest_of
 from simulator.workload import Training
 
 COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}
-"""Time of a product whose operands and result all come from and go to memory, as in a training step, over one
-whose activations a benchmark finds in the cache: median ratio of aiconfigurator's SGLang tables (everything
+"""Time of a product with operands and result in memory, as in a training step, over the time with activations
+in the cache, as in a benchmark: median ratio of aiconfigurator's SGLang tables (everything
 rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 1024, n and k >= 1536 that both
 hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The fixed side of a cost computation; plans are the varying side."""
+    """The fixed inputs of a cost computation; plans vary."""
 
     model: Model
     cluster: Cluster
@@ -39,15 +39,15 @@ class Setting:
 
     @cached_property
     def kernels(self) -> KernelModel:
-        """Kernel times of the cluster's device in steady work.
+        """Kernel times of the cluster's device under steady load.
 
-        The forms alone: what single points lie above them is in part the burst before clocks settle.
+        The forms without residuals, which in part reflect the burst before clocks settle.
         """
         return self.cluster.device.kernels.sustained().uncorrected()
 
     @cached_property
     def prices(self) -> Prices:
-        """What the ops of a step run on. In a training step every operand comes from memory."""
+        """Pricing conditions of a step's ops. In a training step every operand comes from memory."""
         cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
         return Prices(self.kernels, self.cluster, cold=cold, experts_as_dense=True)
 
@@ -66,7 +66,7 @@ class Setting:
 
     @cached_property
     def implementation(self) -> Implementation:
-        """Which kernels the framework runs."""
+        """The framework's kernels."""
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
         each = framework.grouped_launches == "per-expert"
@@ -118,7 +118,7 @@ class Setting:
 
     @cached_property
     def pace(self) -> float:
-        """Kernel time of the slowest device over that of the average one."""
+        """Kernel time of the slowest device over that of the average device."""
         return slowest_of(self.cluster.devices)
 
     @property
@@ -141,7 +141,7 @@ class Setting:
 
     @property
     def graphs(self) -> str:
-        """Kernels that are replayed from CUDA graphs: none, router, attention, layer or step."""
+        """Kernels replayed from CUDA graphs: none, router, attention, layer or step."""
         graphs = self.framework.graphs
         if graphs == "slow-hosts":
             return "attention" if self.cluster.host_slowdown > 1.0 else "none"
@@ -149,7 +149,7 @@ class Setting:
 
     @property
     def launches_ahead(self) -> bool:
-        """Whether the host launches kernels while the device still runs others; a CPU is its own host."""
+        """Whether the host launches kernels while the device runs others; not on a CPU."""
         return self.framework.launches_ahead and self.cluster.device.generation != "cpu"
 
     @property

@@ -33,7 +33,7 @@ class Straggler(Strict):
 
 
 def check_stragglers(stragglers: Sequence[Straggler], plan: Plan, where: str) -> None:
-    """Refuse stragglers that a plan has no place for.
+    """Refuse stragglers that do not fit a plan.
 
     Raises:
         InputError: a stage that the plan lacks, or more slow replicas than it has.

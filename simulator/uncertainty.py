@@ -1,10 +1,10 @@
-"""How far a predicted step, a predicted peak and the order of two plans can be trusted.
+"""Uncertainty of predicted steps, of predicted memory peaks, and of the order of two plans.
 
-A step's band has three parts, added in quadrature: the errors of kernels on shapes that their fit did not
-see, those of links, and the error of the model itself, by kind of setting. Kernel classes are fitted
-apart, so each is weighted by its share of the step. The model's error covers the rest: libraries, clocks,
-busy networks, host time. It is fitted to published steps (``python -m benchmarks.bands``), which also
-prints how often bands hold.
+A step's band has three parts, added in quadrature: kernel errors on shapes outside the fit,
+link errors, and model errors by kind of setting. Kernel classes are fitted
+apart, so each is weighted by its share of the step. The model's error covers all else: libraries, clocks,
+busy networks, host time. ``python -m benchmarks.bands`` fits it to published steps and prints how often
+bands hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINK_ERROR = 0.15
 """90th percentile of collectives inside a node, as the calibrations of NVLink state it."""
 
 NO_MEASUREMENT = 0.2
-"""Median error taken for fabrics without a published row to check on."""
+"""Median error of fabrics without published rows."""
 
 
 class MemoryErrors(Strict):
@@ -44,7 +44,7 @@ class MemoryErrors(Strict):
 
 
 class DifferenceErrors(Strict):
-    """How far the ratio of two plans' step times is off."""
+    """Error of the ratio of two plans' step times."""
 
     median: float = Field(gt=0, description="median size of the error; plans closer than that may swap")
     even: float = Field(gt=0, description="predicted gap below which the order is right half of the time")
@@ -63,7 +63,7 @@ class ModelErrors(Strict):
 
 @cache
 def model_errors() -> ModelErrors:
-    """The errors that ship."""
+    """The shipped errors."""
     return build(ModelErrors, read_shipped(ERRORS_FILE), str(ERRORS_FILE))
 
 
@@ -75,7 +75,7 @@ def kind_of(setting: Setting) -> str:
 
 
 def part_errors(setting: Setting) -> dict[str, float]:
-    """90th percentile of the relative error of each part of a step; parts not named are taken as exact."""
+    """90th percentile of the relative error of each part of a step; other parts are exact."""
     kernels = setting.kernels
     network = setting.cluster.network_error
     across = NINETY_OVER_MEDIAN * (NO_MEASUREMENT if network is None else max(network, 0.05))
@@ -89,19 +89,20 @@ def part_errors(setting: Setting) -> dict[str, float]:
     }
     errors |= {kind: kernels.error(kind)[1] for kind in KINDS}
     if setting.model.moe:
-        # Steps price experts as dense products, but nobody has measured those; serving's grouped ones are.
+        # Steps price experts as dense products, which are unmeasured; grouped products of serving are
+        # measured.
         errors["grouped_gemm"] = kernels.error("grouped_gemm", setting.linear_dtype)[1]
     return errors | dict.fromkeys(("expert", "pipeline", "gradients", "parameters"), across)
 
 
 def calibration_band(setting: Setting, step: Step) -> np.ndarray:
-    """Relative half-width that kernels and links account for; shape (plans,)."""
+    """Relative half-width due to kernels and links; shape (plans,)."""
     errors = {part: error for part, error in part_errors(setting).items() if part in step.seconds}
     return np.sqrt(sum((error * step.share(part)) ** 2 for part, error in errors.items()))
 
 
 def band(setting: Setting, step: Step) -> np.ndarray:
-    """Relative half-width that holds nine of ten steps; shape (plans,)."""
+    """Relative half-width of the 90 % band; shape (plans,)."""
     return np.hypot(calibration_band(setting, step), model_errors().step[kind_of(setting)])
 
 
@@ -111,7 +112,7 @@ def distinguishable(first_s: float, second_s: float) -> bool:
 
 
 def even_footing(best_s: float, times_s: np.ndarray) -> np.ndarray:
-    """Which step times are so close to the best that their order says nothing, a mask."""
+    """Mask of step times too close to the best for their order to be meaningful."""
     return times_s <= best_s * (1 + model_errors().difference.even)
 
 

@@ -12,7 +12,7 @@ distribution."""
 
 
 def slowest_of(devices: int) -> float:
-    """How much longer the slowest of so many devices takes than the average one.
+    """Time of the slowest of ``devices`` devices over that of the average device.
 
     The expected maximum of independent normal variables, in Blom's approximation (Blom 1958, section 6.9).
     """

@@ -1,4 +1,4 @@
-"""What is to be trained: sequences, batch, number format and optimizer."""
+"""Training workload: sequences, batch, number format and optimizer."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class Training(Strict):
 
     @property
     def mixed(self) -> bool:
-        """Whether a 32-bit master copy of the parameters is kept beside the working copy."""
+        """Whether the optimizer holds a 32-bit master copy of the parameters."""
         return self.activation_bytes < 4
