@@ -19,7 +19,7 @@ from meshwright.commands import COMMANDS
 # Looking for pydantic's plugins reads the metadata of all installed packages.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-# Modules allocate 300,000 objects that stay; Python's 700 would walk through them over and over.
+# Imports allocate 300,000 long-lived objects; Python's default of 700 would collect over and over.
 gc.set_threshold(100_000, 20, 50)
 
 INTERRUPTED = 130
@@ -28,7 +28,7 @@ UNEXPECTED = 70
 
 
 class Commands(TyperGroup):
-    """The commands; an exception of one of them is a message on stderr, never a traceback."""
+    """The commands; exceptions become messages on stderr, never tracebacks."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the context names."""
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            # What has no name is stdout.
+            # A path without a name is stdout.
             _fail(
                 f"{shown_path(error.filename or 'stdout')}: {error.strerror or error}",
                 MeshwrightError.exit_code,
@@ -114,7 +114,7 @@ def main() -> None:
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
     finally:
-        # Python's last collection would walk through every module; the process ends anyway.
+        # Skip Python's final collection over all modules.
         gc.freeze()
 
 

@@ -61,7 +61,7 @@ __all__ = [
 
 
 class Catalogues:
-    """What Meshwright knows by name; each has ``names()`` and ``get(name)``."""
+    """The catalogues; every catalogue has ``names()`` and ``get(name)``."""
 
     models: Catalogue[Any] = models
     clusters: Catalogue[Any] = clusters
@@ -119,10 +119,10 @@ def plan(
         fix, limit: plan fields held at a value, and their highest values.
         objective: time, cost or energy.
         top: plans to return.
-        headroom: memory of a device to leave free, a share (``0.1``, ``"10%"``) or bytes (``"8GiB"``); by
-            default as much as gives a plan the required chance to fit.
-        raw: return the plans in the order of the objective, near duplicates included.
-        refine: time that many of the best plans with the event engine too, on all cores.
+        headroom: device memory to leave free, a share (``0.1``, ``"10%"``) or bytes (``"8GiB"``); by default
+            the share that gives a plan the required probability to fit.
+        raw: return the plans in the order of the objective, including near duplicates.
+        refine: number of best plans to time with the event engine too, on all cores.
         every: keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
 
@@ -180,14 +180,14 @@ def size(
     headroom: float | str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Sizing:
-    """Find how many GPUs to train on: time and cost of all tokens over sizes and clusters.
+    """Choose the number of GPUs for training: time and cost of all tokens over sizes and clusters.
 
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
         tokens: tokens to train on.
         days: deadline; the cheapest size is chosen among those that meet it.
-        clusters: what to compare; the scenario's cluster by default.
-        gpus: least and most devices; by default from one node to the whole cluster.
+        clusters: clusters to compare; by default the scenario's.
+        gpus: minimum and maximum of devices; by default from one node to the whole cluster.
         model, seq_len, global_batch, batch_tokens, precision, framework, price: as for ``plan``.
         fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
@@ -230,7 +230,7 @@ def size(
 
 
 def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:
-    """The best plans on the event engine, in order; Ctrl-C ends it early and keeps what is finished."""
+    """Time the best plans on the event engine, in order; Ctrl-C ends early and keeps the finished runs."""
     from planner.executors.local import cores
     from planner.refine import INTERRUPTED, Refined, refine
 
@@ -266,7 +266,7 @@ def simulate(
     progress: Callable[[float], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> StepSimulation:
-    """Predict a training step of a given plan: time and memory, part by part.
+    """Predict a training step of a given plan: time and memory by part.
 
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
@@ -274,10 +274,10 @@ def simulate(
             ``plan``.
         plan: fields of the plan; the framework fills the rest.
         fix: fields that replace those of the plan.
-        engine: run the step as discrete events too; schedules without a closed form always do.
-        detail: kernels and collectives up to which the engine runs each as a task of its own.
+        engine: run the step on the event engine too; schedules without a closed form always do.
+        detail: maximum number of kernels and collectives that the engine runs as separate tasks.
         progress: called with the finished share of the engine's run.
-        notice: called with a line where the engine's run is long.
+        notice: called with a message when the engine's run is long.
 
     Raises:
         InputError: a wrong or unknown argument, a scenario without a plan, or a step too long for the engine.
@@ -347,7 +347,8 @@ def whatif(
     engine: bool = False,
     workers: int = 1,
 ) -> Comparison:
-    """Time a scenario and its variations: the change of each, and the part of the step that moved.
+    """Time a scenario and its variations: the change of every variation, and the parts of the step that
+    moved.
 
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.

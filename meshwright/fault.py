@@ -1,4 +1,4 @@
-"""A report of an unexpected error: everything that a maintainer needs, in one file."""
+"""Crash report: all that a maintainer needs, in one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright import __version__
 
 
 def report_fault(error: BaseException) -> str:
-    """Write the report of an error that should not happen.
+    """Write the report of an unexpected error.
 
     Returns:
         One line for the user, with the path of the report.

@@ -1,4 +1,4 @@
-"""From flags or arguments to a checked scenario: what every command and the Python API ask with."""
+"""Checked scenarios from flags or arguments, for all commands and the Python API."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ KEYS = {
 """Key path of a scenario for each argument of a question."""
 
 NEEDED = ("model", "cluster", "gpus", "global_batch")
-"""Arguments without which a question that names no scenario file cannot be asked."""
+"""Arguments required without a scenario file."""
 
 
 NOT_ASKED = ("plan", "variations", "search.objective", "search.top", "search.headroom")
-"""Keys that leave a scenario's question, and so its title, as it was."""
+"""Keys that do not change a scenario's question and title."""
 
 DEGREES = ("tensor", "pipeline", "context")
 """Plan fields from which the number of replicas follows."""
@@ -48,7 +48,7 @@ def whole_number(text: str, where: str) -> int:
     """Read a whole number as people write it: 8192, 8k, 4M, 1_000.
 
     Raises:
-        InputError: it is none.
+        InputError: not a whole number.
     """
     found = re.fullmatch(r"([0-9][0-9_,]{0,30})([kKmMgG]?)", text.strip())
     if found is None:
@@ -67,9 +67,9 @@ def scenario_data(
     """Merge a scenario (name, path or mapping) with arguments, which replace its keys.
 
     Args:
-        scenario: file, shipped name or mapping; None where the arguments alone ask the question.
-        arguments: values by the names in ``KEYS``; None means not given. ``fix`` holds fields of the plan
-            that is given, and of one that is searched where ``plans`` is true; ``batch_tokens`` stands for
+        scenario: file, shipped name or mapping; None to use the arguments alone.
+        arguments: values by the names in ``KEYS``; None means not given. ``fix`` holds fields of the given
+            plan, and of searched plans where ``plans`` is true; ``batch_tokens`` stands for
             ``global_batch``, ``price`` for that of the cluster's device.
         where: name of the arguments in errors.
 
@@ -110,7 +110,7 @@ def scenario_data(
 
 
 def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, where: str) -> dict[str, Any]:
-    """Fields of the plan as given, instead of those in the scenario; the replicas follow from new degrees."""
+    """Replace plan fields of the scenario; the replicas follow from new degrees."""
     plan = data.get("plan")
     if isinstance(plan, Mapping) and "data" not in fix and any(name in fix for name in DEGREES):
         data = {**data, "plan": {name: value for name, value in plan.items() if name != "data"}}
@@ -123,7 +123,7 @@ def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, wher
 
 
 def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
-    """The longest sequence that the model was built for, where the workload names none."""
+    """Maximum sequence length of the model, by default of the workload."""
     workload, model = data.get("workload", {}), data.get("model")
     if not isinstance(workload, Mapping) or "seq_len" in workload or not isinstance(model, str | Mapping):
         return data
@@ -134,7 +134,7 @@ def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, 
 
 
 def _with_batch(data: dict[str, Any], tokens: int, where: str) -> dict[str, Any]:
-    """The batch in sequences, where it was given in tokens."""
+    """Convert a batch in tokens to sequences."""
     workload = data.get("workload")
     seq_len = workload.get("seq_len") if isinstance(workload, Mapping) else None
     if not isinstance(seq_len, int) or seq_len < 1 or tokens % seq_len or not tokens:
@@ -146,7 +146,7 @@ def _with_batch(data: dict[str, Any], tokens: int, where: str) -> dict[str, Any]
 def ask(
     scenario: str | Path | Mapping[str, Any] | None, arguments: Mapping[str, Any], where: str = "command line"
 ) -> tuple[Scenario, str]:
-    """Build and check the scenario that a question means; see ``scenario_data``.
+    """Build and check the scenario of a question; see ``scenario_data``.
 
     Returns:
         The scenario, and its name in errors.

@@ -1,4 +1,4 @@
-"""What an argument of the API may be: a name, a path, a mapping or an object."""
+"""Types of API arguments: a name, a path, a mapping or an object."""
 
 from __future__ import annotations
 

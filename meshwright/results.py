@@ -1,4 +1,4 @@
-"""What the Python API returns: frozen records with ``to_dict`` (what ``--json`` prints) and ``columns``."""
+"""Results of the Python API: frozen records with ``to_dict`` (the output of ``--json``) and ``columns``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlanReport:
         step_time_uncertainty: half-width of the band as a share of the step; None where the engine timed it.
         tokens_per_s_per_gpu: throughput of a device.
         mfu, hfu: model and hardware FLOP/s over the dense peak.
-        mfu_causal: model FLOP/s with only the keys that a token may see.
+        mfu_causal: as ``mfu``, counting only keys that the causal mask leaves.
         usd_per_million_tokens, kwh_per_million_tokens: money at list price, energy with hosts.
         peak_memory_bytes, capacity_bytes: of the fullest device; ``fits`` compares them.
         time_breakdown_s: seconds of the step by part; the parts add up to ``step_time_s``.
@@ -57,7 +57,7 @@ class PlanReport:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> PlanReport:
-        """From the mapping that ``--json`` prints for a plan."""
+        """Build from the ``--json`` mapping of a plan."""
         memory = report["memory"]
         same = (
             "step_time_s",
@@ -80,13 +80,13 @@ class PlanReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints for this plan."""
+        """The ``--json`` mapping of this plan."""
         return dict(self.details)
 
 
 @dataclass(frozen=True, eq=False)
 class PlanSearch:
-    """The best plans of a search, the best first, and the count of candidates that each rule removed."""
+    """The best plans of a search in order, and the number of candidates removed by every rule."""
 
     result: SearchResult
     refined: Sequence[Refined] = ()
@@ -104,7 +104,7 @@ class PlanSearch:
 
     @cached_property
     def found(self) -> Prediction:
-        """The plans with step, memory and metrics as arrays, one row a plan."""
+        """The plans with step, memory and metrics as arrays, one row per plan."""
         return Prediction.of_search(self.result)
 
     @cached_property
@@ -123,7 +123,7 @@ class PlanSearch:
         return self.plans[0]
 
     def check(self) -> None:
-        """Refuse a search without a plan.
+        """Raise if no plan fits.
 
         Raises:
             InfeasibleError: no plan fits.
@@ -136,7 +136,7 @@ class PlanSearch:
         """A plan as a scenario that ``simulate`` reads, with the same prediction.
 
         Raises:
-            InputError: the search did not return that many plans.
+            InputError: the search returned fewer plans.
         """
         from simulator.scenario_file import scenario_of
 
@@ -144,11 +144,11 @@ class PlanSearch:
         return scenario_of(self.result.setting, self.result.plans.plan(index))
 
     def columns(self) -> Columns:
-        """One list a field, one entry a plan: what a data frame takes."""
+        """One list per field with one entry per plan, as data frames take."""
         return _columns([report.details for report in self.plans])
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``meshwright plan --json`` prints."""
+        """The output of ``meshwright plan --json``."""
         found, more = self.found, [{} for _ in range(len(self.result.plans))]
         if self.refined:
             from meshwright.reports.refined import describe_refined
@@ -159,7 +159,7 @@ class PlanSearch:
 
 @dataclass(frozen=True, eq=False)
 class StepSimulation:
-    """One plan's step: figures, and the event engine's timeline where it ran."""
+    """One plan's step: figures, and the timeline if the event engine ran."""
 
     scenario: Scenario
     plan: Plan
@@ -212,7 +212,7 @@ class MixedSimulation:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A base scenario and its variations, each timed or with the reason why it cannot be."""
+    """A base scenario and its variations, timed or with the reason why they cannot run."""
 
     title: str
     outcomes: Sequence[Outcome]
@@ -220,13 +220,13 @@ class Comparison:
     interrupted: bool = False
 
     def columns(self) -> Columns:
-        """One list a figure, one entry a run; the base first."""
+        """One list per figure with one entry per run; the base first."""
         reports = self.to_dict()
         rows = [{"label": "base", **reports["base"]}, *reports["variations"]]
         return _columns([row for row in rows if "problem" not in row], ["label", "step_time_change"])
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``meshwright whatif --json`` prints."""
+        """The output of ``meshwright whatif --json``."""
         from meshwright.reports.whatif import describe_answer
 
         return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)

@@ -1,4 +1,4 @@
-"""The scenarios that ship with Meshwright, and finding one by its name."""
+"""The scenarios that ship with Meshwright, by name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def serving_data(reference: str) -> tuple[dict[str, Any], Path] | None:
 
 
 def question_of(path: Path) -> str:
-    """What a scenario asks and answers: the comment at the top of its file."""
+    """Description of a scenario: the comment at the top of its file."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -29,7 +29,7 @@ __all__ = ["DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "dep
 
 @dataclass(frozen=True, eq=False)
 class DeploymentSearch:
-    """The best deployments, and by their index the largest rates that the event engine found."""
+    """The best deployments, and the highest rates found on the event engine by their index."""
 
     search: ServingSearch
     refined: Mapping[int, RefinedServing] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class DeploymentSearch:
         """The first deployment.
 
         Raises:
-            InfeasibleError: nothing meets the targets.
+            InfeasibleError: no deployment meets the targets.
         """
         if not self.search.plans:
             raise InfeasibleError("no deployment meets the targets")
@@ -51,7 +51,7 @@ class DeploymentSearch:
         """A deployment as a scenario that ``simulate`` reads.
 
         Raises:
-            InputError: the search did not return that many deployments.
+            InputError: the search returned fewer deployments.
         """
         check_rank(index, len(self.search.plans))
         return scenario_of(self.search.question, self.search.plans[index])
@@ -78,7 +78,7 @@ def deploy(
     refine: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> DeploymentSearch:
-    """Choose how to serve: the deployment with most goodput, or the least cost, energy or latency at a rate.
+    """Search deployments for the highest goodput, or for the lowest cost, energy or latency at a rate.
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
@@ -92,7 +92,7 @@ def deploy(
         split: try separate pools for prefill and decode too.
         fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
         top: deployments to return.
-        refine: find the largest rate of that many of the best on the event engine too, on all cores.
+        refine: number of best deployments whose highest rate the event engine finds too, on all cores.
         progress: called with the finished share.
 
     Raises:
@@ -143,7 +143,7 @@ def mix(
         ttft, tpot: targets, s; ``share`` of the requests must meet both.
         engine: preset by name.
         fix, limit: fields of a replica, as for ``deploy``.
-        watts: most that all devices may draw.
+        watts: maximum power of all devices, W.
         progress: called with the finished share.
 
     Raises:
@@ -173,12 +173,12 @@ def serving_front(
     limit: Mapping[str, Any] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Fronts:
-    """Throughput, cost and energy of one replica against the speed that a user sees: Pareto fronts.
+    """Pareto fronts of one replica: throughput, cost and energy against tokens/s per user.
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
         model, cluster: catalogue name, path, mapping or object.
-        gpus: most devices of a replica.
+        gpus: maximum number of devices of a replica.
         isl, osl: prompt and output tokens of a request.
         engine: preset by name.
         fix, limit: fields of a replica, as for ``deploy``.
@@ -190,7 +190,7 @@ def serving_front(
     """
     given: dict[str, Any] = dict.fromkeys(("ttft", "tpot", "share"))
     given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
-    # The rate is not read: each point has a concurrency of its own.
+    # The rate is not read: every point has its own concurrency.
     question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
     return serving_fronts(question, progress)
 
@@ -213,7 +213,7 @@ def day(
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
 ) -> tuple[DayPlan, list[DayRun]]:
-    """Plan replicas over a day whose rates are known: the cheapest shape and timetable.
+    """Plan replicas for given rates over a day: the cheapest shape and timetable.
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.

@@ -1,4 +1,4 @@
-"""From flags or arguments to a question about how to serve."""
+"""Serving questions from flags or arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulator.serving.setting import pools_of
 
 DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
-"""Requests of an event-engine run where the scenario does not say."""
+"""Default number of requests of an event-engine run."""
 NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "token_budget", "max_sequences")
 MOST = {"token_budget": 2**20, "max_sequences": 2**16}
 LARGEST = 2**24
@@ -91,7 +91,7 @@ def _data(
         "workload.slo.share": given["share"],
     }
     if not scenario and given["rate"] is None:
-        # Goodput needs no rate; the event engine sets its own.
+        # Goodput needs no rate; the event engine sets it.
         values["workload.arrivals"] = {"kind": "burst"}
     for key, value in values.items():
         if value is not None:

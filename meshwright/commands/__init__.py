@@ -1,4 +1,4 @@
-"""The commands of ``meshwright``, one a module. A command imports what it needs when it runs."""
+"""The commands of ``meshwright``, one per module. Heavy imports happen when a command runs."""
 
 from __future__ import annotations
 

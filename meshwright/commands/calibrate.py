@@ -62,7 +62,7 @@ def calibrate(
 
 
 def _described(device: str, points: list[Path]) -> Device:
-    """The device as the catalogue or a file describes it; a CPU as its own points do."""
+    """The device from the catalogue or a file; a CPU from its measured points."""
     from hwmodels.device import devices
     from profiles.observed import observed_device
 

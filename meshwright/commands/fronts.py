@@ -20,7 +20,7 @@ def show_serving_fronts(
     files: PlanFiles,
     json: bool,
 ) -> None:
-    """Print the fronts of a replica, and write their page where asked for.
+    """Print the fronts of a replica, and write their page if requested.
 
     Raises:
         InputError: a wrong flag, or one that is missing.
@@ -43,7 +43,7 @@ def show_serving_fronts(
 
 
 def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
-    """Print the fronts of training plans, and write their page where asked for.
+    """Print the fronts of training plans, and write their page if requested.
 
     Raises:
         InfeasibleError: no plan fits.

@@ -1,4 +1,4 @@
-"""Options that commands share, each told once."""
+"""Options common to several commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 def needs_plotly(path: Path | None) -> Path | None:
-    """Refuse a page before the work for it begins, where its charts cannot be drawn.
+    """Refuse a page before the work for it begins, if plotly is missing.
 
     Raises:
         InputError: a page is asked for and plotly is not installed.
@@ -26,7 +26,7 @@ def needs_plotly(path: Path | None) -> Path | None:
 
 
 def _names(kind: str) -> Callable[[str], list[str]]:
-    """Shell completion by the names of a kind of ``show``."""
+    """Shell completion from the names of a catalogue of ``show``."""
 
     def complete(incomplete: str) -> list[str]:
         from meshwright.reports.catalogues import KINDS

@@ -1,4 +1,4 @@
-"""What commands write: results on stdout, everything else on stderr."""
+"""Output of commands: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH_OF_FILES = 190
-"""Columns of a table that goes to a file or a pipe."""
+"""Width of tables written to a file or a pipe."""
 WIDE = 160
-"""Columns from which a terminal has room for one line a plan."""
+"""Minimum terminal width for one line per plan."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
 
 
 PLAIN = {"±": "+-", "×": "x", "→": "->", "≤": "<=", "≥": ">=", "µ": "u", "μ": "u", "…": "...", "\u00a0": " "}
-"""Spellings for streams that cannot encode a character; others become a question mark."""
+"""Replacements for characters that a stream cannot encode; other characters become a question mark."""
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr take every character in any encoding, and give a closed stderr a sink."""
+    """Make stdout and stderr accept all characters in any encoding; redirect a closed stderr to a sink."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     codecs.register_error("meshwright", _plain)
@@ -47,7 +47,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def print_json(report: Mapping[str, Any]) -> None:
-    """Print a report as JSON; the same report is the same bytes."""
+    """Print a report as JSON; equal reports give equal bytes."""
     typer.echo(json.dumps(report, indent=2, allow_nan=False))
 
 
@@ -66,13 +66,14 @@ def show_tables(*parts: RenderableType) -> None:
 
 
 def note(line: str) -> None:
-    """Say something that is not a result."""
+    """Print a message to stderr."""
     typer.echo(line, err=True)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr, on terminals only; yields the function that moves it (share of the work)."""
+    """A progress bar on stderr, on terminals only; yields the function that updates it (share of the
+    work)."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

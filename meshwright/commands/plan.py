@@ -1,4 +1,4 @@
-"""``meshwright plan``: the plans that fit, the best first."""
+"""``meshwright plan``: a ranking of the plans that fit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def plan(
 
 
 def answer(flags: SimpleNamespace) -> None:
-    """Answer the question that the flags of ``plan`` ask, one attribute a flag."""
+    """Run ``plan``; one attribute per flag."""
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, refuse_given
     from planner.constraints import pairs
@@ -130,7 +130,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
 
 
 def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, json: bool) -> None:
-    """Search training plans, print them, and write the files that were asked for.
+    """Search training plans, print them, and write the requested files.
 
     Raises:
         InfeasibleError: no plan fits.
@@ -164,7 +164,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
 
 
 def _refined(found: PlanSearch) -> list[Any]:
-    """Tables of the plans that the event engine timed too."""
+    """Tables of the plans timed on the event engine."""
     if not found.refined:
         return []
     from meshwright.reports.refined import refined_table

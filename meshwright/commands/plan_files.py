@@ -31,10 +31,10 @@ class PlanFiles:
     csv: Path | None = None
 
     def refuse(self, subject: str, *names: str) -> None:
-        """Refuse files that a question does not have.
+        """Refuse files that a kind of question does not write.
 
         Raises:
-            InputError: one of them is asked for.
+            InputError: such a file is requested.
         """
         from hwmodels.errors import InputError
 
@@ -43,7 +43,7 @@ class PlanFiles:
                 raise InputError(f"{subject} have no such file", f"--{name}")
 
     def write(self, found: PlanSearch) -> None:
-        """Write what was asked for, all or nothing.
+        """Write the requested files, all or none.
 
         Raises:
             InputError: a file cannot be written, or there is no such rank.
@@ -67,7 +67,7 @@ class PlanFiles:
                 note(f"{kind} written: {path}")
 
     def save_scenario(self, found: DeploymentSearch) -> None:
-        """Write a deployment as a scenario, where asked for.
+        """Write a deployment as a scenario, if requested.
 
         Raises:
             InputError: the file cannot be written, or there is no such rank.

@@ -1,4 +1,4 @@
-"""``meshwright profile``: what this machine really does, as point files."""
+"""``meshwright profile``: measurements of this machine, as point files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def profile(
 ) -> None:
     """Measure kernels with torch, or read others' measurements, and write them as point files.
 
-    A run that was interrupted goes on where it stopped; finished points are never lost.
+    An interrupted run resumes; finished points are never lost.
 
     [bold]Example:[/bold] meshwright profile --device cpu --quick -o points
     """

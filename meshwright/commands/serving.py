@@ -1,4 +1,4 @@
-"""What the commands do with scenarios that ask about serving."""
+"""Commands on serving scenarios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simulate_serving(
     html: Path | None,
     json: bool,
 ) -> None:
-    """Run a serving scenario and write what was asked for.
+    """Run a serving scenario and write the requested files.
 
     Raises:
         InputError: the scenario is wrong, or a file cannot be written.
@@ -58,7 +58,7 @@ def simulate_serving(
 
 
 def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json: bool) -> None:
-    """Run a serving scenario and its variations; Ctrl-C shows what is finished.
+    """Run a serving scenario and its variations; Ctrl-C shows the finished runs.
 
     Raises:
         InputError: the scenario or a variation is wrong.
@@ -103,7 +103,7 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
 
 
 def run_notice(requests: int) -> str | None:
-    """How long a run takes, where it takes long."""
+    """Notice of a long run."""
     seconds = requests / REQUESTS_A_SECOND
     if seconds < NOTICED_S:
         return None

@@ -17,7 +17,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def asks_serving(scenario: str) -> bool:
-    """Whether a scenario asks about serving."""
+    """Whether a scenario is about serving."""
     from meshwright.scenarios import serving_data
 
     return bool(scenario) and serving_data(scenario) is not None
@@ -32,11 +32,11 @@ def plan_serving(
     files: PlanFiles,
     json: bool,
 ) -> None:
-    """Search and print deployments, and save one if asked to.
+    """Search and print deployments, and save one if requested.
 
     Raises:
         InputError: a wrong flag, or one that is missing.
-        InfeasibleError: nothing meets the targets; the message names the best latency.
+        InfeasibleError: no deployment meets the targets; the message names the best latency.
     """
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
@@ -133,7 +133,7 @@ def _rates(text: str) -> list[float]:
     """Rates of equal parts of a day.
 
     Raises:
-        InputError: not readable, or none above zero.
+        InputError: unreadable, or no rate above zero.
     """
     from hwmodels.errors import InputError
 
@@ -149,10 +149,10 @@ def _rates(text: str) -> list[float]:
 
 
 def refuse_given(flags: Mapping[str, Any], why: str) -> None:
-    """Refuse flags that this question would not read.
+    """Refuse flags that this question does not read.
 
     Raises:
-        InputError: one of them is given.
+        InputError: such a flag is given.
     """
     from hwmodels.errors import InputError
 
@@ -179,7 +179,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:
-    """Refuse a question without a scenario whose flags are not all there.
+    """Refuse a question without a scenario that lacks required flags.
 
     Raises:
         InputError: a flag is missing.

@@ -1,4 +1,4 @@
-"""``meshwright show``: what the catalogues say."""
+"""``meshwright show``: entries of the catalogues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def show(
     name: Annotated[str, typer.Argument(help="One of them, or a path.")] = "",
     json: Json = False,
 ) -> None:
-    """Show what the catalogue knows, with sources.
+    """Show entries of the catalogues, with sources.
 
     For devices: how each kernel is calibrated, and its error on shapes that the fit did not see.
 

@@ -1,4 +1,4 @@
-"""``meshwright simulate``: what a step of a given plan costs, or what users of a deployment wait."""
+"""``meshwright simulate``: the step of a given plan, or the latencies of a deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TRACES = (".json", ".json.gz")
 SHOWN, DRAWN = 100_000, 500_000
-"""Kernels and collectives up to which the engine runs each by itself: for figures, for traces and pages."""
+"""Maximum number of kernels and collectives run as separate tasks: for figures, for traces and pages."""
 
 
 def simulate(
@@ -87,7 +87,7 @@ def simulate_training(
     html: Path | None,
     json: bool,
 ) -> None:
-    """Predict a step, print it, and write the files that were asked for.
+    """Predict a step, print it, and write the requested files.
 
     Raises:
         InfeasibleError: the plan does not fit the devices' memory.
@@ -162,10 +162,10 @@ def _show_mixed(mixed: MixedSimulation, trace: Path | None, html: Path | None, j
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether traces go into a folder: one that is there, or a name without an ending.
+    """Whether traces go into a folder: an existing folder, or a name without an extension.
 
     Raises:
-        InputError: a name that is neither a folder's nor a trace's.
+        InputError: neither a folder nor a trace file.
     """
     from hwmodels.errors import InputError
 
@@ -177,7 +177,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _write_traces(timeline: Timeline, path: Path, into_folder: bool) -> None:
-    """One file, or in a folder one for each rank.
+    """Write one file, or a folder with one file per rank.
 
     Raises:
         InputError: a file cannot be written.

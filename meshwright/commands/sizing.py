@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 TRILLION = 1e12
-"""Tokens by which sizes are compared where none are given."""
+"""Default number of tokens to compare sizes."""
 MOST_DIGITS = 9
 
 
@@ -13,7 +13,7 @@ def count(text: str) -> int:
     """Read a number of devices as typed.
 
     Raises:
-        InputError: it is none.
+        InputError: not a number.
     """
     from hwmodels.errors import InputError
 

@@ -87,7 +87,7 @@ class shown_progress:
         self.bar.stop()
 
     def __call__(self, state: Progress) -> None:
-        """Show how far the sweep is."""
+        """Show the progress of the sweep."""
         from meshwright.commands.output import note
         from meshwright.reports.units import seconds
 

@@ -51,7 +51,7 @@ def validate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Predict measured runs from their configuration alone, and say how wrong that is.
+    """Predict measured runs from their configuration alone, and report the errors.
 
     [bold]Example:[/bold] meshwright validate --summary
     """

@@ -1,4 +1,4 @@
-"""``meshwright whatif``: named variations of a scenario, and what each of them changes."""
+"""``meshwright whatif``: named variations of a scenario, and their effects."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def whatif(
     html: given.Html = None,
     json: Json = False,
 ) -> None:
-    """Run a scenario and its variations: what each changes, and which part of the step moved.
+    """Run a scenario and its variations: change of the step time, and the parts of the step that moved.
 
     [bold]--set[/bold] and [bold]--sweep[/bold] make a variation instead of those in the file; other flags
-    ask a question without a file, or change that of a scenario. A variation keeps the plan, or searches a new
-    one (replan: true). Ctrl-C shows what is finished.
+    ask a question without a file, or change that of a scenario. A variation keeps the plan, or searches again
+    (replan: true). Ctrl-C shows the finished runs.
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
@@ -75,10 +75,10 @@ def whatif(
 def compare_training(
     data: dict[str, Any], where: str, folder: Path, engine: bool, yes: bool, html: Path | None, json: bool
 ) -> None:
-    """Run a training scenario and its variations, print and draw what each changes.
+    """Run a training scenario and its variations; print and draw the changes.
 
     Raises:
-        InputError: a wrong key or value, it takes long and nobody said yes, or the page cannot be written.
+        InputError: a wrong key or value, a long run without confirmation, or the page cannot be written.
         MeshwrightError: the base cannot be run.
     """
     from meshwright.commands.output import note, print_json, show_tables
@@ -112,10 +112,10 @@ def compare_training(
 
 
 def _ask(work: Remaining, yes: bool) -> None:
-    """Say what is to be done if it takes a while, and refuse what takes long.
+    """Announce a long question, and refuse a very long one without confirmation.
 
     Raises:
-        InputError: it takes long, and nobody said yes.
+        InputError: it takes long and is not confirmed.
     """
     from hwmodels.errors import InputError
     from meshwright.commands.output import note

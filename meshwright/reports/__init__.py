@@ -1,1 +1,1 @@
-"""What Meshwright found out, as JSON with stable keys (SI units in their names) and as tables for people."""
+"""Reports as JSON with stable keys (SI units in their names) and as tables for people."""

@@ -1,4 +1,4 @@
-"""What a ranking rests on: framework, overlaps, calibrations, prices, and the nearest published run."""
+"""Assumptions of a ranking: framework, overlaps, calibrations, prices, and the nearest published run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def basis_words(result: SearchResult) -> dict[str, str]:
 
 
 def _framework(setting: Setting) -> str:
-    """The framework, and why it is the default of the device where it is."""
+    """The framework, and the reason if it is the device's default."""
     name, rule = setting.framework.name, default_framework(setting.cluster.device)
     if name != rule.framework:
         return name
@@ -72,7 +72,7 @@ def _framework(setting: Setting) -> str:
 
 
 def _price_source(device: Device) -> str:
-    """Where the price comes from; another one than the catalogue's was given."""
+    """Source of the price; prices other than the catalogue's are the user's."""
     known = device.name in devices.names() and devices.get(device.name)
     if known and known.price_per_hour_usd != device.price_per_hour_usd:
         return "as given"
@@ -112,7 +112,7 @@ def _published(setting: Setting) -> str:
 
 
 def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun | None:
-    """The shipped run on the device whose model is nearest in kind and size; of one framework if named."""
+    """The shipped run on the device with the nearest model in kind and size; of one framework if named."""
     model, device = setting.model, setting.cluster.device.name
     candidates = []
     for file in published_files():

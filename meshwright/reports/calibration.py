@@ -1,4 +1,4 @@
-"""A fit of a device: its files, and its errors on shapes that it did not see."""
+"""A fit of a device: its files, and its errors on held-out shapes."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def as_tables(fit: Fit, written: Sequence[Path]) -> list[Table]:
 
 
 DOUBTFUL, UNUSABLE = (0.15, 0.5), (0.3, 0.9)
-"""Median and 90th percentile of an entry's error from which it is warned of, and from which it is refused."""
+"""Median and 90th percentile of an entry's error that give a warning, and that refuse the fit."""
 
 
 def doubts(fit: Fit) -> list[str]:
-    """A line for each entry whose error on shapes kept out is large."""
+    """One line per entry with a large error on held-out shapes."""
     return [f"{words}: measure again on an idle machine" for words in _beyond(fit, DOUBTFUL)]
 
 
 def refusal(fit: Fit) -> str:
-    """Why a fit should not become a device; empty where it may."""
+    """Reason to refuse a fit; empty if accepted."""
     found = _beyond(fit, UNUSABLE)
     if not found:
         return ""
@@ -61,7 +61,7 @@ def refusal(fit: Fit) -> str:
 
 
 def _beyond(fit: Fit, limits: tuple[float, float]) -> list[str]:
-    """Entries whose error, the better of the form alone and with its points, reaches one of two limits."""
+    """Entries whose error reaches one of two limits; the better of the form alone and with points counts."""
     found = []
     for row in fit.errors:
         sides = [side for side in (row["error"], row["error_with_points"]) if side and side.get("shapes")]
@@ -90,7 +90,7 @@ def _errors(row: dict[str, Any]) -> list[str]:
 
 
 def write_device(fit: Fit, device: Device, path: Path) -> list[Path]:
-    """Write the device's YAML, and beside it the calibration that it names.
+    """Write the device's YAML and its calibration beside it.
 
     Returns:
         The files written.

@@ -40,7 +40,7 @@ def describe_day(plan: DayPlan, runs: Sequence[DayRun]) -> dict[str, Any]:
 
 
 def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
-    """The timetable, what it costs, and the runs on the event engine."""
+    """The timetable, its cost, and the runs on the event engine."""
     arrivals, slo = plan.arrivals, plan.question.workload.slo
     rows = [
         [seconds_of_day(index * arrivals.period), f"{rate:g}/s", str(count), str(count * plan.group.devices)]

@@ -39,7 +39,7 @@ def describe_fronts(found: Fronts) -> dict[str, Any]:
 
 
 def front_tables(found: Fronts) -> list[Table | str]:
-    """One table a front."""
+    """One table per front."""
     return [_table(found, front) for front in found.fronts]
 
 

@@ -42,7 +42,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
 
 
 def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
-    """The ledger for people: each case if asked for, errors by group, memory, how well it chooses."""
+    """The ledger for people: cases if requested, errors by group, memory, quality of choices."""
     parts: list[RenderableType] = []
     if each:
         headings = (

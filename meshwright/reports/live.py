@@ -1,4 +1,4 @@
-"""The closed loop: steps that were trained here beside their prediction."""
+"""The closed loop: measured training steps beside their prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshwright.validation.live import Gap, compare
 from meshwright.validation.loop import Loop
 
 BUSY = 0.2
-"""Spread of measured steps above which the machine was hardly left alone."""
+"""Spread of measured steps above which the machine was probably busy."""
 
 
 def as_json(loops: Sequence[Loop]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _one(loop: Loop) -> dict[str, Any]:
 
 
 def as_tables(loops: Sequence[Loop]) -> list[Table]:
-    """Each model for people: the step, then the operators by the size of their gap."""
+    """Every model for people: the step, then the operators by the size of their gap."""
     return [part for loop in loops for part in _tables(loop)]
 
 

@@ -1,4 +1,4 @@
-"""A step on a cluster of groups: what each group did, and what the step means."""
+"""A step on a cluster of groups: figures of the groups and of the step."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
 
 
 def shortage(report: dict[str, Any]) -> str:
-    """Why the plan does not fit; empty where it does."""
+    """Reason why the plan does not fit; empty if it fits."""
     short = ", ".join(group["name"] for group in report["groups"] if not group["memory"]["fits"])
     return f"the plan does not fit: devices of {short} have less memory than it needs" if short else ""
 

@@ -80,7 +80,7 @@ def _weights(found: Mix) -> np.ndarray:
 
 
 def _sent(found: Mix, bucket: int) -> dict[str, float]:
-    """Share of a bucket that each device gets."""
+    """Share of a bucket by device."""
     shares: dict[str, float] = defaultdict(float)
     for option, share in zip(found.options, found.best.share[:, bucket], strict=True):
         if share:
@@ -89,7 +89,7 @@ def _sent(found: Mix, bucket: int) -> dict[str, float]:
 
 
 def mix_tables(found: Mix) -> list[Table | str]:
-    """A mix for people: replicas, requests by length, one type alone, and what it rests on."""
+    """A mix for people: replicas, requests by length, single types, and assumptions."""
     return [_rented(found), _verdict(found), _routing(found), _alone(found), _basis(found)]
 
 

@@ -1,4 +1,4 @@
-"""Predicted plans: what each costs, where its time goes and what its memory holds."""
+"""Predicted plans: cost, breakdown of time, and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONCE = {
 """Parts of a step that are neither kernels of the model nor communication."""
 
 COUNTS_DIFFER = 0.1
-"""Share by which causal MFU falls below MFU from which tables show both."""
+"""Relative gap of causal MFU below MFU from which tables show both."""
 
 WORDS = {
     "gradients": "data (gradients)",
@@ -54,7 +54,7 @@ def describe_setting(setting: Setting) -> dict[str, Any]:
 
 
 def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
-    """One plan and everything predicted of it, with documented keys."""
+    """One plan and its predictions, with documented keys."""
     step = prediction.step
     times = {name: float(part[index]) for name, part in step.seconds.items()}
     return {
@@ -117,7 +117,7 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
 
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
-    """The band's half-width as a share of the step; none where the engine timed it, which knows no parts."""
+    """The band's half-width as a share of the step; None where the engine timed it, without parts."""
     if "gemm" not in prediction.step.seconds:
         return None
     return float(band(prediction.setting, prediction.step)[index])
@@ -152,7 +152,7 @@ def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
 
 
 def ranked(prediction: Prediction, wide: bool) -> Table:
-    """Plans side by side, the best first: one a line, or one a column where the terminal is narrow."""
+    """Ranking of plans: one per line, or one per column in a narrow terminal."""
     columns = rank_columns(prediction)
     if wide:
         rows = list(zip(*columns.values(), strict=True))
@@ -162,7 +162,7 @@ def ranked(prediction: Prediction, wide: bool) -> Table:
 
 
 def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
-    """Cells of a ranking by heading, one a plan."""
+    """Cells of a ranking by heading, one per plan."""
     metrics, plans = prediction.metrics, list(prediction.plans)
     capacity = prediction.setting.cluster.device.memory_bytes
     many = range(len(plans))
@@ -189,7 +189,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
 
 
 def counts_differ(metrics: Metrics) -> bool:
-    """Whether the two ways to count attention give figures that differ enough to show both."""
+    """Whether MFU and causal MFU differ enough to show both."""
     whole, causal = metrics.model_flops_utilisation, metrics.causal_flops_utilisation
     return bool(np.any(causal < (1 - COUNTS_DIFFER) * whole))
 
@@ -201,7 +201,7 @@ def _causal(metrics: Metrics) -> dict[str, list[str]]:
 
 
 def _slower(step_s: float, all_s: np.ndarray) -> str:
-    """How much longer a step takes than the fastest of the table's."""
+    """Slowdown of a step against the fastest of the table."""
     gap = step_s / float(np.min(all_s)) - 1
     return f"+{percent(gap)}" if gap > 0 else ""
 
@@ -212,7 +212,7 @@ def chance(share: float) -> str:
 
 
 def sharding(plan: Plan) -> str:
-    """What is sharded over data-parallel ranks, in the field's words."""
+    """States sharded over data-parallel ranks, in the field's words."""
     if plan.zero == 0:
         return "none"
     return f"ZeRO-{plan.zero}" + (f" in {plan.shard_group}" if plan.shard_group else "")
@@ -246,7 +246,7 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
 
 
 def _time(prediction: Prediction, index: int) -> Table:
-    """Where the step's time went: kernels, communication that nothing hides, and the rest."""
+    """Breakdown of the step: kernels, exposed communication, and the rest."""
     step = prediction.step
     parts = {name: float(part[index]) for name, part in step.seconds.items()}
     total = float(step.time[index])
@@ -280,7 +280,7 @@ def _memory_table(prediction: Prediction, index: int) -> Table:
 
 
 def shortage(prediction: Prediction, index: int = 0) -> str:
-    """By how much a plan exceeds its devices' memory, in words; nothing where it fits."""
+    """Excess over the devices' memory, in words; empty if the plan fits."""
     memory = _memory(prediction, index)
     if memory["fits"]:
         return ""

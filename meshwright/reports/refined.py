@@ -1,4 +1,4 @@
-"""Plans that a search and the event engine have both timed: where the two disagree."""
+"""Plans timed by the search and the event engine, and their differences."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from planner.refine import Refined
 from simulator.training.step_graph.streams import PASS
 
 SHOWN_PARTS = 2
-"""Groups of parts named for each plan."""
+"""Groups of parts named per plan."""
 LEAST_SHARE = 0.003
-"""Share of the step from which a difference is worth naming."""
+"""Minimum difference to name, as a share of the step."""
 
 
 def describe_refined(found: Prediction, refined: Sequence[Refined], index: int) -> dict[str, Any]:
-    """What the engine adds to a plan's figures, with documented keys; nothing if it was not asked."""
+    """Engine figures of a plan, with documented keys; empty without an engine run."""
     if index >= len(refined):
         return {}
     run = refined[index]
@@ -74,7 +74,7 @@ def _verdict(found: Prediction, refined: Sequence[Refined]) -> list[str]:
 
 
 def _order(refined: Sequence[Refined]) -> list[int]:
-    """Plans from the fastest on the engine to the slowest; of equal ones the search's better first."""
+    """Plans from the fastest on the engine to the slowest; ties in the search's order."""
     ran = [index for index, run in enumerate(refined) if not run.problem]
     return sorted(ran, key=lambda index: float(f"{refined[index].step_s:.7g}"))
 
@@ -84,7 +84,7 @@ def _gap(found: Prediction, run: Refined, index: int) -> float:
 
 
 def _differences(found: Prediction, run: Refined, index: int) -> dict[str, float]:
-    """Seconds by which the engine's share of each group is longer, the largest first; none where it ran whole
+    """Engine minus analytic seconds per group of parts, the largest first; empty where the engine ran whole
     passes."""
     if PASS in run.parts_s:
         return {}
@@ -94,7 +94,7 @@ def _differences(found: Prediction, run: Refined, index: int) -> dict[str, float
 
 
 def _as_engine_counts(found: Prediction, index: int) -> dict[str, float]:
-    """The analytic parts, with the kernels as long as they are on the slowest device, launching included."""
+    """The analytic parts, with kernel times of the slowest device, launches included."""
     parts = {name: float(part[index]) for name, part in found.step.seconds.items()}
     waits = sum(parts.pop(name, 0.0) for name in ("variation", "launch"))
     kernels = [name for name in parts if name not in COMMUNICATION and name not in ONCE]

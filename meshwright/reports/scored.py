@@ -1,4 +1,4 @@
-"""All scored plans of a search as a CSV file, one row a plan, the best first."""
+"""All scored plans of a search as a CSV file, one row per plan, the best first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit
 
 DIGITS = 7
-"""Significant digits of a figure; a search ranks by as many."""
+"""Significant digits of a figure, as in the ranking of a search."""
 
 
 def write_scored(
@@ -27,7 +27,7 @@ def write_scored(
 
     Args:
         path: the CSV file; it appears only when it is complete.
-        setting: what the plans share, the cluster cut to the devices in use.
+        setting: of the plans, with the cluster resized to the devices in use.
         scored: the plans.
         progress: called with the finished share.
 

@@ -24,7 +24,7 @@ PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
 def serving_tables(result: ServingResult) -> list[Table]:
-    """What was run, its latencies, and its figures of merit."""
+    """The run, its latencies, and its figures of merit."""
     metrics = result.metrics
     latencies = [
         [NAMES[name], *(seconds(getattr(found, point)) for point in PERCENTILES)]

@@ -46,7 +46,7 @@ def _summary(one: Summary) -> dict[str, Any]:
 
 
 def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
-    """The ledger for people: errors by file and metric, by engine and GPU, and of each row if asked for."""
+    """The ledger for people: errors by file and metric, by engine and GPU, and by row if requested."""
     parts: list[RenderableType] = []
     if each:
         rows = [

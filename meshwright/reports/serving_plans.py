@@ -155,7 +155,7 @@ def _basis(search: ServingSearch) -> Table:
 
 
 def nearest_words(search: ServingSearch) -> str:
-    """Why nothing meets the targets, and the best latency available."""
+    """Reason why no deployment meets the targets, and the best latency available."""
     plan, slo = search.nearest, search.question.workload.slo
     if plan is None:
         return "no deployment meets the targets"

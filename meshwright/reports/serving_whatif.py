@@ -1,4 +1,4 @@
-"""What variations of a serving scenario change: latencies, throughput, goodput, money."""
+"""Effects of variations of a serving scenario: latencies, throughput, goodput, cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
 
 
 def comparison_rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """One row for each outcome that has figures."""
+    """One row per outcome with figures."""
     base = outcomes[0].report or {}
     return [_row(outcome, base) for outcome in outcomes if outcome.report is not None]
 
@@ -81,7 +81,7 @@ def _row(outcome: Outcome, base: dict[str, Any]) -> list[str]:
 
 
 def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table]:
-    """The base and its variations, and those that cannot be run."""
+    """The base and its variations, and failed variations."""
     tables = [table(COLUMNS, comparison_rows(outcomes), title)]
     if failed := failures(outcomes):
         tables.append(table(("variation", "because"), failed, left=2))

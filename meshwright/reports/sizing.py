@@ -1,4 +1,4 @@
-"""How many GPUs: cost against time over sizes and clusters."""
+"""Cost against time over numbers of GPUs and clusters."""
 
 from __future__ import annotations
 

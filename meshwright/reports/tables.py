@@ -11,16 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 WHOLE = 12
-"""Characters up to which a cell stays on one line: "13.4 %" and "2.04 TB/s" are not broken."""
+"""Length up to which a cell stays on one line: "13.4 %" and "2.04 TB/s" are not broken."""
 GAP, EDGES = 3, 2
 """Characters between two columns, and at both ends of a line."""
 
 
 class Sheet(Table):
-    """A table that cuts nothing short.
+    """A table without truncated cells.
 
-    Where the terminal is too narrow, words go on in the next line; where that is not enough, columns go on in
-    a table below, beside the columns that tell the rows apart.
+    In a narrow terminal, cells wrap; in a narrower one, columns continue in a table below, beside the columns
+    that identify the rows.
     """
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, left: int) -> None:
@@ -55,7 +55,7 @@ class Sheet(Table):
         return [self.headings[index], *(row[index] for row in self.cells)]
 
     def _pieces(self, room: int) -> list[list[int]]:
-        """The columns of each piece: as many as fit beside those that tell rows apart."""
+        """The columns of every piece: as many as fit beside the identifying columns."""
         least, keys = self._least, list(range(self._keys()))
         pieces = [list(keys)]
         for index in range(len(keys), len(self.headings)):
@@ -65,7 +65,7 @@ class Sheet(Table):
         return pieces
 
     def _keys(self) -> int:
-        """How many of the first columns tell the rows apart; the first alone where none do."""
+        """Number of leading columns that identify the rows; 1 where no number does."""
         for count in range(1, self.left + 1):
             if len({tuple(row[:count]) for row in self.cells}) == len(self.cells):
                 return count
@@ -99,7 +99,7 @@ def _unbroken(cell: str) -> int:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", left: int = 1) -> Table:
-    """A table whose first ``left`` columns are text and whose others are numbers.
+    """A table with ``left`` columns of text, then columns of numbers.
 
     Cells are shown as they are: markup in a user's name stays text.
     """
@@ -107,7 +107,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 
 
 def facts(values: Mapping[str, str], title: str = "") -> Table:
-    """Names and values, one a line."""
+    """Names and values, one per line."""
     made = Table(title=escape(title) if title else None, title_justify="left", box=None, show_header=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")

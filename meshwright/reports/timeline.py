@@ -1,4 +1,4 @@
-"""A step that ran on the event engine: what each simulated rank did, and what moved."""
+"""A step on the event engine: work of every simulated rank, and traffic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Traffic = Mapping[str, Mapping[str, float]]
 
 
 def describe_run(timeline: Timeline, analytic_step_s: float | None, traffic: Traffic) -> dict[str, Any]:
-    """A run with documented keys; each simulated rank stands for all that do the same."""
+    """A run with documented keys; a simulated rank stands for all equal ranks."""
     return {
         "step_time_s": timeline.period,
         "analytic_step_time_s": analytic_step_s,

@@ -1,4 +1,4 @@
-"""Below a ranking: why each plan is shown, whether the order can be trusted, and what the figures rest on."""
+"""Notes below a ranking: reasons for every plan, certainty of the order, and assumptions of the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.uncertainty import distinguishable, model_errors
 
 
 def verdict(result: SearchResult) -> list[Table | str]:
-    """Reasons, distinguishability, basis, and the count of candidates that each rule removed."""
+    """Reasons, distinguishability, basis, and the number of candidates removed by every rule."""
     reasons = reason_rows(result)
     shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
     removed = table(("removed by rule", "candidates"), removed_rows(result))
@@ -22,13 +22,13 @@ def verdict(result: SearchResult) -> list[Table | str]:
 
 
 def removed_rows(result: SearchResult) -> list[Sequence[str]]:
-    """Candidates that each rule removed, with those that were scored."""
+    """Number of candidates removed by every rule, and of scored candidates."""
     rows: list[Sequence[str]] = [[name, f"{count:,}"] for name, count in result.removed.items() if count]
     return [*rows, ["scored", f"{result.scored:,}"], ["all", f"{result.candidates:,}"]]
 
 
 def reason_rows(result: SearchResult) -> list[Sequence[str]]:
-    """Why each plan is shown, and its near duplicates."""
+    """Reason for every plan, and its near duplicates."""
     return [
         [str(number), ", ".join(row.families), ", ".join(row.also)]
         for number, row in enumerate(result.rows, start=1)
@@ -36,7 +36,7 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
 
 
 def order_words(result: SearchResult) -> list[str]:
-    """How far the order of the plans can be trusted."""
+    """Certainty of the order of the plans."""
     times = [float(value) for value in result.step.time]
     errors = model_errors().difference
     words = []

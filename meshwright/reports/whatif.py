@@ -1,4 +1,4 @@
-"""What variations of a scenario change: step time, where it moved, memory, money."""
+"""Effects of variations of a scenario: step time by part, memory, cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from simulator.plan import Plan
 from simulator.training.step_graph.streams import PASS
 
 NUMBERS = 6
-"""Column of the table after which only words follow."""
+"""Last column of numbers in the table."""
 SHOWN_PARTS = 3
 """Parts of the step that a line of the table names."""
 LEAST_SHARE = 0.002
-"""Share of the base step from which a change of a part is worth naming."""
+"""Minimum change of a part to name, as a share of the base step."""
 
 
 def describe_answer(
@@ -56,8 +56,8 @@ def change(report: dict[str, Any], base: dict[str, Any], key: str) -> float:
 
 
 def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
-    """Seconds by which each part of the step grew or shrank, the most moved first; together they are the
-    change of the step time."""
+    """Change of every part of the step in seconds, the largest first; the changes add up to that of the step
+    time."""
     now, before = report["time_breakdown_s"], base["time_breakdown_s"]
     now, before = _as_coarse_as(now, before), _as_coarse_as(before, now)
     parts = {name: now.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys([*before, *now])}
@@ -65,7 +65,7 @@ def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
 
 
 def _as_coarse_as(parts: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """The parts, those that the other step counts as whole passes ("compute") put together."""
+    """The parts, merged where the other step counts whole passes ("compute")."""
     if PASS not in other or PASS in parts:
         return parts
     inside = sum(seconds for name, seconds in parts.items() if name not in other)
@@ -73,7 +73,7 @@ def _as_coarse_as(parts: dict[str, float], other: dict[str, float]) -> dict[str,
 
 
 def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
-    """All outcomes for people, the base first, and what could not be run."""
+    """All outcomes for people, the base first, and failed runs."""
     columns, rows = figures(outcomes)
     main = table(columns, rows, title)
     for column in main.columns[NUMBERS:]:
@@ -85,7 +85,7 @@ def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
 
 
 def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of all outcomes that have figures; words stand in the first and after ``NUMBERS``."""
+    """Columns and rows of all outcomes with figures; words stand in the first and after ``NUMBERS``."""
     base = outcomes[0].report or {}
     replanned = any(outcome.run.replan for outcome in outcomes)
     columns = ["variation", "step", "change", "tok/s/GPU", "memory", "$/Mtok", "what moved"]
@@ -94,7 +94,7 @@ def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """What could not be run, and why."""
+    """Failed runs and their reasons."""
     return [[outcome.run.label, outcome.problem] for outcome in outcomes if outcome.report is None]
 
 
@@ -128,7 +128,7 @@ def part_words(name: str) -> str:
 
 
 def plan_words(plan: dict[str, Any]) -> str:
-    """A plan in a line."""
+    """A plan in one line."""
     made = Plan(**plan)
     words = [made.describe(), f"micro {made.micro_batch}", made.schedule if made.pipeline > 1 else ""]
     words += [f"recompute {made.recompute}" if made.recompute != "none" else ""]
@@ -137,7 +137,7 @@ def plan_words(plan: dict[str, Any]) -> str:
 
 
 def estimate_words(same_plan: int, replanned: int, expected_s: float) -> str:
-    """What is about to be done, before it starts."""
+    """Announcement of the runs, before they start."""
     kinds = [
         f"{count:,} {words}"
         for count, words in ((same_plan, "with the same plan"), (replanned, "re-planned"))
