@@ -1,4 +1,4 @@
-"""Plans as launch files: one file an exporter, found by name; option names in versioned tables."""
+"""Plans as launch files: one module per exporter, found by name; option names in versioned tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export(question: Question, target: str) -> Export:
 
     Raises:
         UnknownNameError: no such target.
-        InputError: the target trains, and the question asks about serving, or the other way round.
+        InputError: a training target for a serving question, or the reverse.
     """
     chosen = exporter(target)
     kind = "serving" if question.serves else "training"

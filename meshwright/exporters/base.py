@@ -1,4 +1,4 @@
-"""What an exporter gets and gives."""
+"""Inputs and results of exporters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulator.serving.setting import ServingSetting
 
 @dataclass(frozen=True)
 class Question:
-    """What is exported: a training plan or a serving deployment, with everything it names found."""
+    """Exported question: a training plan or a serving deployment, with all references resolved."""
 
     title: str
     scenario: Scenario | None = None
@@ -27,7 +27,7 @@ class Question:
 
     @property
     def serves(self) -> bool:
-        """Whether it asks about serving."""
+        """Whether the question is about serving."""
         return self.serving is not None
 
     def training(self) -> tuple[Scenario, Plan]:
@@ -45,12 +45,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Export:
-    """Files to write, and what they leave out."""
+    """Files to write, and their gaps."""
 
     files: Mapping[str, str]
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the user adds: data, tokenizer, learning rate."""
+    """Inputs left to the user: data, tokenizer, learning rate."""
     run: str = ""
     """Shell command that starts the launcher on one node, from the folder of the files."""
 
@@ -76,7 +76,7 @@ class Exporter:
     read: Callable[[Launch, str], Facts] | None = None
     """Facts of a launch, by the names of `facts.py`; none where the target cannot be imported."""
     parse: Callable[[str, str, Path | None], Launch] | None = None
-    """The launch that a text (its name in errors, its file) tells."""
+    """Parser of a launch from a text, its name in errors and its file."""
     table: str = ""
     """File of the mapping table."""
     hints: tuple[str, ...] = field(default=())
@@ -84,7 +84,7 @@ class Exporter:
 
 
 def header(question: Question, version: str, gaps: tuple[str, ...], notes: tuple[str, ...]) -> list[str]:
-    """The comment at the top of every file: the question, the version, and all that the file leaves out."""
+    """The comment at the top of every file: the question, the version, and the gaps."""
     lines = [f"{one_line(question.title)}", f"For {version}; written by `{one_line(question.command)}`."]
     lines += [f"NOT EXPRESSED: {one_line(gap)}" for gap in gaps]
     lines += [f"Yours to add: {one_line(note)}" for note in notes]
@@ -102,7 +102,7 @@ def one_line(text: str) -> str:
 
 
 def flags(options: Options) -> list[str]:
-    """Options as words of a command line, one option a line."""
+    """Options as words of a command line, one option per line."""
     lines = []
     for name, value in options.items():
         if value is True:
@@ -113,13 +113,13 @@ def flags(options: Options) -> list[str]:
 
 
 def overrides(options: Options) -> list[str]:
-    """Options as ``key=value`` words, one a line; flags as they are."""
+    """Options as ``key=value`` words, one per line; flags unchanged."""
     pairs = {name: value for name, value in options.items() if not name.startswith("-")}
     return [shlex.quote(f"{name}={plain(value)}") for name, value in pairs.items()]
 
 
 def plain(value: Any) -> str:
-    """A value as a launcher's parser reads it."""
+    """A value in the spelling of launchers' parsers."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -128,5 +128,5 @@ def plain(value: Any) -> str:
 
 
 def array(name: str, lines: list[str]) -> str:
-    """A bash array, one option a line."""
+    """A bash array, one option per line."""
     return f"{name}=(\n" + "".join(f"    {line}\n" for line in lines) + ")\n"

@@ -54,12 +54,12 @@ def write(question: Question) -> Export:
 
 
 def _framework(predicted: str) -> str:
-    """Any DeepSpeed framework is what these files run."""
+    """These files run any DeepSpeed framework."""
     return predicted if "deepspeed" in predicted else table(TABLE).framework
 
 
 def _shard_group(facts: Facts, zero: int, group: int, ranks: int) -> list[str]:
-    """Hybrid sharding is MiCS, which is of stage 3 only."""
+    """Hybrid sharding is MiCS, which requires stage 3."""
     if not zero or group in (0, ranks):
         return []
     if zero == 3:
@@ -77,10 +77,10 @@ def computed(options: Options, devices: int) -> dict[str, int]:
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
-    """The launch that a JSON configuration tells, or a command with --deepspeed_config.
+    """The launch of a JSON configuration, or of a command with --deepspeed_config.
 
     Raises:
-        InputError: neither.
+        InputError: neither of the two.
     """
     if text.lstrip().startswith("{"):
         data = parse_json(text, where)
@@ -97,7 +97,7 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
 
 
 def _flat(data: Any, path: str = "") -> Options:
-    """Mappings inside each other as dotted names; ``auto``, which a trainer fills in, is left out."""
+    """Nested mappings as dotted names; ``auto``, which a trainer fills in, is left out."""
     if not isinstance(data, dict):
         return {} if data == AUTO else {path: data}
     found: Options = {}
@@ -121,7 +121,7 @@ def read(launch: Launch, where: str) -> Facts:
     """Facts of a configuration.
 
     Raises:
-        InputError: offloading, which no plan tells.
+        InputError: offloading, which plans do not express.
     """
     for name in OFFLOADS:
         if str(launch.options.get(name, "none")) != "none":
@@ -139,10 +139,10 @@ def read(launch: Launch, where: str) -> Facts:
 
 
 def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
-    """The one of three batch sizes that is left out, as DeepSpeed computes it.
+    """The missing one of three batch sizes, as DeepSpeed computes it.
 
     Raises:
-        InputError: their product is another.
+        InputError: the three sizes are inconsistent.
     """
     total, steps = whole(facts, "workload.global_batch", where), whole(facts, "derived.micro_batches", where)
     given = "train_micro_batch_size_per_gpu" in launch.options

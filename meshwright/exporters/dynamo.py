@@ -1,4 +1,4 @@
-"""NVIDIA Dynamo: a DynamoGraphDeployment with a frontend and one worker service a pool."""
+"""NVIDIA Dynamo: a DynamoGraphDeployment with a frontend and one worker service per pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = "dynamo-1.6.yaml"
 ENGINES = {"vllm": "vllm-0.33.yaml", "sglang": "sglang-0.5.23.yaml", "trtllm": "trtllm-1.2.yaml"}
 IMAGES = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
 ROLE_FLAGS = ("--kv-transfer-config", "--disaggregation-mode", "cache_transceiver_config.backend")
-"""How an engine alone is told its role; Dynamo's workers have one flag for it."""
+"""Role options of a standalone engine; Dynamo's workers have one flag instead."""
 NOTES = (
     "the checkpoint: replace MODEL by a path or a Hugging Face name; secret hf-token-secret if it is gated",
     "the registry of the images, node selectors, probes",

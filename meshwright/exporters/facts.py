@@ -19,7 +19,7 @@ FRAMEWORK = ("dispatcher",)
 
 
 def facts_of(scenario: Scenario, plan: Plan) -> Facts:
-    """Everything that a launcher may have to be told; what has no effect is left out."""
+    """All facts that a launcher may need; facts without effect are left out."""
     setting = scenario.setting
     written = plan.model_dump(mode="json")
     facts = {f"plan.{name}": value for name, value in written.items() if name not in moot(setting, plan)}
@@ -74,10 +74,10 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
 
 
 def shipped_model(model: Model, known: Table) -> str:
-    """A launcher's own name of a model.
+    """A launcher's name of a model.
 
     Raises:
-        InputError: it ships none.
+        InputError: the launcher does not ship the model.
     """
     name = known.models.get(model.name)
     if name is None:
@@ -92,7 +92,7 @@ def micro_batches(setting: Setting, plan: Plan) -> int:
 
 
 def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> None:
-    """Refuse to write a file whose own arithmetic gives another job than the plan.
+    """Refuse a file whose launcher arithmetic gives another job than the plan.
 
     Args:
         setting, plan: of the question.
@@ -109,7 +109,7 @@ def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> 
 
 
 def question_gaps(scenario: Scenario, framework: str) -> list[str]:
-    """Parts of a question that no launcher is told."""
+    """Parts of a question that no launcher takes."""
     gaps = []
     predicted = scenario.setting.framework.name
     if framework and predicted != framework:
@@ -123,7 +123,7 @@ def needs_plan(scenario: Scenario, where: str) -> Plan:
     """The plan of a scenario.
 
     Raises:
-        InputError: it has none.
+        InputError: the scenario has no plan.
     """
     if scenario.plan is None:
         raise InputError(

@@ -30,9 +30,9 @@ class Imported:
     scenario: dict[str, Any]
     target: str
     aside: Options
-    """Options that the scenario does not tell, as they stood."""
+    """Options that the scenario does not express, unchanged."""
     unknown: tuple[str, ...]
-    """Those among them that are not even known to tell nothing."""
+    """Unknown options among them."""
     notes: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ def read_launch(
 
 
 def _text(source: str) -> tuple[str, str, Path | None]:
-    """The text that a file or a command line holds, and its name in errors."""
+    """The text of a file or a command line, and its name in errors."""
     path = Path(source)
     if "\n" not in source and exists(path) and path.is_file():
         return read_text(path), source, path
@@ -85,10 +85,10 @@ def _text(source: str) -> tuple[str, str, Path | None]:
 
 
 def recognised(text: str, where: str) -> Exporter:
-    """The exporter whose options a text has most of.
+    """The exporter with most options in the text.
 
     Raises:
-        InputError: none.
+        InputError: no exporter's options.
     """
     found = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
     best = max(found, key=lambda name: found[name])
@@ -149,7 +149,7 @@ def _product(plan: Mapping[str, Any], names: tuple[str, ...]) -> int:
 
 
 def _with_dispatcher(framework: str, dispatcher: str) -> Any:
-    """A framework with another dispatcher, written out."""
+    """The full definition of a framework with another dispatcher."""
     from simulator.frameworks import frameworks
 
     written = frameworks.get(framework)
@@ -174,7 +174,7 @@ def _workload(facts: Facts, asked: Mapping[str, Any], where: str) -> dict[str, A
 
 
 def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str, Any]:
-    """The model that the facts tell: a name of the catalogue where it is one of these.
+    """The model of the facts; a catalogue name where the catalogue has it.
 
     Raises:
         InputError: a part of the shape is missing.
@@ -217,7 +217,7 @@ MATCHED = (
     "moe.feed_forward",
     "mla.kv_lora_rank",
 )
-"""Shape that a model of the catalogue is recognised by; all else that is told must be equal too."""
+"""Shape that identifies a catalogue model; all other facts given must be equal too."""
 LOOSE = (
     "max_sequence",
     "mtp_layers",
@@ -242,7 +242,7 @@ def catalogue_name(told: Facts) -> str | None:
 
 
 def _agrees(model: Model, has: Facts, told: Facts) -> bool:
-    """Whether a model has everything that is told."""
+    """Whether a model agrees with all facts given."""
     if not all(same(has.get(name), value) for name, value in told.items() if name not in LOOSE):
         return False
     if model.position == "learned" and not same(

@@ -36,7 +36,7 @@ def write(question: Question) -> Export:
 
 
 def _job(question: Question, target: str, run: str) -> list[dict[str, Any]]:
-    """One pod a node; the first is the rendezvous."""
+    """One pod per node; the first is the rendezvous."""
     cluster = question.training()[0].setting.cluster
     nodes = cluster.nodes_for(cluster.devices)
     count = min(cluster.devices_per_node, cluster.devices)
@@ -60,7 +60,7 @@ def _job(question: Question, target: str, run: str) -> list[dict[str, Any]]:
 
 
 def _serving(question: Question, target: str) -> list[dict[str, Any]]:
-    """A Deployment a pool, or a LeaderWorkerSet where a replica spans nodes, each behind its Service."""
+    """A Deployment per pool, or a LeaderWorkerSet where a replica spans nodes, behind a Service."""
     setting, objects = question.deployed(), []
     resource = resource_name(setting.cluster.device.generation)
     for pool in setting.pools:

@@ -1,4 +1,4 @@
-"""Layers on pipeline chunks, as Megatron's layout string tells them: ``Et*3|t*3|...|t*2L``."""
+"""Layers on pipeline chunks in Megatron's layout string: ``Et*3|t*3|...|t*2L``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ends_of(lengths: list[int], chunks_per_rank: int, where: str) -> tuple[int, 
     """``first_stage_layers`` and ``last_stage_layers`` of a layout.
 
     Raises:
-        InputError: the layers between the ends are not alike, which a plan does not tell.
+        InputError: unequal layers between the ends, which plans do not express.
     """
     stages = len(lengths) // chunks_per_rank
     totals = [sum(lengths[rank::stages]) for rank in range(stages)]

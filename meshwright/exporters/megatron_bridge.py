@@ -54,7 +54,7 @@ def read(launch: Launch, where: str) -> Facts:
     """Facts of a command with overrides.
 
     Raises:
-        InputError: a value that is no number, or a layout that no plan tells.
+        InputError: a value that is not a number, or a layout that plans do not express.
     """
     known = table(TABLE)
     facts, _ = known.read(launch.options)
@@ -68,7 +68,7 @@ def read(launch: Launch, where: str) -> Facts:
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
-    """The launch that a script or a command line tells."""
+    """The launch of a script or a command line."""
     return read_script(text, where)
 
 

@@ -25,7 +25,7 @@ NOTES = (
 )
 FILE = "train.sh"
 MODEL_KEYS = ("attention_pattern", "mlp_pattern", "qkv_bias", "sliding_window", "kv_heads", "moe.", "linear.")
-"""Shape that derived facts tell instead."""
+"""Shape expressed by derived facts instead."""
 NODES = (
     '--nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" '
     '--master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"'
@@ -50,7 +50,7 @@ def write(question: Question) -> Export:
 
 
 def computed(options: Options, devices: int) -> dict[str, int]:
-    """What Megatron-LM derives from its options: ``world / (tensor x pipeline x context)`` replicas."""
+    """Degrees derived by Megatron-LM: ``world / (tensor x pipeline x context)`` replicas."""
     names = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
     ranks = 1
     for name in names:
@@ -120,7 +120,7 @@ MODEL_FACTS = (
 
 
 def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list[str]]:
-    """Facts in the words of Megatron's configuration, and those that it has none for."""
+    """Facts under Megatron's configuration keys, and facts without a key."""
     shape, gaps = model_facts(setting.model, facts)
     made = {name: value for name, value in facts.items() if not name.startswith("model.")} | shape
     lengths = Spread.of(setting, Plans.of(plan)).lengths if plan.pipeline > 1 else [1.0]
@@ -149,7 +149,7 @@ def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, l
 
 
 def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
-    """The shape of a model in the words of Megatron's configuration."""
+    """The shape of a model under Megatron's configuration keys."""
     made = {name: value for name, value in facts.items() if name.startswith("model.")}
     gaps = []
     for name in ("model.attention_pattern", "model.mlp_pattern", "model.sliding_window", "model.qkv_bias"):
@@ -206,14 +206,14 @@ def read(launch: Launch, where: str) -> Facts:
     """Facts of a launch, with Megatron's own derivations undone.
 
     Raises:
-        InputError: a value that is no number, or a layout that no plan tells.
+        InputError: a value that is not a number, or a layout that plans do not express.
     """
     facts, _ = table(TABLE).read(launch.options)
     return undone(facts, launch, where)
 
 
 def undone(facts: Facts, launch: Launch, where: str) -> Facts:
-    """Facts in the words of Megatron's configuration as facts of a question.
+    """Facts of a question from Megatron's configuration keys.
 
     Raises:
         InputError: as `read`.
@@ -235,7 +235,7 @@ def undone(facts: Facts, launch: Launch, where: str) -> Facts:
 
 
 def _read_chunks(facts: Facts, stages: int, where: str) -> None:
-    """Chunks and layers of the end stages, from whichever options tell them."""
+    """Chunks and layers of the end stages, from any of the options."""
     layers = whole(facts, "model.layers", where)
     chunks = whole(facts, "derived.chunks", where) or 1
     each = whole(facts, "derived.layers_per_chunk", where)
@@ -323,7 +323,7 @@ def expert_layers(text: str, layers: int, where: str) -> list[int]:
 
 
 def _evaluated(node: ast.expr) -> Any:
-    """Lists of 0 and 1, their sums and multiples; nothing else.
+    """Evaluate lists of 0 and 1, their sums and multiples.
 
     Raises:
         ValueError: something else, or too long.
@@ -346,7 +346,7 @@ def _evaluated(node: ast.expr) -> Any:
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
-    """The launch that a script or a command line tells."""
+    """The launch of a script or a command line."""
     return read_script(text, where)
 
 

@@ -1,4 +1,4 @@
-"""What exporters to job schedulers share: the launch files that they wrap."""
+"""Launch files wrapped by exporters to job schedulers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_FRAMEWORK = (
 """Prefix of a framework's name, and the launcher of its jobs."""
 OTHERS = "megatron-lm"
 SHIPPED = {"megatron-bridge": "megatron-bridge-0.6.yaml", "torchtitan": "torchtitan-0.3.yaml"}
-"""Targets that run the models that they ship only."""
+"""Targets limited to the models that they ship."""
 
 
 def launcher_of(framework: str, model: str) -> str:
@@ -36,14 +36,14 @@ def engine_target(preset: str) -> str:
 
 
 def export_words(target: str, saved: Path | None) -> str:
-    """The command that exports a plan just found, for people."""
+    """The export command of a found plan, for people."""
     file = shlex.quote(str(saved or "plan.yaml"))
     first = "" if saved else f"add --save {file}, then "
     return f"To launch it: {first}meshwright export {file} --to {target} -o launch"
 
 
 def wrapped(question: Question) -> tuple[str, Export]:
-    """The launcher that suits the question's framework or engine, and its files."""
+    """The launcher of the question's framework or engine, and its files."""
     from meshwright.exporters import exporter
 
     if question.serves:

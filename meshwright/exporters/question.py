@@ -1,4 +1,4 @@
-"""From a scenario, or from the saved JSON of ``plan``, to a question that exporters take."""
+"""Questions of exporters, from a scenario or from the saved JSON of ``plan``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKLOAD = ("seq_len", "global_batch", "precision")
 
 
 def question_of(reference: str, rank: int | None = None, command: str = "meshwright export") -> Question:
-    """Read what is to be exported.
+    """Read the question to export.
 
     Args:
         reference: scenario (file or shipped name), or a file that ``meshwright plan --json`` printed.

@@ -1,4 +1,4 @@
-"""What exporters to serving engines share: facts of a pool, memory shares from bytes, the launch script."""
+"""Common parts of serving exporters: facts of a pool, memory shares from bytes, the launch script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNTOLD = ("name", "role", "replicas", "engine", "options", "speculation")
 
 
 def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
-    """Everything that an engine may have to be told of a pool."""
+    """All facts of a pool that an engine may need."""
     shape, options = pool.pool, pool.options
     facts: Facts = {f"pool.{name}": value for name, value in shape.model_dump().items() if name not in UNTOLD}
     facts |= {f"options.{name}": value for name, value in options.model_dump().items()}
@@ -44,7 +44,7 @@ def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
 
 
 def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
-    """Three engines, three meanings of one number: each from the bytes that this plan puts on a device."""
+    """Memory shares of the three engines, whose definitions differ, from the plan's bytes per device."""
     held, total = held_memory(setting, pool), setting.cluster.device.memory_bytes
     free = total - held.weights - held.activations
     return {
@@ -64,7 +64,7 @@ def held_memory(setting: ServingSetting, pool: PoolSetting) -> Memory:
 
 
 def _speculation_facts(pool: PoolSetting) -> Facts:
-    """A draft model, in the words of each engine."""
+    """A draft model under the engines' option names."""
     drafted = pool.pool.speculation
     if drafted is None:
         return {}
@@ -80,7 +80,7 @@ def _speculation_facts(pool: PoolSetting) -> Facts:
 
 
 def pool_options(known: Table, setting: ServingSetting, pool: PoolSetting) -> tuple[Options, list[str]]:
-    """Options of one pool, and what they leave out; facts that only other engines ask for are dropped."""
+    """Options of one pool, and their gaps; facts of other engines are dropped."""
     facts = pool_facts(setting, pool)
     wanted = {
         name: value
@@ -99,7 +99,7 @@ def pool_options(known: Table, setting: ServingSetting, pool: PoolSetting) -> tu
 
 
 def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[str]:
-    """What one engine process is not told: replicas, router, scaler.
+    """Gaps of one engine process: replicas, router, scaler.
 
     Args:
         setting: of the question.
@@ -152,7 +152,7 @@ def _plain(name: str) -> str:
 
 
 def engine_scripts(question: Question, known: Table, command: str) -> Export:
-    """One script a pool, around an engine that is told everything by flags.
+    """One script per pool, around an engine configured by flags.
 
     Args:
         question: about serving.
@@ -183,7 +183,7 @@ def script_head(question: Question, known: Table, pool: PoolSetting, gaps: tuple
 
 
 def nested(options: Options) -> dict[str, Any]:
-    """Dotted names as mappings inside each other."""
+    """Dotted names as nested mappings."""
     made: dict[str, Any] = {}
     for name, value in options.items():
         *path, last = name.split(".")

@@ -1,4 +1,4 @@
-"""SGLang: ``python -m sglang.launch_server`` with its flags, one script a pool."""
+"""SGLang: ``python -m sglang.launch_server`` with its flags, one script per pool."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read launch scripts without running them: variables, arrays, arithmetic, and the command that trains.
 
-Conditions and command substitutions are not evaluated; a script that needs them says so.
+Conditions and command substitutions are not evaluated; a script that needs them gives an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAUNCHERS = (
     "python3",
 )
 ARGUMENTS = ("$@", "$*", "${@}", "$1", "${@:1}")
-"""The script's own arguments."""
+"""The script's arguments."""
 MOST_EXPANSIONS = 40
 MOST_CHARACTERS = 1_000_000
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -127,7 +127,7 @@ def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
 
 
 def _holds(line: str, variables: Mapping[str, str]) -> bool | None:
-    """Whether an ``if`` holds; none where that takes more than comparing variables with text."""
+    """Whether an ``if`` holds; None for conditions other than comparisons of variables with text."""
     found = re.fullmatch(r"if\s+(.*?)\s*;?\s*(?:then)?", line.strip())
     parts = re.split(r"(\|\||&&)", found[1]) if found else []
     values = [_compared(part.strip(), variables) for part in parts[::2]]
@@ -176,11 +176,11 @@ def _unquoted(value: str) -> str:
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:
-    """Text with variables and arithmetic replaced; what has no value stays as it is."""
+    """Text with variables and arithmetic replaced; variables without a value stay."""
     for _ in range(MOST_EXPANSIONS):
         before = text
         text = re.sub(rf"\"\$\{{({NAME})\[[@*]\]\}}\"", lambda m: variables.get(m[1], ""), text)
-        # Without quotes around it, an array's words are split once more.
+        # Words of an unquoted array are split again.
         text = re.sub(rf"\$\{{({NAME})\[[@*]\]\}}", lambda m: variables.get(m[1], "").replace('"', ""), text)
         text = re.sub(rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or m[2], text)
         text = re.sub(rf"\$\{{({NAME})\}}", lambda m: variables.get(m[1], m[0]), text)

@@ -34,7 +34,7 @@ def write(question: Question) -> Export:
 
 
 def _serving(question: Question) -> str:
-    """One job step a replica, side by side, each on its own port."""
+    """One concurrent job step per replica, with distinct ports."""
     lines, port = [], FIRST_PORT
     for pool in question.deployed().pools:
         nodes, devices = replica_nodes(question, pool)

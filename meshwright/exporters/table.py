@@ -29,20 +29,20 @@ class Choice(Strict):
     value: Any
     sets: Options = Field(default_factory=dict)
     only_read: bool = False
-    """Whether the options are understood but not written, as they mean no more than nearly the same."""
+    """Whether the options are read but not written, as their meaning is only similar."""
 
 
 class Entry(Strict):
-    """How a launcher is told one field."""
+    """Options of a launcher for one field."""
 
     option: str = ""
-    """Takes the value as it is."""
+    """Option that takes the value unchanged."""
     default: Any = None
-    """The launcher's own, where the option is left out."""
+    """The launcher's default."""
     choices: list[Choice] = Field(default_factory=list)
     """The first of a value is written; all are read."""
     otherwise: str = ""
-    """Why other values cannot be told."""
+    """Reason why other values cannot be expressed."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Entry:
@@ -64,16 +64,16 @@ class Table(Strict):
     """Options that every file has."""
     options: dict[str, Entry]
     derived: dict[str, str] = Field(default_factory=dict)
-    """Fields that the launcher computes, or that other options tell."""
+    """Fields that the launcher computes, or that other options express."""
     models: dict[str, str] = Field(default_factory=dict)
-    """The launcher's own name of models of the catalogue."""
+    """The launcher's names of catalogue models."""
     configs: dict[str, Options] = Field(default_factory=dict)
     """Configurations that ship with the launcher, by name, as far as a prediction reads them."""
     aside: list[str] = Field(default_factory=list)
     """Options of the launcher that no prediction reads."""
 
     def write(self, facts: Facts) -> tuple[Options, list[str]]:
-        """The options that tell some facts, and the facts that no option tells, in words."""
+        """The options for the facts, and descriptions of facts without an option."""
         options, gaps = dict(self.always), []
         for field, value in facts.items():
             if field in self.derived or value is None:
@@ -93,7 +93,7 @@ class Table(Strict):
         return options, gaps
 
     def read(self, options: Options) -> tuple[Facts, Options]:
-        """The facts that some options tell, and the options that tell none."""
+        """The facts of the options, and options without a fact."""
         facts: Facts = {}
         read = {name for name in self.always if same(options.get(name), self.always[name])}
         for field, entry in self.options.items():
@@ -112,7 +112,7 @@ class Table(Strict):
         return facts, {name: value for name, value in options.items() if name not in read}
 
     def unknown(self, left: Options) -> list[str]:
-        """Options among those left over that are not even known to tell nothing."""
+        """Remaining options that are unknown to the table."""
         return [name for name in left if name not in self.aside]
 
 
@@ -121,7 +121,7 @@ def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are one: as numbers where both are numbers, else as text."""
+    """Whether two values are equal: as numbers if both are numbers, else as text."""
     if isinstance(one, bool) or isinstance(other, bool):
         return str(one).lower() == str(other).lower()
     try:
@@ -142,10 +142,10 @@ def table(file: str) -> Table:
 
 
 def whole(facts: Facts, field: str, where: str) -> int | None:
-    """A fact as a whole number; none where it is not told.
+    """A fact as a whole number; None if not given.
 
     Raises:
-        InputError: it is something else.
+        InputError: not a whole number.
     """
     value = facts.get(field)
     if value is None:

@@ -20,7 +20,7 @@ MOST_STEPS = 50
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
-    """The launch that a Python configuration, a TOML file or a command line tells.
+    """The launch of a Python configuration, a TOML file or a command line.
 
     Raises:
         InputError: none of these.
@@ -87,13 +87,13 @@ def _returns_config(function: ast.FunctionDef) -> bool:
 
 
 class _Reader:
-    """Follows the assignments of configuration functions; what is no literal is left out."""
+    """Evaluates assignments of configuration functions; values other than literals are left out."""
 
     def __init__(self, functions: dict[str, ast.FunctionDef], module: str) -> None:
         self.functions, self.module, self.steps = functions, module, 0
 
     def options(self, name: str) -> Options:
-        """Options that a function sets; those of a shipped configuration where it is one."""
+        """Options set by a function, or those of a shipped configuration."""
         self.steps += 1
         function = self.functions.get(name)
         if function is None or self.steps > MOST_STEPS:

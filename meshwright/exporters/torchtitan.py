@@ -48,7 +48,7 @@ def write(question: Question) -> Export:
 
 
 def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list[str]]:
-    """Facts in the words of torchtitan's configuration, and those that it has none for."""
+    """Facts under torchtitan's configuration keys, and facts without a key."""
     made = {name: value for name, value in facts.items() if not name.startswith("model.")}
     gaps = []
     ranks, group = plan.data * plan.context, plan.shard_group or plan.data * plan.context
@@ -78,7 +78,7 @@ def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list
 
 
 def computed(options: Options, devices: int) -> dict[str, int]:
-    """torchtitan's own arithmetic (trainer.py): the data degree, and whole accumulation steps."""
+    """torchtitan's arithmetic (trainer.py): the data degree, and whole accumulation steps."""
     degrees = ("tensor", "pipeline", "context")
     ranks = 1
     for name in degrees:
@@ -140,7 +140,7 @@ def read(launch: Launch, where: str) -> Facts:
     """Facts of a configuration.
 
     Raises:
-        InputError: a value that is no number.
+        InputError: a value that is not a number.
     """
     known = table(TABLE)
     options = launch.options
@@ -166,7 +166,7 @@ def read(launch: Launch, where: str) -> Facts:
 
 
 def _read_sharding(facts: Facts, launch: Launch, where: str) -> None:
-    """ZeRO stage and group of FSDP2's degrees; -1 stands for the ranks that are left."""
+    """ZeRO stage and group of FSDP2's degrees; -1 stands for the remaining ranks."""
     replicate = whole(facts, "derived.replicate", where) or 1
     shard = whole(facts, "derived.shard", where) or -1
     context = whole(facts, "plan.context", where) or 1

@@ -1,4 +1,4 @@
-"""TensorRT-LLM: ``trtllm-serve`` with a YAML file of its options, one of each a pool."""
+"""TensorRT-LLM: ``trtllm-serve`` with a YAML file of options; one script and one file per pool."""
 
 from __future__ import annotations
 

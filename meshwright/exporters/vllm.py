@@ -1,4 +1,4 @@
-"""vLLM: ``vllm serve`` with its flags, one script a pool."""
+"""vLLM: ``vllm serve`` with its flags, one script per pool."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""HTML pages, one kind a module."""
+"""HTML pages, one kind per module."""

@@ -1,4 +1,4 @@
-"""A fit of a device as an HTML page: predicted against measured on shapes that it did not see."""
+"""A fit of a device as an HTML page: predicted against measured on held-out shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profiles.fitting.entry import Unseen
 COLUMNS = 3
 PANEL_HEIGHT = 330
 MOST_DRAWN = 1000
-"""Points drawn of one entry; more only make the page heavy."""
+"""Maximum number of points drawn per entry; bounds the size of the page."""
 
 COLOURS = {"form alone": "#9aa5b1", "with points": "#2c6fbb"}
 
@@ -26,7 +26,7 @@ def write_calibration(path: Path, fit: Fit, name: str) -> None:
 
     Args:
         path: the HTML file; it appears only when it is complete.
-        fit: what was fitted.
+        fit: the fitted device.
         name: of the device.
 
     Raises:
@@ -47,7 +47,7 @@ def write_calibration(path: Path, fit: Fit, name: str) -> None:
 
 
 def _panels(unseen: dict[str, Unseen]) -> Figure:
-    """One panel an entry, three in a row."""
+    """One panel per entry, three in a row."""
     columns = min(COLUMNS, len(unseen))
     rows = -(-len(unseen) // columns)
     data: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A timeline as a Gantt chart: one row a rank, what it computes above, what it sends below."""
+"""A timeline as a Gantt chart: one row per rank, computation above, communication below."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simulator.engine.timeline import Timeline
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
 
 MOST_BLOCKS = 12_000
-"""Blocks that a browser draws without delay; of longer steps only both ends are drawn."""
+"""Maximum number of blocks drawn without delay; of longer steps only both ends are drawn."""
 INNER = tuple(stream.name for stream in (TENSOR, CONTEXT, EXPERT))
-"""Communication inside passes, left out before anything else is."""
+"""Communication inside passes, left out first."""
 MOST_NUMBERED = 400
-"""Blocks up to which each shows the number of its micro batch."""
+"""Maximum number of blocks with labels of micro batches."""
 MOST_RANKS = 64
 
 PASS_COLOURS: Mapping[str, str] = MappingProxyType(
@@ -61,22 +61,22 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """What of a step is drawn: all of it, or both ends of it up to a length each."""
+    """Drawn part of a step: all of it, or both ends up to a length."""
 
     end: float
     length: float
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether the whole step is drawn."""
         return 2 * self.length >= self.end
 
 
 def gantt(timeline: Timeline, names: Sequence[str]) -> tuple[Figure, Window]:
-    """The chart, and what of the step it shows.
+    """The chart, and the drawn part of the step.
 
     Args:
-        timeline: what ran.
+        timeline: the engine's run.
         names: of its ranks.
     """
     ranks = shown_ranks(timeline.ranks)
@@ -124,7 +124,7 @@ def _name_once(traces: Sequence[dict[str, Any]]) -> None:
 
 
 def _panels(window: Window) -> list[tuple[float, float]]:
-    """The stretches of the step that are drawn beside each other."""
+    """The intervals of the step drawn beside each other."""
     if window.whole:
         return [(0.0, window.end)]
     return [(0.0, window.length), (window.end - window.length, window.end)]
@@ -165,7 +165,7 @@ def compute_blocks(timeline: Timeline, rank: int) -> list[Block]:
 
 
 def stream_blocks(timeline: Timeline, rank: int) -> list[Block]:
-    """What a rank sends, task by task."""
+    """Communication of a rank, task by task."""
     return [
         Block(stream.name, rank, each.number, each.start, each.end)
         for stream in STREAMS

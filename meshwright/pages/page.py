@@ -1,4 +1,4 @@
-"""Self-contained HTML pages with plotly charts: they load nothing, and take no text for markup."""
+"""Self-contained HTML pages with plotly charts: no external resources, all text escaped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ for (const box of document.querySelectorAll("[data-figure]")) {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: a heading, a line or two in words, and a chart or a table."""
+    """A part of a page: a heading, a short text, and a chart or a table."""
 
     heading: str
     words: str
@@ -69,7 +69,7 @@ class Section:
 
 
 def layout(**changed: Any) -> dict[str, Any]:
-    """The layout that all charts share, with changes."""
+    """The common layout of charts, with changes."""
     shared = {
         "font": {"family": FONT, "size": 13, "color": INK},
         "margin": {"l": 70, "r": 20, "t": 10, "b": 45},
@@ -93,7 +93,7 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
     Args:
         title: heading of the page.
         facts: names and values below it.
-        sections: what follows.
+        sections: parts of the page.
     """
     from plotly.offline import get_plotlyjs
 
@@ -140,7 +140,7 @@ def _section(index: int, section: Section) -> str:
 
 
 def _json(figure: Figure) -> str:
-    """JSON that no HTML parser ends early: a name may hold ``</script>``."""
+    """JSON escaped for HTML: a name may hold ``</script>``."""
     text = json.dumps(figure, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -157,7 +157,7 @@ def _cells(section: Section, row: Sequence[str], tag: str) -> str:
 
 
 def label(name: str) -> str:
-    """A name of the user's as plotly shows it unchanged: plotly takes ``<b>`` and ``<a>`` for markup."""
+    """A user's name escaped for plotly, which reads ``<b>`` and ``<a>`` as markup."""
     return escape(name)
 
 

@@ -1,4 +1,4 @@
-"""Parts of a step gathered into few enough groups for a chart, each with its colour everywhere."""
+"""Groups of parts of a step for charts, with fixed colours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "bubble": ("#dde3ea", ("bubble",)),
     }
 )
-"""Colour of each group and the parts in it; parts that no group names are other kernels."""
+"""Colour and parts of every group; ungrouped parts are other kernels."""
 
 GROUP_OF: Mapping[str, str] = MappingProxyType(
     {part: group for group, (_, parts) in GROUPS.items() for part in parts}
@@ -33,7 +33,7 @@ GROUP_OF: Mapping[str, str] = MappingProxyType(
 
 
 def grouped(parts: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of each group that has any, in the order of ``GROUPS``."""
+    """Seconds of the groups present, in the order of ``GROUPS``."""
     sums = dict.fromkeys(GROUPS, 0.0)
     for name, seconds in parts.items():
         sums[GROUP_OF.get(name, "other kernels")] += seconds

@@ -1,4 +1,4 @@
-"""The result of a search as an HTML page: the ranking, where the steps' time goes, what fills the memory."""
+"""The result of a search as an HTML page: the ranking, breakdowns of steps and of memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def write_plans(path: Path, found: PlanSearch) -> None:
 
 
 def _ranking(found: PlanSearch) -> Section:
-    """The table of plans: one a column where there is room for all, else one a line."""
+    """The table of plans: one per column where all fit, else one per line."""
     columns, words = rank_columns(found.found), " ".join(order_words(found.result))
     if len(found.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))

@@ -1,4 +1,4 @@
-"""A serving run as an HTML page: what users waited, when, why, and what the replicas did meanwhile."""
+"""A serving run as an HTML page: latencies over time, their causes, and the replicas' activity."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from simulator.serving.metrics import Latency
 from simulator.serving.result import ServingResult
 
 MOST_POINTS = 3000
-"""Requests drawn as points; of more, every n-th."""
+"""Maximum number of requests drawn as points; of more requests, every n-th."""
 TIMELINES = 30
-"""Requests drawn as bars."""
+"""Number of requests drawn as bars."""
 COLOURS = {
     "ttft": "#c8374a",
     "tpot": "#2c6fbb",

@@ -1,4 +1,4 @@
-"""What variations of a serving scenario change, as an HTML page."""
+"""Effects of variations of a serving scenario, as an HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated step as an HTML page: pipeline, memory, where the time went, traffic."""
+"""A simulated step as an HTML page: pipeline, memory, time by part, traffic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulator.training.step_graph.account import account
 from simulator.training.traffic import link_bandwidth, step_traffic
 
 MOMENTS = 1500
-"""Moments of the memory chart; between two of them the fullest counts."""
+"""Intervals of the memory chart; the maximum of an interval is drawn."""
 
 
 def write_step(
@@ -30,10 +30,10 @@ def write_step(
 
     Args:
         path: the HTML file; it appears only when it is complete.
-        title: what to call it; a name of the user's is shown as it is.
-        prediction: of the one plan, for the figures at the top.
+        title: of the page; shown unchanged.
+        prediction: of the plan, for the figures at the top.
         timeline: the plan's run on the event engine.
-        analytic_step_s: the analytic step time, where there is one.
+        analytic_step_s: the analytic step time, if the schedule has a closed form.
 
     Raises:
         InputError: the file cannot be written.
@@ -67,7 +67,7 @@ def write_step(
 
 
 def rank_names(plan: Plan, ranks: int) -> list[str]:
-    """What to call the simulated ranks: each stands for all devices of its pipeline stage."""
+    """Names of the simulated ranks; a rank stands for all devices of its pipeline stage."""
     copies = ranks // plan.pipeline if ranks % plan.pipeline == 0 else 1
     if copies == 1:
         return [f"rank {rank}" for rank in range(ranks)]
@@ -80,7 +80,7 @@ def _facts(
     setting = prediction.setting
     training, cluster = setting.training, setting.cluster
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
-    # The engine's step is what the page shows; figures of merit are the prediction's, at its pace.
+    # The page shows the engine's step; figures of merit are the prediction's, scaled to it.
     metrics, pace = prediction.metrics, float(prediction.step.time[0]) / timeline.period
     there, doubt = cluster.device.memory_bytes, ": does not fit"
     facts = {
@@ -172,18 +172,18 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
 def fullest(
     times: NDArray[np.float64], held: NDArray[np.float64], end: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A curve in steps with few enough of them, which keeps every peak.
+    """A step curve with a bounded number of steps; keeps every peak.
 
     Args:
-        times: when each step of the curve begins, in order.
-        held: its height from then on.
-        end: where the curve ends.
+        times: start of every step, ascending.
+        held: height of every step.
+        end: end of the curve.
     """
     if len(times) > 2 * MOMENTS:
         slot = np.minimum((times / end * MOMENTS).astype(np.int64), MOMENTS - 1)
         first = np.flatnonzero(np.diff(slot, prepend=-1))
         most = np.maximum.reduceat(held, first)
-        # What a slot begins with is what the one before ended with.
+        # A slot begins at the height at which the previous slot ended.
         before = np.concatenate(([held[0]], held[first[1:] - 1]))
         times, held = slot[first] * end / MOMENTS, np.maximum(most, before)
     return np.append(times, end), np.append(held, held[-1])
@@ -199,7 +199,7 @@ def _shade(place: int, count: int) -> str:
 
 
 def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
-    """Bytes of a step on each level of links, and how busy they keep the links."""
+    """Bytes of a step by level of links, and utilisation of the links."""
     setting = prediction.setting
     moved, bandwidth = step_traffic(setting, plan), link_bandwidth(setting.cluster)
     shown = {level: grouped(kinds) for level, kinds in moved.items()}

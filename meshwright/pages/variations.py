@@ -1,4 +1,4 @@
-"""What variations of a scenario change, as an HTML page: steps by part, a curve or a map for each sweep."""
+"""Effects of variations of a scenario, as an HTML page: steps by part, a curve or a map per sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshwright.variations.question import shown
 from simulator.plan import Plan
 
 MOST_BARS = 60
-"""Runs up to which each has a bar of its own; longer sweeps have their curves."""
+"""Maximum number of runs drawn as bars; longer sweeps have curves only."""
 
 
 def write_variations(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
@@ -58,7 +58,7 @@ def _facts(base: dict[str, Any]) -> dict[str, str]:
 
 
 def _bars(ran: Sequence[Outcome]) -> Figure:
-    """One bar a run; runs may share a label, so they go by number."""
+    """One bar per run; labels may repeat, so bars are placed by number."""
     parts = [grouped((outcome.report or {})["time_breakdown_s"]) for outcome in ran]
     rows = list(range(len(ran)))
     data = [
@@ -89,7 +89,7 @@ def _bars(ran: Sequence[Outcome]) -> Figure:
 
 
 def _sweep(name: str, points: Sequence[Outcome]) -> list[Section]:
-    """A curve for a sweep of one key, a map for one of two."""
+    """A curve for a sweep of one key, a map for a sweep of two."""
     keys = list(points[0].run.point)
     if len(keys) == 1 and len(points) > 1:
         return [Section(name, f"The step against {keys[0]}.", _curve(keys[0], points))]

@@ -1,4 +1,4 @@
-"""The answer of one point: figures in one flat row, or why there are none."""
+"""The answer of one point: figures in one flat row, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def answer(ask: str, data: Mapping[str, Any], folder: str, where: str) -> dict[s
     Args:
         ask: plan or simulate.
         data: the scenario.
-        folder: what its paths are relative to.
-        where: to name in errors.
+        folder: base of its relative paths.
+        where: name of the source in errors.
 
     Returns:
         Figures by name; ``problem`` alone where the point has no answer.

@@ -116,7 +116,7 @@ class Grid:
         return changed(data, key, value, f"{self.where}: grid")
 
     def question(self, point: Point) -> dict[str, Any]:
-        """What a point's result depends on, beside the program: the scenario, and the files that it names."""
+        """Inputs of a point's result: the scenario, and the files that it names."""
         return {"ask": self.sweep.ask, "scenario": point.data, "files": _digests(point.data, self.folder)}
 
 

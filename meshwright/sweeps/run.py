@@ -19,12 +19,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is."""
+    """Progress of a sweep."""
 
     done: int
     """Points answered, from the store or now."""
     stored: int
-    """Those among them that the store had."""
+    """Points among them found in the store."""
     points: int
 
 
@@ -41,14 +41,14 @@ def run_sweep(
         grid: of the sweep.
         in_parallel: of an executor.
         workers: processes.
-        store: file of results; without one nothing is kept.
+        store: file of results; None keeps nothing.
         progress: called after every result.
 
     Returns:
-        A row a point, in the grid's order: the grid's values, then the figures.
+        One row per point, in the grid's order: the grid's values, then the figures.
 
     Raises:
-        InputError: the store is no store.
+        InputError: the file is not a store of results.
         MeshwrightError: a worker was killed, or the disk is full.
     """
     points = list(grid.points())
@@ -73,7 +73,7 @@ def run_sweep(
 
 
 class _Waiting:
-    """Points to answer, looked up again before they are handed out: another run may share the store."""
+    """Points to answer; the store is checked again before every point, as another run may share it."""
 
     def __init__(
         self, points: Sequence[Point], keys: Sequence[str], answers: dict[int, Row], store: Store | None

@@ -16,10 +16,10 @@ FORMATS = (".csv", ".parquet")
 
 
 def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write a table; its columns are those of all rows, in the order in which they first appear.
+    """Write a table; columns are the union over all rows, in order of first appearance.
 
     Raises:
-        InputError: an unknown ending, pyarrow is missing, or the file cannot be written.
+        InputError: an unknown extension, pyarrow is missing, or the file cannot be written.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [_cell(row.get(name)) for row in rows] for name in names}
@@ -37,7 +37,7 @@ def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def check_format(path: Path) -> None:
-    """Refuse an ending that no table has.
+    """Refuse an unknown extension.
 
     Raises:
         InputError: it is none of ``FORMATS``.

@@ -1,7 +1,7 @@
 """Published measurements, read from CSV rows into settings and plans that the simulator can predict.
 
-A row states what was run and how long a step took. What it leaves out takes the framework's documented
-default or, where no default decides, is a reason to skip the row.
+A row states a configuration and its step time. Missing values take the framework's documented default; a
+row without a value and without a default is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.setting import Setting
 from simulator.workload import Training
 
 NO_LAYERS = -1
-"""How a plan says that a stage has none."""
+"""Spelling of an unset value in plans."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Case:
     measured_step_s: float | None
     measured_peak_bytes: float | None
     assumed: tuple[str, ...] = ()
-    """What the row leaves out and a default decided; "network": of a run on several nodes."""
+    """Missing values of the row set by defaults; "network": of a run on several nodes."""
 
     @property
     def is_guess(self) -> bool:
-        """Whether the row leaves out the network of its several nodes, or its micro batch."""
+        """Whether the row lacks the network of its nodes, or its micro batch."""
         return "network" in self.assumed or "micro batch" in self.assumed
 
 
@@ -57,7 +57,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
     """Turn one row into a case.
 
     Raises:
-        Skipped: the row leaves open what was run.
+        Skipped: the row does not determine the configuration.
         InputError: the row is malformed.
     """
     stated = Row(values, where)
@@ -77,7 +77,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
     if re.search(r"\bLoRA\b", row.text("source")):
         raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
     model = read_model(row)
-    # Recipes and facts are told by the catalogue's name of a model, however a row spells it.
+    # Recipes and facts are keyed by the catalogue's name of a model, not by the row's spelling.
     named = Row({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
     framework = _framework(named)
     if not row.text("precision"):
@@ -114,7 +114,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
 
 
 def _framework(row: Row) -> Framework:
-    """The framework that a row names, as its words and the recipe that they name set it up."""
+    """The framework of a row, set up by its words and the recipe that they name."""
     chosen = frameworks.get(rule_of(row)["framework"])
     if name := row.text("recipe") or _recipe(row):
         chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
@@ -133,12 +133,12 @@ def _framework(row: Row) -> Framework:
 
 
 def _recipe(row: Row) -> str:
-    """The recipe that a row's words mean, or nothing."""
+    """The recipe that a row's words mean, or None."""
     return next((rule["recipe"] for rule in conventions()["recipes"] if matches(row, rule["where"])), "")
 
 
 def _precision(text: str) -> str:
-    """The number format of the linear layers: a narrow one wherever it is named, else the first that is."""
+    """The number format of the linear layers: a narrow format if named, else the first format named."""
     lowered = re.sub("float(?=[0-9])", "fp", text.lower().replace("bfloat", "bf"))
     words = re.search("nvfp4|mxfp8|fp8", lowered) or re.search("bf16|fp16|tf32|fp32", lowered)
     if not words:
@@ -178,7 +178,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
         raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
-    # A blank leaves it to the framework's default.
+    # A blank means the framework's default.
     stated = row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", False))))
     sequence = tensor > 1 and stated == "1"
     data = {
@@ -204,7 +204,7 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
 
 
 def _chunks(row: Row, model: Model, pipeline: int) -> int:
-    """Virtual stages a rank; "max" is one layer a chunk, where the ends may be one layer short."""
+    """Virtual stages per rank; "max" is one layer per chunk, where the ends may be one layer short."""
     if not row.text("vpp").startswith("max"):
         return row.whole("vpp", 1)
     return -(-model.layers // pipeline)

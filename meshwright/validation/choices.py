@@ -1,4 +1,4 @@
-"""Whether predictions choose well: where a ledger holds several plans of one question, their order counts."""
+"""Quality of choices: order of the plans that a ledger holds for one question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.validation.ledger import Entry
 
 FEWEST = 3
-"""Plans of one question below which their order says little."""
+"""Minimum number of plans of a question for a meaningful order."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Family:
         n: plans.
         regret: measured time of the plan that the prediction ranks first, over the best measured, less 1.
         tau: Kendall's rank correlation of predicted and measured times (tau-b).
-        setting: what the plans share, as text that tells questions apart.
+        setting: the common setting, as text that identifies the question.
     """
 
     question: str
@@ -34,7 +34,7 @@ class Family:
 
 
 def families(entries: Sequence[Entry], fewest: int = FEWEST) -> list[Family]:
-    """Judge every question that has enough measured plans, the largest families first.
+    """Judge every question with enough measured plans, the largest families first.
 
     A plan that was measured more than once counts once, with the mean.
     """

@@ -1,4 +1,4 @@
-"""Predicted against measured: every case of a ledger is predicted from its configuration alone."""
+"""Predicted against measured: all cases of a ledger, predicted from their configurations alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Ledger:
 
     @cached_property
     def summary(self) -> Summary:
-        """Step-time errors of all cases that state their network, or need none, and their micro batch."""
+        """Step-time errors of cases with a stated network (if needed) and micro batch."""
         return Summary.of(entry.relative_error for entry in self.entries if not entry.case.is_guess)
 
     @cached_property
@@ -98,7 +98,7 @@ class Ledger:
         return Summary.of(entry.memory_error for entry in self.entries)
 
     def grouped(self, key: Callable[[Case], str]) -> dict[str, Summary]:
-        """Step-time errors by what ``key`` says of a case, sorted; without guessed cases."""
+        """Step-time errors by ``key`` of a case, sorted; without guessed cases."""
         groups: dict[str, list[float | None]] = {}
         for entry in self.entries:
             if entry.case.is_guess:
@@ -108,11 +108,11 @@ class Ledger:
 
 
 def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = None) -> Ledger:
-    """Predict every case of the files that states what was run.
+    """Predict every case of the files with a complete configuration.
 
     Args:
         paths: CSV files of published runs.
-        progress: called now and then with the share of cases done so far.
+        progress: called periodically with the finished share of cases.
 
     Raises:
         InputError: a file is not readable or lacks a needed column.

@@ -1,4 +1,4 @@
-"""The closed loop: train a small GPT here, and hold each operator's time against its prediction.
+"""The closed loop: train a small GPT here, and compare the time of every operator with its prediction.
 
 ``train`` trains and measures; ``compare`` sets a prediction beside it.
 """
@@ -18,12 +18,12 @@ WARM_UP_STEPS = 3
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """What a prediction says of the same step.
+    """Prediction of the same step.
 
     Attributes:
         seconds: its time.
         operators: seconds by kind of operator.
-        band: half-width of the band that the calibration's errors leave, as a share of the step.
+        band: half-width of the band due to calibration errors, as a share of the step.
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class Gap:
 
 
 def train(config: LiveConfig, steps: int = 10) -> MeasuredSteps:
-    """Train for some steps, after a warm-up, and measure them.
+    """Train for a number of steps after a warm-up, and measure them.
 
     Args:
         config: the model and how it is laid out.
@@ -82,9 +82,9 @@ def _train_here(config: LiveConfig, steps: int) -> MeasuredSteps:
 def compare(measured: MeasuredSteps, predicted: PredictedStep) -> list[Gap]:
     """Set a prediction beside a measurement: the step first, then the operators by size of their gap.
 
-    The kind "overhead" is what the named operators leave of the step: launches, Python, waiting, and what
-    the profiler shows under names of no kind. Operators are measured in profiled steps; where these took
-    longer than the step itself, operators are scaled to it. The gaps of the operators add up to that of the
+    The kind "overhead" is the step minus the named operators: launches, Python, waiting, and unknown names of
+    the profiler. Operators are measured in profiled steps; where these are longer than the step itself,
+    operators are scaled to it. The gaps of the operators add up to that of the
     step.
     """
     left, right = (

@@ -1,4 +1,4 @@
-"""What the closed loop trains: a small GPT, in three sizes for each kind of device.
+"""Configurations of the closed loop: a small GPT in three sizes per kind of device.
 
 The model is GPT-2's: pre-norm blocks with biases, learned positions, an untied output layer. Parameters,
 gradients and AdamW's moments have the dtype of the configuration.
@@ -16,7 +16,7 @@ Parallelism = Literal["single", "ddp", "fsdp", "pipeline"]
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """A small GPT and how it is trained on the devices of this machine.
+    """A small GPT and its training configuration on this machine's devices.
 
     Attributes:
         device: "cpu", "cuda" or, in one process, "cuda:N".

@@ -1,4 +1,4 @@
-"""The prediction of the closed loop: the simulator's own, of the very steps that the training runs."""
+"""The simulator's prediction of the closed loop's training steps."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from simulator.uncertainty import band
 from simulator.workload import Training
 
 WAITING = ("tensor", "context", "expert", "pipeline", "bubble", "gradients", "parameters")
-"""Parts of a step in which a rank communicates, or waits for another to."""
+"""Parts of a step in which a rank communicates or waits for communication."""
 
 UNNAMED = ("launch", "variation")
-"""Parts that no operator has: they are left to the overhead."""
+"""Parts without an operator; they count as overhead."""
 
 
 def setting_of(config: LiveConfig, cluster: Cluster) -> Setting:
-    """Return the question that a live configuration asks of a cluster of its devices."""
+    """Return the question of a live configuration on a cluster of its devices."""
     model = build(
         Model,
         {

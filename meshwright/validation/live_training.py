@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """What training here did: times as rank 0 saw them, operators as the busiest rank did.
+    """Measured training: times on rank 0, operators on the busiest rank.
 
     Attributes:
-        config: what was trained.
+        config: the trained model and its layout.
         device: the device's name.
         seconds: wall time of each timed step.
         operators: seconds a step, by kind of operator, from torch.profiler over steps of their own: on a
@@ -32,7 +32,7 @@ class MeasuredSteps:
             norm, activation, embedding, cross_entropy, elementwise, copy, optimizer, collective, other.
         profiled_seconds: wall time of a step under the profiler, which slows small operators down.
         peak_memory_bytes: peak of the allocator on a GPU, else 0.
-        loss: of the last step; finite, or the training was no training.
+        loss: of the last step; a non-finite loss means a failed training.
     """
 
     config: LiveConfig
@@ -56,7 +56,7 @@ class MeasuredSteps:
 
 
 Step = Callable[[], float]
-"""One training step; gives the loss, or nan on ranks that do not see it."""
+"""Run one training step; returns the loss, or nan on ranks without it."""
 
 PROFILED_STEPS = 3
 
@@ -72,7 +72,7 @@ OPERATORS = (
     ("copy", ("aten::copy_", "aten::_to_copy", "Memcpy", "aten::clone", "aten::contiguous")),
     ("elementwise", ("aten::add", "aten::mul", "aten::sum", "aten::fill_", "aten::zero", "aten::div")),
 )
-"""Kinds of operators, and what the profiler's names of them contain; the first that fits counts."""
+"""Kinds of operators, and substrings of the profiler's names; the first match counts."""
 
 
 def run(config: LiveConfig, steps: int, warm_up: int) -> MeasuredSteps:
@@ -151,7 +151,7 @@ def operator_seconds(events: Iterable[Any], on_gpu: bool) -> dict[str, float]:
 
 
 def _busiest(own: tuple[dict[str, float], float], distributed: bool) -> tuple[dict[str, float], float]:
-    """What the rank saw that works most and waits least: others wait for it."""
+    """Measurements of the rank that works most and waits least."""
     if not distributed:
         return own
     torch = require_torch()

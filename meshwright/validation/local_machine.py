@@ -1,4 +1,4 @@
-"""This machine as a cluster: a device and links whose constants come from points measured here."""
+"""This machine as a cluster: a device and links with constants from points measured here."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ OPERATIONS = (
     "copy",
     "launch_eager",
 )
-"""What training the small GPT needs of a profile."""
+"""Profile points required to predict the small GPT."""
 
 ATTENTION = "sdpa"
-"""Whose attention kernels the small GPT calls."""
+"""Library of the small GPT's attention kernels."""
 
 
 def measured_device(device: str, dtype: str, folder: Path, threads: int, say: Say) -> Device:
@@ -48,7 +48,7 @@ def measured_device(device: str, dtype: str, folder: Path, threads: int, say: Sa
         dtype: to measure in.
         folder: of the points; the calibration is written beside them.
         threads: threads of a CPU; 0 takes those of the points, or torch's choice.
-        say: called with one line for each thing worth saying.
+        say: called with every message, one line.
 
     Raises:
         InputError: no such device, points measured with another number of threads, or too few of them.
@@ -104,7 +104,7 @@ def measured_links(device: str, processes: int, folder: Path, say: Say) -> tuple
 
 
 def local_cluster(device: Device, count: int, links: tuple[float, dict[str, Any]] | None = None) -> Cluster:
-    """Return a machine with ``count`` such devices; links matter where there are several."""
+    """Return a machine with ``count`` devices; links are used if there are several."""
     bandwidth, calibration = links or (1e9, "pcie4")
     level = {
         "name": "machine",

@@ -1,4 +1,4 @@
-"""The closed loop, whole: calibrate this machine, predict a small GPT's steps, train them, compare."""
+"""The whole closed loop: calibrate this machine, predict a small GPT's steps, train them, compare."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MICRO_BATCHES_A_STAGE = 4
 
 @dataclass(frozen=True)
 class Asked:
-    """What to train and where.
+    """Models to train, and the devices to train on.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N".
-        devices: processes, one a GPU.
-        layout: how several share the work, one of ``LAYOUTS``.
+        devices: processes, one per GPU.
+        layout: parallelism of several processes, one of ``LAYOUTS``.
         size: one of the sizes in ``SIZES``, or "all".
         steps: steps to time.
         points: folder of this machine's points; they are measured first where there are none.
@@ -46,7 +46,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Loop:
-    """One model: what was predicted of its steps, and what they took."""
+    """One model: its predicted and its measured steps."""
 
     size: str
     predicted: PredictedStep
@@ -54,7 +54,7 @@ class Loop:
 
 
 def live_loops(asked: Asked, say: Callable[[str], None]) -> Iterator[Loop]:
-    """Predict and train each model that is asked for.
+    """Predict and train every requested model.
 
     Raises:
         InputError: no such device, size or layout, or fewer devices than asked for.

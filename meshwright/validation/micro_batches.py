@@ -12,14 +12,14 @@ from simulator.training import predict
 from simulator.training.memory import memory
 
 LARGEST = 64
-"""Sequences of the largest micro batch that is tried."""
+"""Sequences of the largest micro batch tried."""
 
 
 def tuned(setting: Setting, plan: Plan) -> Plan:
-    """The plan with the micro batch that people who tune it end up with: the fastest that fits.
+    """The plan with the fastest micro batch that fits, as tuning would find.
 
     Args:
-        setting: what the row ran.
+        setting: of the row.
         plan: its plan, with a micro batch of 1.
 
     Raises:

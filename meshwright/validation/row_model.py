@@ -1,4 +1,4 @@
-"""The model of a published row: the catalogue's, by name or shape, or what the columns state."""
+"""The model of a published row: from the catalogue, by name or shape, or from the columns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _proxy(known: Model, layers: int) -> Model:
 
 
 def _plain(name: str) -> str:
-    """A name without the marks that spellings differ in."""
+    """A name without punctuation and case."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 

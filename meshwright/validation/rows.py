@@ -1,4 +1,4 @@
-"""Rows of a CSV of published measurements, and the words that they use."""
+"""Rows of a CSV of published measurements, and their vocabulary."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_l
 
 
 class Skipped(Exception):
-    """A row that cannot decide what was run; the message is the reason."""
+    """A row with an incomplete configuration; the message is the reason."""
 
 
 @cache
 def conventions() -> dict[str, Any]:
-    """The words that published rows use, and what they mean here."""
+    """Words of published rows, and their meaning here."""
     return read_shipped(Path(__file__).with_name("conventions.yaml"))
 
 
@@ -53,9 +53,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 class Row:
-    """One CSV row with typed access that says what is wrong and where.
+    """One CSV row with typed access; errors name the column and the place.
 
-    ``assumed`` lists what the row leaves out and a default decides.
+    ``assumed`` lists missing values set by defaults.
     """
 
     def __init__(self, values: dict[str, str], where: str) -> None:
@@ -63,7 +63,7 @@ class Row:
         self.assumed: list[str] = []
 
     def assume(self, what: str) -> None:
-        """Note something that the row leaves out and a default decides."""
+        """Record a missing value set by a default."""
         if what not in self.assumed:
             self.assumed.append(what)
 

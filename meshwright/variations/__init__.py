@@ -1,1 +1,1 @@
-"""What if: named variations of one scenario, each timed with the same plan or with a new one."""
+"""Named variations of one scenario, timed with the same plan or with a new plan."""

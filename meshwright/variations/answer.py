@@ -1,4 +1,4 @@
-"""Timing the runs that a question asks for, one by one or on all cores."""
+"""Timing of a question's runs, one by one or on all cores."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from simulator.schedules import get_schedule
 from simulator.setting import Setting
 
 LONG_S = 600.0
-"""Seconds from which a question is only answered when the user says so."""
+"""Estimated seconds from which a question needs confirmation."""
 
 DETAIL = 100_000
-"""Kernels and collectives up to which the engine tells parts of a step apart."""
+"""Maximum number of kernels and collectives for which the engine breaks a step down."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: its figures under the keys of ``simulate --json``, or why it could not be."""
+    """Outcome of a run: figures under the keys of ``simulate --json``, or the reason why it failed."""
 
     run: Run
     report: dict[str, Any] | None = None
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is still to do when the base is known, and how long that may take."""
+    """Remaining runs after the base, and their estimated time."""
 
     same_plan: int
     replanned: int
@@ -51,10 +51,10 @@ class Remaining:
 
 
 class Inquiry:
-    """Answers a question: the base first, then, once it is known how long they take, the variations.
+    """Answers a question: the base first, then, with a time estimate, the variations.
 
     Args:
-        question: what to ask.
+        question: the base and its variations.
         engine: time every run with the event engine; done anyway where a schedule has no closed form.
         workers: processes; 1 stays in this one.
     """
@@ -99,7 +99,7 @@ class Inquiry:
 
 
 def answer(run: Run, engine: bool) -> Outcome:
-    """Time one run; what it cannot do is an outcome too."""
+    """Time one run; a failure is an outcome too."""
     try:
         return _answer(run, engine)[0]
     except MeshwrightError as error:
@@ -120,7 +120,7 @@ def _best(scenario: Scenario) -> Plan:
     """The best plan that fits.
 
     Raises:
-        InfeasibleError: none does.
+        InfeasibleError: no plan fits.
     """
     asked = scenario.search
     constraints = Constraints.of(asked.fix, asked.limit)

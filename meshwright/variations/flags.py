@@ -16,7 +16,7 @@ SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", r
 
 
 def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> dict[str, Any]:
-    """One variation by its name: everything that is set, at every point of the grid that the sweeps make.
+    """One named variation: all ``sets``, at every point of the sweeps' grid.
 
     Args:
         sets: ``key=value`` as typed; a value is YAML, or a number as people write it (8k).
@@ -27,7 +27,7 @@ def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> di
         ``variations`` of a scenario; empty where nothing changes.
 
     Raises:
-        InputError: no equals sign, a key given twice, or a value that cannot be read.
+        InputError: no equals sign, a repeated key, or an unreadable value.
     """
     changed = {key: _value(text, f"--set {key}") for key, text in _pairs(sets, "--set").items()}
     swept = {key: _values(text, f"--sweep {key}") for key, text in _pairs(sweeps, "--sweep").items()}
@@ -67,7 +67,7 @@ def _value(text: str, where: str) -> Any:
 
 
 def _values(text: str, where: str) -> list[Any]:
-    """Values between commas; those in brackets belong together."""
+    """Values separated by commas outside brackets."""
     found = parse_text(f"[{text}]", where)
     if not isinstance(found, list) or not found:
         raise InputError(f"must be values between commas, found {shown(text)}", where)

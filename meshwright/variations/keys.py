@@ -1,4 +1,4 @@
-"""Key paths of a scenario (``cluster.network.nic_gbps``): which there are, and changing what one holds.
+"""Key paths of a scenario (``cluster.network.nic_gbps``): their list, and replacing their values.
 
 A path reaches through catalogue names: where a scenario says ``cluster: dgx-h100``, the definition of that
 cluster takes the place of its name as soon as something inside it is changed.
@@ -30,11 +30,11 @@ PLAN_FIELDS = ("plan", "search.fix", "search.limit", "framework.defaults")
 DEFINITIONS = (Definition, ServingDefinition)
 
 NOT_KEYS = ("variations", "cluster.devices")
-"""What no variation changes: the variations themselves, and what follows from other keys."""
+"""Keys that no variation changes: the variations, and derived keys."""
 
 
 class Place(NamedTuple):
-    """Somewhere in a scenario: its key path, the type of what may be there, and what is."""
+    """A place in a scenario: its key path, its type, and its value."""
 
     path: str
     kind: Any
@@ -47,9 +47,9 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
     Args:
         data: the scenario as its file holds it.
         key: names (or, in lists, names or numbers of entries) joined by dots.
-        value: what to put there.
-        folder: what relative paths in the scenario are relative to.
-        where: what to name in errors.
+        value: the new value.
+        folder: base of the scenario's relative paths.
+        where: name of the source in errors.
 
     Raises:
         UnknownNameError: there is no such key (the nearest is offered).
@@ -59,7 +59,7 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
         if first == "framework":
-            # The recipe is part of what was written out; applied again it would undo the change.
+            # The expanded definition includes the recipe; applying it again would undo the change.
             data.pop("recipe", None)
     place = Place("", definition_of(data), data)
     for part in (first, *rest):
@@ -115,7 +115,7 @@ def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -
 
 
 def _children(place: Place) -> Iterator[Place]:
-    """The keys of what is at a place, or of what may be there."""
+    """The keys of the value at a place, or of its type."""
     path, value = place.path, place.value
     if isinstance(value, list):
         kind = next(iter(get_args(place.kind)), None)
@@ -156,7 +156,7 @@ def _fields(place: Place) -> dict[str, Any]:
 
 
 def _kinds(kind: Any) -> tuple[Any, ...]:
-    """A type and those that a union or an annotation of it holds."""
+    """A type and the members of its union or annotation."""
     inner = [one for part in get_args(kind) for one in _kinds(part)]
     return (kind, *inner) if get_origin(kind) is not dict else (kind,)
 

@@ -1,4 +1,4 @@
-"""One base scenario and its named variations: every run that they ask for, each as a scenario of its own."""
+"""A base scenario and its named variations; every run is a complete scenario."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Run:
     Attributes:
         name: of the variation, or ``BASE``.
         changed: values by key path.
-        point: those of them that a sweep varies.
+        point: the values varied by a sweep.
         data: the scenario, without variations.
         replan: whether to search a plan instead of taking the one given.
-        where: what to call it in errors.
-        folder: what relative paths are relative to.
+        where: name of the source in errors.
+        folder: base of relative paths.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Run:
         return f"{self.name}: {point}" if point else self.name
 
     def scenario(self) -> Scenario:
-        """The scenario with everything that it names found and checked.
+        """The scenario with all references resolved and checked.
 
         Raises:
-            InputError: it cannot be; also where a plan is needed and none is given.
+            InputError: a wrong reference, or a missing plan.
         """
         data = {key: value for key, value in self.data.items() if key != "plan" or not self.replan}
         made = make_scenario(data, self.where, self.folder)
@@ -66,7 +66,7 @@ class Run:
 
 
 def shown(value: object) -> str:
-    """A value of a scenario in few characters."""
+    """A value of a scenario, abbreviated."""
     if isinstance(value, Mapping):
         return str(value.get("name", "..."))
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -129,18 +129,18 @@ class Question:
 
     @property
     def base(self) -> Run:
-        """The scenario as it is; planned where it gives no plan."""
+        """The unchanged scenario; planned if it has no plan."""
         replan = "plan" not in self.data and not self.serves
         return Run(BASE, {}, {}, self.data, replan, self.where, self.folder)
 
     @property
     def serves(self) -> bool:
-        """Whether the scenario asks about serving."""
+        """Whether the scenario is about serving."""
         return is_serving(self.data)
 
     @property
     def replanned_base(self) -> Run | None:
-        """The scenario with a new plan, to compare other new plans with; None where there are none."""
+        """The scenario re-planned, as the base of re-planned variations; None without such variations."""
         asked = any(each.replan for each in self.variations.values())
         if self.base.replan or not asked:
             return None
@@ -152,7 +152,7 @@ class Question:
         return replace(self, data=given)
 
     def count(self, replan: bool) -> int:
-        """Runs of all variations that search a plan, or of those that do not."""
+        """Runs of all variations with (or without) a search."""
         return sum(
             prod(len(values) for values in each.sweep.values())
             for each in self.variations.values()
@@ -191,7 +191,7 @@ class Question:
         return changed
 
     def _overrides(self, name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What a variation sets, other variations that it names among it."""
+        """Values set by a variation, including the variations that it names."""
         where = f"{self.where}: variations.{name}.set"
         if name in above:
             raise InputError(f"names itself, by way of {' and '.join(above)}", where)
@@ -205,12 +205,12 @@ class Question:
                 raise InputError(f"{part!r} sweeps, and cannot be part of another variation", where)
             else:
                 inner = self._overrides(part, (*above, name))
-            # What is set again goes to the end: it may reach into what was set in between.
+            # A key set again moves to the end: it may lie inside a value set in between.
             changes = {key: value for key, value in changes.items() if key not in inner} | dict(inner)
         return changes
 
     def _check(self, name: str) -> None:
-        """Check every key and value that a variation names; whether they go together shows when it runs."""
+        """Check every key and value of a variation; their combination is checked at run time."""
         variation, where = self.variations[name], f"{self.where}: variations.{name}"
         data = self._changed(name, self._overrides(name))
         first = self._changed(name, {key: values[0] for key, values in variation.sweep.items()}, data)
@@ -235,7 +235,7 @@ class Question:
         try:
             Plan.model_validate(plan)
         except ValidationError as error:
-            # Without a place it is about several fields, which may go together in another run.
+            # An error without a place is about several fields, which may fit together in another run.
             if any(problem["loc"] for problem in error.errors()):
                 build(Plan, plan, f"{where}: plan")
         get_schedule(plan.get("schedule", "1f1b"), f"{where}: plan.schedule")

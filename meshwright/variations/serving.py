@@ -1,4 +1,4 @@
-"""Running the serving scenarios that a question asks for."""
+"""Runs of a question's serving scenarios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_serving(run: Run, progress: Callable[[float], None] | None = None) -> Ou
 
 
 def answer_serving(run: Run) -> Outcome:
-    """Run one scenario; what it cannot do is an outcome too."""
+    """Run one scenario; a failure is an outcome too."""
     try:
         return run_serving(run)
     except MeshwrightError as error:
