@@ -55,8 +55,11 @@ def test_littles_law_in_a_closed_loop(clients):
 
 
 def test_one_slot_serves_one_request_after_the_other():
-    """With one slot, eight clients wait seven services each: D/D/1 closed, E2E = 8 x service within 1 %."""
-    service = 1 / rate(run(1, options={"max_sequences": 1, "asynchronous": False}))
+    """With one slot, eight clients wait seven services each: D/D/1 closed, E2E = 8 x service within 1 %.
+
+    Two clients keep the slot busy; a client alone also waits for times outside of steps between its requests.
+    """
+    service = 1 / rate(run(2, options={"max_sequences": 1, "asynchronous": False}))
     result = run(8, options={"max_sequences": 1, "asynchronous": False})
     columns = result.records.columns()
     e2e = (columns["last_s"] - columns["arrival_s"])[40:-40]
