@@ -1,1 +1,1 @@
-"""Measures: torch microbenchmarks, measured-point files, fitting, importers."""
+"""Measurements: torch microbenchmarks, point files, fitting, importers."""

@@ -23,22 +23,22 @@ MEASURED_ON = {"vidur-a100_dgx": "dgx-a100-80gb", "vidur-h100_dgx": "dgx-h100", 
 the server without peer-to-peer on which aiconfigurator measured L40S."""
 
 OTHER_KERNELS = "custom"
-"""In the source of points: serving libraries' own all-reduces, which training does not run."""
+"""Sources of points from serving libraries' all-reduces, which training does not run."""
 
 
 def validate_collectives(points: Points, measured_on: Cluster | None = None) -> tuple[Rows, Rows]:
     """Predict the points of a table of collectives.
 
-    A system is a cluster's name, or a device's, which stands for the vendor's node of it; what joins
-    several such nodes is then not known.
+    A system is the name of a cluster, or of a device, which means the vendor's node; the network between
+    several such nodes is then unknown.
 
     Args:
         points: of the table.
-        measured_on: the cluster that all of them were measured on, whatever they call it.
+        measured_on: the cluster of all points; overrides their ``system`` column.
 
     Returns:
-        A row for each operation, system and dtype with the keys of `validate_kernels`, and the points that
-        could not be predicted with their reason.
+        One row per operation, system and dtype with the keys of `validate_kernels`, and the reasons of points
+        that could not be predicted.
     """
     rows: Rows = []
     skipped: Rows = []
@@ -63,7 +63,7 @@ def validate_collectives(points: Points, measured_on: Cluster | None = None) -> 
 
 
 def _cluster(system: str) -> tuple[Cluster | None, bool]:
-    """The cluster that a system's name stands for, and whether its network is the one measured."""
+    """The cluster that a system's name means, and whether its network is that of the measurement."""
     if system in clusters.names():
         return clusters.get(system), True
     if system in MEASURED_ON:

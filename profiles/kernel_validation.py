@@ -1,7 +1,7 @@
 """Predicted against measured kernel times, for any folder of point files.
 
-Every point is predicted by the kernel model that the product uses, with the library's constants where
-the calibration knows the library that the point names.
+The product's kernel model predicts every point, with the constants of the point's library where the
+calibration has them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Array = NDArray[np.floating]
 
 @dataclass
 class KernelValidation:
-    """What a validation found.
+    """Result of a validation.
 
     Attributes:
-        rows: one an operation, GPU and dtype; see `validate_kernels`.
+        rows: one per operation, GPU and dtype; see `validate_kernels`.
         skipped: groups of points that could not be predicted, with the reason.
         dropped: impossible points (faster than the device's peak or memory).
     """
@@ -51,12 +51,12 @@ def validate_kernels(directory: Path, cluster: Cluster | None = None) -> KernelV
     ``p90_error``, ``large_median_error``, ``large_p90_error``, ``small_median_error``, ``small_p90_error``
     (large: longer than 50 us; null where there are none) of the whole model, the same under
     ``form_alone`` without the correction by measured points, and the same for each library under
-    ``libraries``. Collectives are operations too: their ``gpu`` is what the ``system`` column says, and no
-    points correct them.
+    ``libraries``. Collectives are operations too: their ``gpu`` is the ``system`` column, and no points
+    correct them.
 
     Args:
         directory: folder of point files.
-        cluster: what collectives were measured on, whatever their ``system`` says.
+        cluster: the cluster of measured collectives; overrides their ``system``.
 
     Raises:
         InputError: no such folder, no point files in it, or a file that is wrong.

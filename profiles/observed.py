@@ -1,4 +1,4 @@
-"""A device that no catalogue has, as its own points show it."""
+"""A device outside the catalogue, described by its measured points."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ a kernel with such a result reads about as much."""
 IN_PLACE = ("optimizer", "copy")
 """Kinds that are measured without new results."""
 FRESH_PAGES_GAIN = 5.0
-"""How much faster a memory-bound kernel is below that, to begin a fit with."""
+"""Speed-up of memory-bound kernels below that size, as the start of a fit."""
 
 
 class _Seen(BaseModel):
-    """What a profile run wrote of its device."""
+    """Device record of a profile run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +45,7 @@ class _Seen(BaseModel):
 
 
 class _Best(BaseModel):
-    """What the points reached at best."""
+    """Highest rates of the points."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,8 +62,8 @@ def observed_device(folder: Path) -> Device:
     """Return the CPU that a folder of points was measured on.
 
     Its peak is the best rate of its matrix products, its bandwidth that of its largest copy, its
-    multiprocessors the threads that computed. What no point tells (power, price) is zero; constants that
-    nothing will be fitted to are estimates.
+    multiprocessors the threads that computed. Unmeasured figures (power, price) are zero; constants
+    without points are estimates.
 
     Args:
         folder: point files with the ``provenance.yaml`` of their measurement.

@@ -1,4 +1,4 @@
-"""Measured points on disk: CSV files, one table a file, times in microseconds.
+"""Measured points on disk: CSV files, one table per file, times in microseconds.
 
 A point file is ``TABLE.csv`` or ``TABLE.csv.gz``. Its first line names the columns, in any order; a
 column may be left out where the table below gives it a default. The columns are
@@ -14,7 +14,7 @@ elementwise         op, gpu, dtype, direction, tokens, dims, bytes_per_token
 
 and after them ``time_us``, ``spread`` (interquartile range of the repeats over their median) and
 ``source``. ``m, n, k`` are those of the product itself, whatever the layout. A column ``split`` is
-passed over: some published sets mark with it what they held out.
+ignored: some published sets mark held-out points with it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ Row = Mapping[str, Any]
 
 PASSED_OVER = ("split",)
 SHAPE = frozenset(("m", "n", "k", "batch", "seq_q", "n_heads", "n_kv_heads", "head_dim"))
-"""Columns of sizes that no kernel runs without."""
+"""Columns of sizes that must be positive."""
 LARGEST_SIZE = 2**31
 LARGEST_WHOLE = 2.0**53
-"""Above it a float does not tell whole numbers apart."""
+"""Largest range in which floats represent all whole numbers."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what its values are, and the value of a file that leaves it out (None: it must not)."""
+    """A column: the type of its values, and its default in files without it (None: required)."""
 
     name: str
     kind: type[str] | type[int] | type[float]
@@ -60,7 +60,7 @@ KERNEL = Column("kernel", str, "")
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of one kind of point; the identity is what tells one point from another."""
+    """The columns of one kind of point; the identity columns distinguish points."""
 
     name: str
     identity: tuple[Column, ...]
@@ -81,7 +81,7 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     def key(self, row: Row) -> tuple[str, ...]:
-        """What tells a point from all others, as text."""
+        """Identity of a point, as text."""
         return tuple(str(row.get(column.name, column.default)) for column in self.identity)
 
 
@@ -145,7 +145,7 @@ class Points:
         return Points(self.table, {name: values[mask] for name, values in self.columns.items()})
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One mapping a point."""
+        """One mapping per point."""
         for values in zip(*(column.tolist() for column in self.columns.values()), strict=True):
             yield dict(zip(self.columns, values, strict=True))
 
@@ -167,10 +167,10 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def table_of(path: Path) -> Table:
-    """The table that a file holds, by its name.
+    """The table of a file, by the file's name.
 
     Raises:
-        InputError: the name is not that of a table.
+        InputError: not the name of a table.
     """
     name = path.name.removesuffix(".gz").removesuffix(".csv")
     if name not in TABLES:
@@ -183,7 +183,7 @@ def read(path: Path, table: Table | None = None) -> Points:
 
     Args:
         path: CSV, zipped or not.
-        table: what it holds; by default its name says so.
+        table: table of the file; by default from its name.
 
     Raises:
         InputError: unreadable, a wrong or missing column, or a value that is wrong, with its line.
@@ -211,7 +211,7 @@ def read(path: Path, table: Table | None = None) -> Points:
 
 
 def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
-    """Write a point file whole: into a temporary file first, then under its name.
+    """Write a point file atomically: to a temporary file, then renamed.
 
     Returns:
         The number of points.

@@ -1,4 +1,4 @@
-"""From measured points to a calibration: every operation, dtype and library that the points hold."""
+"""Calibrations from measured points: every operation, dtype and library of the points."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ CAST = "kv"
 
 @dataclass
 class Fit:
-    """What one calibration run found out.
+    """Result of a calibration run.
 
     Attributes:
-        calibration: the mapping that a calibration file holds.
+        calibration: mapping of the calibration file.
         grids: residual grids by the name that the kernel model looks up.
-        errors: rows for the report, one an entry.
+        errors: rows for the report, one per entry.
         unseen: held-out points of each row, for the picture.
         dropped: impossible points that were left out.
-        missing: what there were too few points for, one line each.
+        missing: operations with too few points, one line per operation.
     """
 
     calibration: Mapped
@@ -82,18 +82,18 @@ def calibrate(
 ) -> Fit:
     """Fit a device's kernel forms to measured points.
 
-    What the points do not cover keeps the constants, the status and the source of the device's present
+    Operations without points keep the constants, the status and the source of the device's present
     calibration.
 
     Args:
         paths: point files, or folders of them.
         device: whose peaks and bandwidth the forms are relative to.
-        gpu: what the points' ``gpu`` column calls it; the device's name when empty, and any name when the
-            points have only one.
-        share: of the shapes, kept out of a first fit to state its error.
+        gpu: name of the device in the points' ``gpu`` column; empty: the device's name, or the only name of
+            the points.
+        share: share of the shapes held out of a first fit to state its error.
         status: "measured" on this machine, or "fitted-elsewhere".
         defaults: library whose kernels are the default, by table; else the one with most points.
-        base: constants for what the points do not cover, and priors; else the device's present ones.
+        base: priors, and constants of operations without points; by default the device's present ones.
         keeps_grids: whether to keep grids of residuals.
         say: called with one line for each entry that is finished.
 
@@ -254,7 +254,7 @@ class _Runner:
             }
 
     def _prior(self, operation: Operation[Any], dtype: str) -> Any:
-        """Constants to begin with: of this run's default library, else the device's own, else generic."""
+        """Initial constants: of this run's default library, else the device's, else generic."""
         field_ = "simple" if operation is SIMPLE else "rich" if operation is RICH else "form"
         for name in (dtype, "bf16", "fp16"):
             table = self.fit.calibration.get(operation.name, {})

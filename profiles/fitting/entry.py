@@ -1,4 +1,4 @@
-"""One calibration entry from one group of points: fit, judge on shapes kept out, fit again on all."""
+"""One calibration entry from one group of points: fit, error on held-out shapes, fit again on all points."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Array = NDArray[np.floating]
 
 MICROSECOND = 1e-6
 FEWEST_TO_JUDGE = 4
-"""With fewer points none can be kept out: one inside the cache does not foretell one outside it."""
+"""Minimum number of points to hold some out: a point in the cache does not predict one outside it."""
 NOT_JUDGED = {"median": 0.1, "p90": 0.25}
-"""The error that estimates carry."""
+"""Error of estimates."""
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """Held-out points: measured, and predicted by the fit that did not see them (seconds)."""
+    """Held-out points: measured, and predicted by the fit without them (seconds)."""
 
     measured_s: Array
     form_s: Array
@@ -39,7 +39,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class FittedEntry:
-    """A form fitted on all points, with its error on those that a first fit did not see."""
+    """A form fitted on all points, with its error on points held out of a first fit."""
 
     form: Strict
     error: ErrorOnUnseen
@@ -57,11 +57,11 @@ def fit_entry(
     few points, one share after another is kept out, until the error is stated on all of them.
 
     Args:
-        operation: what is fitted.
+        operation: the operation to fit.
         chip: the device at the points' dtype.
         points: at least `operation.least` of them.
-        prior: constants of a like device; missing keys of mappings are filled in where points need them.
-        share: of the shapes, kept out.
+        prior: constants of a similar device; missing keys of mappings are filled in where points need them.
+        share: share of the shapes held out.
         keeps_grid: whether to keep a grid of residuals.
     """
     prior = _with_keys(prior, points)
@@ -89,7 +89,7 @@ def fit_entry(
 
 @dataclass(frozen=True)
 class _Try:
-    """One fit that did not see some of the points."""
+    """One fit with some points held out."""
 
     form: Strict
     smoother: Smoother | None
@@ -118,7 +118,7 @@ def _try(
 
 
 def _joined(parts: list[Unseen]) -> Unseen:
-    """All held-out points; corrected where any part is, parts without a correction as their form."""
+    """All held-out points; if any part is corrected, parts without a correction use their form."""
     corrected = None
     if any(part.corrected_s is not None for part in parts):
         each = [part.form_s if part.corrected_s is None else part.corrected_s for part in parts]

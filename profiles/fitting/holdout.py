@@ -1,4 +1,4 @@
-"""Shapes kept out of a fit, and the error that is left on them."""
+"""Shapes held out of a fit, and the error on them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Array = NDArray[np.floating]
 
 FEWEST_KEYS = 6
 FEWEST_UNSEEN = 12
-"""Points kept out below which their error says little: then every point is kept out once, in turn."""
+"""Minimum number of held-out points; with fewer, every point is held out once, in turn."""
 LARGE_S = 50e-6
 """Kernels longer than this are large."""
 
 
 def held_out(keys: NDArray[np.str_], share: float, salt: str = "meshwright") -> NDArray[np.bool_]:
-    """Return which points are kept out: those whose key hashes lowest, the same on every machine.
+    """Return the mask of held-out points: those with the lowest key hashes, the same on every machine.
 
     The key names what is unseen together (a weight's shape, the heads of an attention), so that no near
     copy of a held-out point is in the fit. Where there are only few keys, points are kept out one by one.
@@ -35,11 +35,11 @@ def held_out(keys: NDArray[np.str_], share: float, salt: str = "meshwright") -> 
 
 
 def folds(keys: NDArray[np.str_], share: float) -> list[NDArray[np.bool_]]:
-    """Return what to keep out of one fit after another: once where that leaves enough points to judge by.
+    """Return the held-out points of successive fits: one fit if it holds out enough points.
 
     Args:
         keys: as for `held_out`.
-        share: of the keys, kept out of each fit.
+        share: share of the keys held out of every fit.
     """
     out = held_out(keys, share)
     if out.sum() >= FEWEST_UNSEEN or len(keys) < 2:

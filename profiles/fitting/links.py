@@ -1,4 +1,4 @@
-"""From measured collectives of one machine to the constants of the links between its devices.
+"""Constants of the links between a machine's devices, from measured collectives.
 
 Each family of operations gets a start, a time per hop and a time per byte, by non-negative least squares on
 relative errors. Libraries that change their protocol with the size are followed on average only; the shipped
@@ -20,10 +20,10 @@ from profiles.points import Points
 Array = NDArray[np.floating]
 
 NAMES = {"alltoall": "all_to_all", "send_recv": "send_receive"}
-"""What point files call an operation where the model has another word."""
+"""Names of operations in point files that differ from the model's."""
 
 NEVER = {"start_s": 1e3, "step_s": 0.0, "efficiency": 1.0}
-"""A protocol that is never the fastest."""
+"""A protocol that is never chosen."""
 
 ROUNDS = 20
 LEAST = 3
@@ -35,7 +35,7 @@ def fit_links(points: Points, name: str, provenance: str) -> tuple[float, dict[s
     Args:
         points: of the table of collectives; those between nodes are passed over.
         name: of the link calibration.
-        provenance: where the points come from.
+        provenance: source of the points.
 
     Returns:
         B/s that a device sends over the links at best, and the definition of a ``LinkCalibration``.

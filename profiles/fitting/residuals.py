@@ -1,4 +1,4 @@
-"""What a form leaves over at measured points, spread over a regular grid by local kriging.
+"""Residuals of a form at measured points, interpolated on a regular grid by local kriging.
 
 Around each node the nearest points (by covariance) are combined with the weights that a Gaussian process
 with exponential covariances gives; far from all points the correction fades to none. Kriging: Cressie,
@@ -29,9 +29,9 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Covariance:
-    """One exponential covariance: how much of the variance, and the length along each direction.
+    """One exponential covariance: its share of the variance, and the length along every direction.
 
-    `directions` has a row a direction; most are the coordinate axes, but the number of output tiles, for
+    `directions` has one row per direction; most are the coordinate axes, but the number of output tiles, for
     one, follows the sum of the logs of m and n.
     """
 
@@ -47,12 +47,12 @@ def axis_covariance(share: float, *lengths: float) -> Covariance:
 
 @dataclass(frozen=True)
 class Smoother:
-    """How an operation's residuals hang together in log shape.
+    """Correlation of an operation's residuals in log shape.
 
     Attributes:
         covariances: parts that add up.
-        noise: share of the variance that does not hang together.
-        exchanges: two coordinates that may change places (rows and columns of a product), as long as both
+        noise: uncorrelated share of the variance.
+        exchanges: two interchangeable coordinates (rows and columns of a product), as long as both
             are at least `exchanges_from`.
     """
 
@@ -66,7 +66,7 @@ def residual_grid(coordinates: Sequence[Array], ratios: Array, smoother: Smoothe
     """Return the correction grid of measured points.
 
     Args:
-        coordinates: one array a coordinate, above 0.
+        coordinates: one positive array per coordinate.
         ratios: measured over predicted time.
         smoother: covariances over the base-2 logs of the coordinates.
     """
@@ -81,9 +81,9 @@ def residual_grid(coordinates: Sequence[Array], ratios: Array, smoother: Smoothe
 def best_smoother(
     coordinates: Sequence[Array], ratios: Array, smoothers: Sequence[Smoother], out: NDArray[np.bool_]
 ) -> Smoother | None:
-    """Return the smoother that predicts the points marked `out` best from the others, or none if none helps.
+    """Return the smoother that best predicts the points marked `out` from the others, or None if none helps.
 
-    Points kept out are taken no more than a thousand at a time, evenly.
+    At most a thousand held-out points are used, evenly spaced.
     """
     points, logs = _places(coordinates), _logs(ratios)
     asked = np.flatnonzero(out)
@@ -119,7 +119,7 @@ def _interpolate(points: Array, logs: Array, nodes: Array, smoother: Smoother) -
 
 
 def _merged(points: Array, logs: Array) -> tuple[Array, Array]:
-    """Return the points with those at one place made one, at their median."""
+    """Return the points with duplicates merged at their median."""
     unique, inverse = np.unique(np.round(points, 6), axis=0, return_inverse=True)
     if len(unique) == len(points):
         return points, logs
@@ -146,7 +146,7 @@ def _axes(points: Array) -> tuple[Array, ...]:
         longest = max(range(len(axes)), key=lambda i: len(axes[i]))
         axis = axes[longest]
         gaps = np.diff(axis)
-        # Of the two nearest neighbours the upper one goes, unless it is the end.
+        # Of the two nearest neighbours remove the upper one, unless it is the end.
         drop = int(np.argmin(gaps)) + 1
         axes[longest] = np.delete(axis, drop if drop < len(axis) - 1 else drop - 1)
     return tuple(axes)
@@ -190,7 +190,7 @@ def _features(places: Array, part: Covariance) -> Array:
 def _covariance(a: Array, b: Array, smoother: Smoother) -> Array:
     total = np.float32(0.0)
     for part in smoother.covariances:
-        # Scaled in advance, so that the large array is touched once a direction.
+        # Scaled in advance, so that the large array is read once per direction.
         left, right = _features(a, part), _features(b, part)
         distance = np.abs(left[..., 0] - right[..., 0])
         for direction in range(1, left.shape[-1]):

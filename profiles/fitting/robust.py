@@ -17,11 +17,11 @@ Array = NDArray[np.floating]
 
 GET_SCIPY = "fitting measured points needs scipy; install it with: pip install 'meshwright[calibrate]'"
 SCALE = 0.05
-"""Where the loss turns from square to linear: log errors above it pull less (soft-L1)."""
+"""Log error at which the loss turns from square to linear (soft-L1)."""
 PRIOR_WEIGHT = 0.125
 """Log residual that one e-fold away from the prior counts as; it fades as points grow in number."""
 MOST_POINTS = 2500
-"""A fit uses no more points than this, drawn evenly at random."""
+"""Maximum number of points of a fit, drawn uniformly at random."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Values = dict[str, float]
 
 
 def read_numbers(form: Strict, numbers: Sequence[Number]) -> Values:
-    """Return the form's present values, those that it lacks left out."""
+    """Return the form's present values, without missing ones."""
     found = {}
     for number in numbers:
         field, _, key = number.path.partition(".")
@@ -69,7 +69,8 @@ def with_numbers(form: FormT, values: Mapping[str, float]) -> FormT:
 
 
 def free_numbers(numbers: Sequence[Number], points: int) -> list[Number]:
-    """Return the numbers that so many points can identify: the first ranks up to 30 and up to 100 points."""
+    """Return the numbers that a count of points can identify: the first ranks up to 30 and up to 100
+    points."""
     most = 0 if points <= 30 else 1 if points <= 100 else 2
     return [number for number in numbers if number.rank <= most]
 

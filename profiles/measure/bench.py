@@ -1,4 +1,4 @@
-"""The bench that operations are put on: random data, rotation past the cache, one timer."""
+"""Bench of operations: random data, rotation past the cache, one timer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 Values = dict[str, str | int]
-"""What identifies a point: the columns of its table but for time, spread and source."""
+"""Identity of a point: the columns of its table except time, spread and source."""
 
 TORCH_NAMES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 BYTES_PER_ELEMENT = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -26,7 +26,7 @@ MAX_COPIES = 64
 
 @dataclass(frozen=True)
 class Scope:
-    """What a plan may contain.
+    """Limits of a plan.
 
     Attributes:
         mode: "quick" or "full".
@@ -57,11 +57,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that can be measured.
+    """A measurable operation.
 
     Attributes:
-        name: as the user names it.
-        table: the point file that its points go to.
+        name: name for users.
+        table: point file of its points.
         plan: the points to measure, for a scope.
         prepare: for a point, the rotation of calls to time. The calls own their inputs.
         method: how to time it.
@@ -80,7 +80,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a plan: the operation's name, its table, and what tells it from the others."""
+    """One point of a plan: the operation's name, its table, and its identity."""
 
     operation: str
     table: str
@@ -113,7 +113,7 @@ class Bench:
         )
 
     def stream(self) -> AbstractContextManager[object]:
-        """The stream that all work of a point must be issued on."""
+        """The stream of all work of a point."""
         if isinstance(self.timer, DeviceTimer):
             return self.torch.cuda.stream(self.timer.side)
         return nullcontext()
@@ -145,7 +145,7 @@ class Bench:
         return iter(self.random(copies, *shape, dtype=dtype))
 
     def copies(self, bytes_each: int) -> int:
-        """How many copies a rotation needs."""
+        """Number of copies in a rotation."""
         wanted = -(-ROTATION_CACHES * self.machine.cache_bytes // max(bytes_each, 1))
         return max(1, min(wanted, MAX_COPIES))
 
@@ -169,7 +169,7 @@ class Bench:
             return timing
 
     def release(self) -> None:
-        """Give back the memory that a point took, and wait until the device is idle."""
+        """Free the memory of a point, and wait until the device is idle."""
         if self.machine.kind == "cuda":
             self.torch.cuda.synchronize(self.device)
             self.torch.cuda.empty_cache()

@@ -45,7 +45,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_re
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure; the same on every rank.
+    """Measurement request; equal on all ranks.
 
     Attributes:
         out: folder of the point files.
@@ -70,7 +70,7 @@ class Request:
         return sizes
 
     def groups(self, world: int) -> list[int]:
-        """How many ranks take part, for each group to measure."""
+        """Sizes of the groups to measure."""
         if self.group_sizes or self.mode == "quick":
             return list(self.group_sizes) or [world]
         powers = [2**power for power in range(1, world.bit_length()) if 2**power < world]
@@ -94,9 +94,9 @@ def launch(request: Request, processes: int, device: str, show_progress: bool = 
     """Start processes on this machine and measure between them.
 
     Args:
-        request: what to measure.
-        processes: how many; on GPUs at most as many as there are.
-        device: "cpu" (gloo) or "cuda" (NCCL, one GPU a process).
+        request: the measurements.
+        processes: number of processes; at most one per GPU.
+        device: "cpu" (gloo) or "cuda" (NCCL, one GPU per process).
         show_progress: draw a progress bar on stderr.
 
     Raises:
@@ -169,7 +169,7 @@ def measure(request: Request, device: str, ranks_per_node: int, show_progress: b
 
 
 def _note() -> str:
-    """What the environment switches off, for the source column."""
+    """Features disabled by the environment, for the source column."""
     return ":nvls-off" if os.environ.get("NCCL_NVLS_ENABLE") == "0" else ""
 
 
@@ -205,7 +205,7 @@ def _agreed(todo: list[Point]) -> list[Point]:
 def _time(point: Point, found: Machine, group: torch.distributed.ProcessGroup) -> tuple[Timing | None, str]:
     """Measure one point on the ranks of its group; the slowest rank's time counts.
 
-    All ranks come to the same answer, so that none waits for another that has given up.
+    All ranks agree on the outcome, so that none waits for a rank that failed.
     """
     torch = require_torch()
     distributed = torch.distributed
@@ -217,7 +217,7 @@ def _time(point: Point, found: Machine, group: torch.distributed.ProcessGroup) -
             call = _call(point, found, group, ranks)
         except RuntimeError as error:
             why = reason(error)
-        # One rank may have had no room for its buffers; then none may wait for it.
+        # If a rank has no memory for its buffers, no rank may wait for it.
         if _slowest(float(call is None), found, group):
             call, why = None, why or "a rank is out of memory"
         try:

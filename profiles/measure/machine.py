@@ -1,4 +1,4 @@
-"""The machine under measurement: which device, what it can do, which software runs on it."""
+"""The machine under measurement: device, capabilities and software versions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Machine:
         kind: "cpu" or "cuda" (ROCm too).
         index: CUDA index; 0 for a CPU.
         name: the catalogue's name, for the ``gpu`` column.
-        full_name: what the driver or the kernel calls it.
+        full_name: name of the driver or the kernel.
         dtypes: dtypes that can be measured on it.
         multiprocessors: SMs, compute units, or the cores torch uses.
         cache_bytes: last-level cache.
@@ -92,7 +92,7 @@ class Machine:
         return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
 
     def default_dtypes(self) -> tuple[str, ...]:
-        """What to measure when the user names no dtype: what training on the device uses."""
+        """Default dtypes to measure: those of training on the device."""
         if self.kind == "cpu":
             return ("fp32",)
         main = "bf16" if "bf16" in self.dtypes else "fp16"
@@ -278,7 +278,7 @@ THROTTLE_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.activ
 
 
 def clocks(machine: Machine) -> dict[str, str]:
-    """Clock, power, temperature and throttle reasons right now; empty where no tool tells them."""
+    """Current clock, power, temperature and throttle reasons; empty without a tool that reads them."""
     if machine.kind == "cuda":
         return _gpu_clocks(require_torch(), machine.index)
     try:
@@ -299,7 +299,7 @@ def _gpu_clocks(torch: ModuleType, index: int) -> dict[str, str]:
 
 
 def _nvidia_smi(torch: ModuleType, index: int, fields: Iterable[str]) -> list[str]:
-    """What nvidia-smi says of a device, field by field; empty where it is not there (ROCm) or refuses."""
+    """Fields of nvidia-smi for a device; empty where it is missing (ROCm) or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -313,6 +313,6 @@ def _nvidia_smi(torch: ModuleType, index: int, fields: Iterable[str]) -> list[st
 
 
 def _identity(torch: ModuleType, index: int) -> str:
-    """What nvidia-smi calls one of torch's devices; torch may number them otherwise, and see only some."""
+    """Identifier of a torch device for nvidia-smi; torch may renumber devices and see only some."""
     unique = getattr(torch.cuda.get_device_properties(index), "uuid", None)
     return f"GPU-{unique}" if unique else str(index)

@@ -1,4 +1,4 @@
-"""Ranks of a process group on this machine, started, waited for, and the first one's answer."""
+"""Start the ranks of a process group on this machine, wait for them, and return rank 0's result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
 
     Args:
         function: a function of a module (it is pickled), called with ``arguments``.
-        processes: how many ranks, at least two.
+        processes: number of ranks, at least two.
         kind: "cpu" (gloo) or "cuda" (NCCL; rank i uses device i).
         arguments: passed on.
 
@@ -54,7 +54,7 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
 
 
 def _wait(ranks: Any) -> None:
-    """Wait until every rank has ended; Ctrl-C ends them, whatever they wait for."""
+    """Wait until all ranks have ended; Ctrl-C ends them at once."""
     try:
         while not ranks.join():
             pass

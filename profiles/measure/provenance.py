@@ -1,4 +1,4 @@
-"""Where points come from: ``provenance.yaml`` beside them, one entry a run."""
+"""Provenance of points: ``provenance.yaml`` beside them, one entry per run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from profiles.measure.result import Skipped
 
 
 class Provenance:
-    """The file that says which device, software and clocks stand behind the points of a folder.
+    """The file with device, software and clocks of the points of a folder.
 
-    It is written when a run begins and again when it ends, whole and under a temporary name first.
+    It is written atomically when a run begins and again when it ends.
     """
 
     def __init__(self, path: Path, machine: Machine, mode: str, dtypes: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class Provenance:
         without_graph: Sequence[str],
         interrupted: bool,
     ) -> None:
-        """Note how the run ended."""
+        """Record the end of the run."""
         self.run |= {
             "ended": _now(),
             "measured": measured,
@@ -101,9 +101,9 @@ def _runs(path: Path) -> list[dict[str, Any]]:
 
 
 def observed(folder: Path) -> dict[str, Any]:
-    """What the points of a folder show at best: FLOP/s by dtype, memory bandwidth, noisy points.
+    """Highest rates of a folder's points: FLOP/s by dtype, memory bandwidth, noisy points.
 
-    For a device that no catalogue has, these stand in for the data sheet.
+    For a device outside the catalogue, these replace the data sheet.
     """
     found = points.files(folder)
     best: dict[str, Any] = {"points": {}, "flops": {}}

@@ -1,4 +1,4 @@
-"""What a profile run gives back."""
+"""Result of a profile run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProfileResult:
 
     Attributes:
         out: the folder of point files.
-        device: what the ``gpu`` column says.
+        device: value of the ``gpu`` column.
         planned: points in the plan.
         measured: points measured by this run.
         resumed: points of the plan that ``out`` already held.

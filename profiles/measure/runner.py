@@ -1,4 +1,4 @@
-"""Runs a plan: one point after another, each on disk as soon as it is finished."""
+"""Runs a plan point by point; every finished point is written to disk at once."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def _scope(found: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | 
 def planned(scope: Scope, operations: Iterable[Operation]) -> list[Point]:
     """The plan, large and small points mixed so that heat spreads, the sustained ones at the end.
 
-    The order depends on nothing but the points, so that an interrupted run can go on. A point that two
-    operations ask for (scaled down, shapes may meet) is in the plan once.
+    The order depends on the points only, so that an interrupted run can resume. A point of two operations
+    (scaled-down shapes may coincide) is in the plan once.
     """
     plan: dict[tuple[str, frozenset[tuple[str, str | int]]], Point] = {}
     for operation in operations:
@@ -103,13 +103,13 @@ def planned(scope: Scope, operations: Iterable[Operation]) -> list[Point]:
 
 
 class Session:
-    """One run over the points that are left to measure.
+    """One run over the remaining points.
 
     Args:
         operations: the operations that points name.
         bench: times them.
-        store: keeps what was measured.
-        provenance: notes the clocks.
+        store: keeps finished points.
+        provenance: records the clocks.
         notice: called with each point that cannot be measured.
     """
 
@@ -145,7 +145,7 @@ class Session:
     def _measure(self, point: Point) -> None:
         try:
             timing = self.bench.time(self.operations[point.operation], point)
-        except Exception as error:  # also ImportError, AttributeError and what else a broken library raises
+        except Exception as error:  # also ImportError, AttributeError and other errors of a broken library
             self._skip(point, reason(error))
         else:
             self.store.add(point, timing.seconds, timing.spread)

@@ -46,7 +46,7 @@ def shrunk(
     work: Callable[[Shape], tuple[float, float]],
     smaller: Callable[[Shape], Shape],
 ) -> Iterator[Shape]:
-    """Make shapes small enough for the scope; equal ones that result are given once.
+    """Scale shapes down to the scope; duplicates are removed.
 
     A shape that cannot be made small enough is left out.
 

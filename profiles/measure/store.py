@@ -1,4 +1,4 @@
-"""The point files of one run: what they hold already, and each new point as it is finished."""
+"""The point files of one run: existing points, and new points as they finish."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Store:
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off a last line that a crash left without its end."""
+    """Remove a partial last line left by a crash."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         with path.open("r+b") as file:
@@ -70,7 +70,7 @@ def _drop_half_line(path: Path) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Why a point cannot be measured, in one line."""
+    """Reason why a point cannot be measured, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else type(error).__name__
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

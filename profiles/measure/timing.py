@@ -1,8 +1,7 @@
-"""How a call is timed: events around replayed graphs on a GPU, the clock on a CPU.
+"""Timing of calls: events around replayed graphs on a GPU, the clock on a CPU.
 
-Every timer takes a *rotation*: callables that do the same work on different memory, so that what
-should come from memory does not sit in the last-level cache. It answers with the median over repeats
-and their spread.
+Every timer takes a *rotation*: callables that do the same work on different memory, so that operands
+come from memory and not from the last-level cache. It returns the median over repeats and their spread.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Call = Callable[[], object]
 Method = Literal["graph", "stream", "host"]
 
 REPEATS = 5
-NOISY = 0.1  # a spread above this tells of a busy machine; a quiet one stays below 0.03
+NOISY = 0.1  # a larger spread indicates a busy machine; an idle one stays below 0.03
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class HostTimer:
     def time(self, calls: Sequence[Call], min_seconds: float, method: Method = "host") -> Timing:
         """See ``Timer``; whatever the method, the host's clock decides.
 
-        A repeat goes on in the rotation where the one before stopped.
+        A repeat continues the rotation of the previous repeat.
         """
         turn = itertools.cycle(calls)
         self._run(turn, self.WARM_UP_CALLS)
@@ -87,7 +86,7 @@ class HostTimer:
 
 
 def _each(calls: Sequence[Call]) -> None:
-    """Call each once and let its result go at once."""
+    """Call every function once and free its result."""
     for call in calls:
         call()
 
@@ -125,7 +124,7 @@ class DeviceTimer:
             graph.reset()
 
     def _capture(self, calls: Sequence[Call]) -> tuple[torch.cuda.CUDAGraph, int]:
-        """Record the rotation, as many times as it takes to hide the launch of the graph itself."""
+        """Record the rotation often enough to hide the launch of the graph."""
         once = self._events(lambda: _each(calls), 1)
         rounds = max(1, round(self.TARGET_GRAPH_SECONDS / max(once, 1e-6)))
         rounds = max(1, min(rounds, self.MAX_GRAPH_CALLS // len(calls)))
