@@ -16,7 +16,7 @@ class BatchRun(NamedTuple):
     """Seconds of batches, arrays of one shape."""
 
     prefill_s: Array
-    """All prompts."""
+    """Prefill of all prompts."""
     decode_step_s: Array
     """A decode step in the middle of the output."""
     total_s: Array
@@ -37,8 +37,8 @@ def batch_run(
     Args:
         table: step times.
         batch: requests.
-        prompt: tokens of each.
-        output: tokens of each.
+        prompt: prompt tokens per request.
+        output: output tokens per request.
         budget: query tokens of a step.
         slots: requests that run together; more run in further rounds.
     """

@@ -1,4 +1,4 @@
-"""Who is in the next step: the state that a scheduler reads and changes, kept as counters.
+"""Batch state that a scheduler reads and changes, kept as counters.
 
 All sequences of the decodes gain one token in each decode step. So the batch is (count, sum of KV, steps
 done), the end of a sequence is a step number in a heap, and a step costs the same however many sequences
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """One planned step: what it computes, and who is first seen or leaves when it ends."""
+    """One planned step: its computation, and the sequences that yield first tokens or leave when it ends."""
 
     __slots__ = (
         "chunks",
@@ -65,7 +65,7 @@ class Batcher:
         scheduler: policy that fills a step.
         kv: blocks, shared by the micro batches of a pipeline.
         waiting: queue, shared likewise.
-        slots: most sequences at once.
+        slots: maximum number of concurrent sequences.
     """
 
     __slots__ = (
@@ -127,10 +127,10 @@ class Batcher:
         self.serial = 0
         self.preemptions = 0
 
-    # What a scheduler calls.
+    # Called by schedulers.
 
     def plan(self, now: float) -> Step | None:
-        """The next step; None where there is nothing to run.
+        """The next step; None without sequences to run.
 
         The scheduler is asked where sequences wait or prompts are partly computed; else all decodes run.
         """
@@ -142,7 +142,7 @@ class Batcher:
         else:
             return None
         while step.preempted and not (step.decodes or step.chunks):
-            # All that would have run was preempted; its blocks are free now.
+            # All sequences of the step were preempted; their blocks are free now.
             copied = step.copied
             step = Step()
             step.copied = copied
@@ -174,7 +174,7 @@ class Batcher:
             self._pop_ends(step)
 
     def hold(self, sequence: Sequence, tokens: int, found: int) -> bool:
-        """Take the blocks that a waiting sequence needs for ``tokens`` tokens; for all where it reserves."""
+        """Take the blocks of ``tokens`` tokens of a waiting sequence, or of all its tokens if it reserves."""
         if self.reserves:
             tokens = sequence.prompt + sequence.output
         return self.kv.hold(sequence, tokens, found)
@@ -266,7 +266,7 @@ class Batcher:
         self.running -= 1
         self.waiting.appendleft(sequence)
 
-    # What a replica calls.
+    # Called by replicas.
 
     def sequences(self) -> list[Sequence]:
         """Sequences in slots, those about to leave included."""
@@ -337,7 +337,7 @@ class Batcher:
             self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
 
     def _blocks_of(self, steps: int) -> int:
-        """Blocks that the decodes take in so many steps."""
+        """Blocks that the decodes take in ``steps`` steps."""
         rounds, rest = divmod(steps, self.block_tokens)
         blocks = rounds * self.decodes
         if rest:

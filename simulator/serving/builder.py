@@ -1,4 +1,4 @@
-"""Empty replicas of the pools of a run: their KV blocks with tiers, their draws of drafts."""
+"""Builder of empty replicas: KV blocks with tiers, draws of drafts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Builder:
     """Makes the replicas of one run.
 
     Args:
-        setting: what runs.
+        setting: the serving setting.
         source: of its requests, for prefixes.
         on_leave: told of every sequence that ends on a replica.
         stretches: sum decode stretches in closed form.

@@ -33,7 +33,7 @@ def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> E
 
 
 def options_of(pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment") -> Options:
-    """The engine's options with those that the pool sets to other values.
+    """The engine's options with the pool's overrides.
 
     Args:
         pool: names the engine.
@@ -103,7 +103,7 @@ def speculating(
     options: Options,
     engine: Engine,
 ) -> ReplicaCosts:
-    """Costs of a replica whose decodes verify what a draft model on the same devices proposes.
+    """Costs of a replica whose decodes verify proposals of a draft model on the same devices.
 
     The draft model's weights and KV take blocks from the target's.
 

@@ -1,4 +1,4 @@
-"""How a model is served: pools of replicas, their degrees, number formats, engine and policies."""
+"""Serving deployment: pools of replicas, their degrees, number formats, engine and policies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Speculation with a draft model: what a step costs, and how many tokens it yields.
+"""Speculation with a draft model: cost of a step, and its tokens.
 
 The draft model proposes ``tokens`` tokens, one after the other; the target verifies all of them and adds one
-of its own in a single step (Leviathan et al., arXiv 2211.17192). Each proposal is accepted with probability
+token in a single step (Leviathan et al., arXiv 2211.17192). Each proposal is accepted with probability
 ``acceptance`` if those before it were, so a step yields 1 to ``tokens`` + 1 tokens.
 """
 
@@ -18,7 +18,7 @@ from simulator.serving.step_times import Array, Batch, Chunk, StepTimes, Stretch
 
 
 class Speculation(Strict):
-    """How a pool speculates."""
+    """Speculation of a pool."""
 
     draft: str | dict[str, Any] = Field(description="draft model: catalogue name, path or mapping")
     tokens: int = Field(ge=1, le=64, description="tokens that the draft model proposes in a step")
@@ -42,7 +42,7 @@ class Speculation(Strict):
 
 
 class Drafts:
-    """Draws of how many steps a sequence needs."""
+    """Draws of the number of steps of a sequence."""
 
     def __init__(self, speculation: Speculation, seed: list[int]) -> None:
         self.pace = speculation.mean()
@@ -51,13 +51,13 @@ class Drafts:
         self._random = np.random.default_rng(seed)
 
     def steps(self, tokens: int) -> int:
-        """Steps that give a sequence so many more tokens."""
+        """Steps that yield the given number of tokens."""
         draws = self._random.choice(len(self._shares), tokens, p=self._shares) + 1
         return int(np.searchsorted(np.cumsum(draws), tokens)) + 1
 
 
 class SpeculativeSteps:
-    """`StepTimes` of a target whose decodes verify what a draft model proposes."""
+    """`StepTimes` of a target whose decodes verify a draft model's proposals."""
 
     def __init__(self, target: StepTimes, draft: StepTimes, speculation: Speculation) -> None:
         self.target, self.draft, self.tokens = target, draft, speculation.tokens
@@ -72,7 +72,7 @@ class SpeculativeSteps:
         return seconds + (self.draft.step(prefills, 0, 0) if prefills else 0.0)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
-        """As `step`, while KV grows by the mean of what a step yields."""
+        """As `step`, while KV grows by the mean tokens of a step."""
         verify_s, verify_growth_s, verify_steps = self.target.stretch(decodes, kv_tokens, self.tokens + 1)
         propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens)
         pace = self._growth * (self.tokens + 1)

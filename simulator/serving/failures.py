@@ -1,7 +1,7 @@
-"""Replicas that fail and are restored, or are drained for a while: processes on the clock of a fleet.
+"""Failures, restores and drains of replicas, as processes on the clock of a fleet.
 
-A failure loses the KV and the queue of a replica. The router sends what it lost again, as new requests, to
-replicas that are up. The replica returns when its weights are loaded and it has started.
+A failure loses the KV and the queue of a replica. The router sends its requests again, as new requests, to
+replicas that are up. The replica returns when it has started and loaded its weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outage(Strict):
 
 
 class Drain(Strict):
-    """A replica that takes no new requests for a while, and ends what it has."""
+    """A drain: a replica takes no new requests for some time, and finishes its sequences."""
 
     time: Duration = Field(description="seconds from the start")
     replica: int = Field(ge=0, le=2**16, description="number of the replica, from 0 over all pools")
@@ -38,7 +38,7 @@ class Drain(Strict):
 
 
 class Failures(Strict):
-    """When replicas fail, and how long they are away."""
+    """Times of failures, and their durations."""
 
     mtbf: float | None = Field(
         None,

@@ -1,8 +1,8 @@
-"""All replicas of a deployment under one workload: arrivals, routing, programs, and what ends when.
+"""All replicas of a deployment under one workload: arrivals, routing, programs, and completions.
 
-Replicas step by themselves. Where completions feed nothing back, each is brought up to date when an arrival
-needs it; otherwise the replica whose step ends next goes first. Timed events of everything else lie on a
-simpy clock. At one instant events and arrivals come before the ends of steps.
+Replicas step independently. Without feedback from completions, a replica advances when an arrival reads its
+state; otherwise the replica whose step ends next advances first. All other timed events lie on a simpy clock.
+At one instant events and arrivals precede the ends of steps.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Member:
 
 @dataclass
 class Program:
-    """A program under way: its generator, and how many of its requests are still running."""
+    """A running program: its generator, and the number of its running requests."""
 
     calls: Calls
     number: int
@@ -86,7 +86,7 @@ class Fleet:
     """One run.
 
     Args:
-        setting: what runs.
+        setting: the serving setting.
         traced: keep the slices of every step for a trace.
         stretches: sum decode stretches in closed form.
     """
@@ -101,7 +101,7 @@ class Fleet:
         self.records = Records()
         self.refused = 0
         self.failed = 0
-        """Requests given up: lost with replicas more often than they are sent again."""
+        """Requests given up after losses with replicas beyond the retry limit."""
         self.retries = 0
         self._held: list[Sequence] = []
         """Sequences that no replica takes: all have failed or are drained."""
@@ -154,7 +154,7 @@ class Fleet:
         return member
 
     def run(self, progress: Progress | None = None) -> None:
-        """Run until all requests have ended; Ctrl-C ends it early and keeps what was finished.
+        """Run until all requests have ended; Ctrl-C ends it early and keeps the finished requests.
 
         Raises:
             InputError: the trace or a request in it is wrong.
@@ -173,7 +173,7 @@ class Fleet:
         self.failed += len(self._held)
 
     def _requests(self) -> Iterator[Request]:
-        """Requests of the workload; those that a trace lacks are not waited for."""
+        """Number of requests of the workload, at most those of its trace."""
         sent = 0
         for request in self.source.requests():
             sent += 1
@@ -181,7 +181,7 @@ class Fleet:
         self._sent = sent
 
     def _run_stream(self) -> None:
-        """Requests that arrive whatever the fleet does."""
+        """Requests of an open loop, independent of the fleet."""
         clock = self.clock
         event = clock.peek()
         for request in self._requests():
@@ -230,7 +230,7 @@ class Fleet:
             heappush(self._next, (replica.next_s, member.index))
 
     def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
-        """Run where what ends has effects elsewhere: the replica whose step ends next goes first.
+        """Run with feedback from completions: the replica whose step ends next advances first.
 
         Args:
             arrivals: instants with the request that arrives, or None where a program begins.
@@ -277,7 +277,7 @@ class Fleet:
         self._go_on(program, now)
 
     def _go_on(self, program: Program, now: float) -> None:
-        """Send what a program sends next; where it has ended, its client starts another one."""
+        """Send a program's next requests; at its end, its client starts another program."""
         left = self.setting.serving.requests - self._asked
         calls = next(program.calls, None) if left > 0 else None
         if calls is None:
@@ -314,7 +314,7 @@ class Fleet:
             self._go_on(program, now)
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
-        """Call something at a time; now, unless a replica is in the middle of its turn."""
+        """Schedule a call at a time; run it now, unless a replica is in the middle of its turn."""
         if time <= self.clock.now and not self._in_turn:
             what(time)
             return
@@ -322,7 +322,7 @@ class Fleet:
         timeout.callbacks.append(lambda _: what(time))
 
     def _left(self, sequence: Sequence, now: float) -> None:
-        """A sequence has its last token; what follows from it waits for the end of its replica's turn."""
+        """Handle the last token of a sequence; its effects wait for the end of the replica's turn."""
         self._in_turn = True
         if sequence.output < sequence.request.output and self._split:
             self._hand_over(sequence, now)
@@ -339,7 +339,7 @@ class Fleet:
             self._ended(self._programs[sequence.request.program], now)
 
     def _hand_over(self, sequence: Sequence, now: float) -> None:
-        """Send a prompt's KV to a decode replica, which goes on with the second token."""
+        """Send a prompt's KV to a decode replica, which computes the second token."""
         request, router, targets = sequence.request, self.setting.router, self.decoding
         if not targets:
             self._retry(sequence, now)
@@ -372,7 +372,7 @@ class Fleet:
     # Failures and drains
 
     def lose(self, member: Member, now: float) -> None:
-        """Let a replica fail: its sequences are sent again elsewhere."""
+        """Fail a replica: its sequences are sent again to other replicas."""
         member.replica.advance(now)
         lost = member.replica.sequences()
         member.up = False
@@ -390,7 +390,7 @@ class Fleet:
             self.open(member, now)
 
     def close(self, member: Member) -> None:
-        """Send a replica no more requests; it ends what it has."""
+        """Send a replica no more requests; it finishes its sequences."""
         for takers in (self.entry, self.decoding):
             if member in takers:
                 takers.remove(member)

@@ -1,8 +1,8 @@
 """A replica of data-parallel attention ranks that share their experts, and so step together.
 
-Each rank has a queue, slots and KV blocks of its own. A step lasts as long as the longest rank needs; a rank
-without work still takes part in the experts' exchange. Where all ranks only decode, step times are taken at
-both ends of a stretch and are linear in between.
+Every rank has its own queue, slots and KV blocks. A step lasts as long as its longest rank; an idle rank
+still takes part in the experts' exchange. While all ranks only decode, step times are computed at both ends
+of a stretch and interpolated linearly.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class LockstepReplica:
         return count * self._first_s + self._growth_s * count * (count - 1) * 0.5
 
     def _seconds(self, later: int) -> float:
-        """Seconds of the running step, or of the one that comes so many decode steps later."""
+        """Seconds of the running step, or of the step ``later`` decode steps on."""
         return self.steps.lockstep(
             [
                 IDLE

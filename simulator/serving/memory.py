@@ -1,7 +1,7 @@
 """Memory of one device of a replica: weights, activations at the token budget, graphs, and KV in the rest.
 
-The engine's memory share says what KV may take: a share of the device that weights and activations also
-count against (vLLM, SGLang), or a share of what they leave free (TensorRT-LLM).
+The engine's memory share bounds KV: a share of the device that includes weights and activations (vLLM,
+SGLang), or a share of the memory that they leave free (TensorRT-LLM).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Memory:
     activations: float
     graphs: float
     usable: float
-    """What the engine may fill, KV included."""
+    """Memory that the engine may fill, including KV."""
     kv_token: float
     """KV of one token of one attention rank, on this device."""
     block_tokens: int
 
     @property
     def kv_bytes(self) -> float:
-        """What is left for KV; negative where the weights do not fit."""
+        """Memory left for KV; negative where the weights do not fit."""
         return self.usable - self.weights - self.activations
 
     @property

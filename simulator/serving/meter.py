@@ -1,6 +1,6 @@
-"""What the steps of one replica did: rows kept for a while, then added up in arrays.
+"""Statistics of one replica's steps: rows buffered, then added up in arrays.
 
-Memory stays constant however long the run is.
+Memory is constant in the length of the run.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Meter:
             self._sum()
 
     def idle(self) -> None:
-        """Note that the replica has nothing to run."""
+        """Record that the replica is idle."""
         self._decoded_s = -1.0
 
     @property

@@ -2,9 +2,9 @@
 
 TTFT counts from the client's send to the first token, TPOT is (e2e - TTFT) / (output tokens - 1), ITL are the
 gaps between a request's tokens, e2e runs to the last token. Statistics leave out the first ``skipped`` share
-of requests (warm-up). Rates count what ended between the arrival of the first counted request and the last
-arrival (so the drain at the end is left out); where that window holds less than half of the run, as in closed
-loops and bursts, until the last end.
+of requests (warm-up). Rates count requests that ended between the arrival of the first counted request and
+the last arrival (so the drain at the end is left out); where that window holds less than half of the run, as
+in closed loops and bursts, until the last end.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class ServingMetrics:
     requests: int
     """Requests that ended."""
     counted: int
-    """Those that statistics rest on."""
+    """Requests counted in statistics."""
     refused: int
-    """Requests that no replica could ever hold."""
+    """Requests too long for every replica."""
     makespan_s: float
     window_s: float
     latencies: Mapping[str, Latency | None]
@@ -101,7 +101,7 @@ class ServingMetrics:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the run occupied."""
+    """Devices occupied by the run."""
 
     gpus: int
     dollars_per_hour: float

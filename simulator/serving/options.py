@@ -1,4 +1,4 @@
-"""Options of a serving engine that decide who runs in the next step. A preset gives values to all of them."""
+"""Scheduling options of a serving engine. A preset sets all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hwmodels.loading import Strict
 
 
 class Options(Strict):
-    """What an engine's flags set; defaults are vLLM 0.19's."""
+    """Options set by an engine's flags; defaults are vLLM 0.19's."""
 
     scheduler: str = Field("chunked", description="policy that picks the sequences of a step")
     scheduler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scheduler")

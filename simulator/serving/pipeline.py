@@ -50,7 +50,7 @@ class Lane:
         self.count = 1
         """Steps since the running one was planned."""
         self.ready_s = 0.0
-        """When its step before those was over, or it began after idling."""
+        """End of the step before those, or start after idling."""
         self.enter_s = 0.0
         self.exit_s = inf
         self.seconds = self.growth_s = 0.0
@@ -86,7 +86,7 @@ class PipelinedReplica(QueueView):
         self._order: deque[Lane] = deque()
         """Lanes under way, in the order in which they leave."""
         self._free_s = 0.0
-        """When the first stage is free."""
+        """Time at which the first stage is free."""
         self._last_exit_s = 0.0
         self._rounds = 0
         """Rounds of the running stretch; the lanes' times are those of its round 0."""
@@ -113,7 +113,7 @@ class PipelinedReplica(QueueView):
             self.turn()
 
     def turn(self) -> None:
-        """End what ends next, and launch idle lanes."""
+        """End the lane step that ends next, and launch idle lanes."""
         now = self.next_s
         if self._rounds:
             self._commit(now)

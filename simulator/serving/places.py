@@ -1,4 +1,4 @@
-"""Places outside of device memory that hold weights or KV, and how fast a replica reads from them."""
+"""Storage of weights or KV outside device memory, and its read rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ cold starts)."""
 
 
 def read_rate(cluster: Cluster, devices: int, place: Place) -> float:
-    """B/s at which the devices of a replica read from a place outside of their memory, all together."""
+    """B/s at which all devices of a replica together read from storage outside their memory."""
     nodes = devices / cluster.devices_per_node
     if place == "host":
         return devices * cluster.device.kernels.calibration.host_copy.bandwidth

@@ -40,7 +40,7 @@ from simulator.serving.engines.engine import FormatClass, LayerClass
 Array = NDArray[np.float64]
 
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
-"""What calibrations call the kernels of an engine family."""
+"""Names of the engine families' kernels in calibrations."""
 
 NARROW: dict[str, tuple[str, ...]] = {
     "fp8": ("fp8",),
@@ -65,7 +65,7 @@ arXiv 2408.11743, figure 1: 3.9 of the ideal 4 times at batch 1 to 16 on A10, 3 
 
 @dataclass(frozen=True)
 class WeightFormats:
-    """What the products of a deployment compute in, and what their weights take."""
+    """Number formats of a deployment's products and weights."""
 
     dense: str
     """dtype of the kernels of attention and dense MLP products."""
@@ -142,13 +142,13 @@ class StepPrice:
             engine, layer_class(model), format_class(pool.weights), generation
         )
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
-        """How many layers of each kind there are."""
+        """Number of layers by kind."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
 
     # Parts
 
     def linear(self, tokens: ArrayLike) -> Array:
-        """All but attention over context and routed experts, for so many tokens on one rank."""
+        """All but attention over context and routed experts, for ``tokens`` tokens on one rank."""
         count = np.asarray(tokens, dtype=np.float64)
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
@@ -197,7 +197,7 @@ class StepPrice:
 
     @property
     def overlap_exponent(self) -> float:
-        """How far chunks and decodes of one attention kernel overlap; 1 adds their times."""
+        """Overlap of chunks and decodes in one attention kernel; 1 adds their times."""
         mixed = self.prices.kernels.calibration.mixed_attention
         return mixed.form.overlap_exponent if self.mixes and mixed is not None else 1.0
 
@@ -282,7 +282,7 @@ class StepPrice:
         if not np.any(np.asarray(op.parameters)) or op.part == "end":
             return seconds
         if experts:
-            # Only experts that are hit are read: the whole call scales with the width of a weight.
+            # Only weights of experts with tokens are read: the whole call scales with the width of a weight.
             computed = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")
             return np.maximum(seconds * self.weights.expert_bytes / 2.0, computed)
         size = self.weights.dense_bytes
@@ -292,7 +292,7 @@ class StepPrice:
         return np.maximum(seconds - (2.0 - size) * read, np.maximum(compute, size * read))
 
     def _exchange(self, tokens: Array) -> Array:
-        """A layer's exchange of tokens between attention ranks and experts, whichever way is faster.
+        """A layer's exchange of tokens between attention ranks and experts, by the faster method.
 
         All tokens are gathered on every rank and the outputs reduced, or each token is sent to the ranks of
         its experts and back (DeepEP), once a rank.

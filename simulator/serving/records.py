@@ -1,4 +1,4 @@
-"""What became of each request: one row a request, kept in columns."""
+"""Records of requests: one row per request, stored in columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
 
 
 class Record(NamedTuple):
-    """One request: what it was and when what happened, s from the start of the run."""
+    """One request and its times, s from the start of the run."""
 
     serial: int
     arrival_s: float
@@ -46,7 +46,7 @@ class Records:
 
     def __init__(self) -> None:
         self._cells = array("d")
-        """Rows one after the other."""
+        """Rows in order of ends."""
         self._count = 0
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
-"""One replica between interactions: it steps by itself from arrival to arrival, without a shared clock.
+"""One replica: it steps independently from arrival to arrival, without a shared clock.
 
-Consecutive decode steps that nothing can change are one *stretch*, summed in closed form: k steps from q
+Consecutive decode steps with a fixed batch form one *stretch*, summed in closed form: k steps from q
 seconds on, each g longer than the one before, take k q + g k (k - 1) / 2. An arrival that could be admitted
 cuts the stretch at the end of the step that it falls into.
 
@@ -60,7 +60,7 @@ def steps_done(passed: float, first: float, growth: float, most: int) -> int:
 
 
 class QueueView:
-    """What routers ask of a replica: its queue, slots and cache."""
+    """State of a replica that routers read: queue, slots and cache."""
 
     waiting: deque[Sequence]
     kv: PagedBlocks
@@ -98,7 +98,7 @@ class Replica(QueueView):
         scheduler: policy that fills steps.
         kv: blocks of the replica.
         steps: step times.
-        meter: takes what steps did.
+        meter: records the steps.
         on_leave: called with a sequence and the time when its last token is there.
         stretches: sum decode stretches in closed form; else every step is a turn of the loop.
         copy_s: seconds to copy the KV of a token to or from the host.
@@ -143,7 +143,7 @@ class Replica(QueueView):
             self._cut(now)
         self.waiting.append(sequence)
         if self.next_s == inf:
-            # Planning waits until all arrivals of this instant are there.
+            # Plan after all arrivals of this instant.
             self.next_s = now
             self._count = 0
 

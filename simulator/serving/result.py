@@ -1,4 +1,4 @@
-"""Running a serving setting, and what came out."""
+"""Runs of a serving setting, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ServingResult:
 
     @property
     def records(self) -> Records:
-        """One row a request."""
+        """One row per request."""
         return self.fleet.records
 
     @property
@@ -74,15 +74,15 @@ def serve(
     """Run a setting.
 
     Args:
-        setting: what to run.
+        setting: the serving setting.
         progress: called with the share of requests that were handled.
         traced: keep every step for a trace.
-        partial: where Ctrl-C ends the run, return what was finished.
+        partial: return the finished requests if Ctrl-C ends the run.
 
     Raises:
         InputError: the trace or a request in it is wrong, or there is none.
         InfeasibleError: a replica holds the KV of no request.
-        KeyboardInterrupt: Ctrl-C ended the run, and what was finished is not asked for.
+        KeyboardInterrupt: Ctrl-C ended the run, and ``partial`` is false.
     """
     fleet = Fleet(setting, traced)
     fleet.run(progress)

@@ -1,6 +1,6 @@
 """Step times from data-sheet figures alone: a bound, and a stand-in where no kernels are calibrated.
 
-A step takes the longer of reading what it needs and computing it, at fixed shares of the peaks, plus two
+A step takes the longer of memory reads and computation, at fixed shares of the peaks, plus two
 all-reduces a layer. All terms are linear in KV tokens, so decode stretches sum exactly.
 """
 

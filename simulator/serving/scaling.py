@@ -1,4 +1,4 @@
-"""Replicas that come and go: a process on the clock that asks the scaler and starts or drains replicas."""
+"""Scaling of pools: a process on the clock that asks the scaler and starts or drains replicas."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
-    """Look at the pool now and then until all requests have ended.
+    """Check the pool periodically until all requests have ended.
 
-    A new replica takes requests after its start; a drained one takes none, and ends what it has.
+    A new replica takes requests after its start; a drained one takes none, and finishes its sequences.
     """
     scaler, clock = fleet.setting.scaler, fleet.clock
     pool = fleet.setting.pools[0]

@@ -1,4 +1,4 @@
-"""The keys of a scenario that asks about serving."""
+"""The keys of a serving scenario."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ServingDefinition(Strict):
 
 
 def is_serving(data: Mapping[str, Any]) -> bool:
-    """Whether a scenario's data asks about serving."""
+    """Whether a scenario's data is about serving."""
     workload = data.get("workload")
     return isinstance(workload, Mapping) and workload.get("kind") == KIND
 
 
 def check_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefinition:
-    """Check the keys and values of a serving scenario one by one, and that its model and cluster exist.
+    """Check every key and value of a serving scenario, and that its model and cluster exist.
 
     Raises:
         InputError: a wrong key or value, an unknown name, an unreadable file.
@@ -61,9 +61,9 @@ def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSe
     """Turn the mapping of a serving scenario into a setting that can run.
 
     Args:
-        data: keys and values as a file holds them.
-        where: what to name in errors.
-        folder: what relative paths are relative to.
+        data: keys and values as in a file.
+        where: name of the source in errors.
+        folder: base of relative paths.
 
     Raises:
         InputError: a wrong key or value, an unknown name, an impossible deployment; with the key path.

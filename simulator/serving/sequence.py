@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """What a client asks for.
+    """A request of a client.
 
     ``prefix`` are ids of the prompt's leading spans of equal length: prompts that share their first ids
     share those tokens. ``program`` and ``turn`` place a request in a conversation or an agent's run.

@@ -1,4 +1,4 @@
-"""A serving question with everything that it names found and checked."""
+"""A serving question with all references resolved and checked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PoolSetting:
 
 @dataclass(frozen=True)
 class ServingSetting:
-    """The fixed side of a serving run."""
+    """The fixed inputs of a serving run."""
 
     title: str
     model: Model
@@ -56,7 +56,7 @@ class ServingSetting:
 
     @property
     def context(self) -> int:
-        """Most tokens of a request: the least of what the pools' engines take."""
+        """Maximum tokens of a request: the minimum over the pools' engines."""
         return min(pool.options.max_context or self.model.max_sequence for pool in self.pools)
 
     @property
@@ -89,7 +89,7 @@ def serving_setting(
         if pool.speculation is not None:
             options = options.model_copy(update={"preemption": "none"})
         if pool.role == "decode" and "scheduler" not in pool.options:
-            # Prompts are computed elsewhere: what arrives joins the running decodes.
+            # Prompts are computed in another pool: arriving sequences join the running decodes.
             options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
         scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
         used = (

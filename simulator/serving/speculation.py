@@ -1,4 +1,4 @@
-"""Speculative decoding: tokens that a step accepts, against what drafting and verifying them adds to it."""
+"""Speculative decoding: tokens accepted per step, against the cost of drafting and verification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulator.serving.table import IterationTable
 
 
 class Draft(NamedTuple):
-    """What one draft costs."""
+    """Cost of one draft."""
 
     layers: float
     """Layers of the target model that drafting runs, one token after the other."""
@@ -44,13 +44,13 @@ SMALL_MODEL_SHARE = 0.25
 
 
 def draft_cost(method: str) -> Draft | None:
-    """Return what a method's drafts cost; None where it is not known."""
+    """Return the cost of a method's drafts; None where not known."""
     name = re.sub(r"[^a-z0-9\[\]]", "", method.lower())
     return DRAFTS.get(name) or DRAFTS.get(name.split("[")[0])
 
 
 def speed_up(table: IterationTable, method: str, accepted: float, keys: float, batch: int = 1) -> float:
-    """Return tokens a second with speculation over those without.
+    """Return the throughput with speculation over that without.
 
     Args:
         table: step times of the target model.

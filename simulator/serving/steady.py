@@ -1,7 +1,7 @@
 """Steady states of one replica over arrays: latencies and throughput under constant concurrency or a rate.
 
-A request decodes beside the sequences that a stranger finds decoding, and itself; every decode token also
-waits for the prefills of others. Under constant concurrency C, a request spends D of its E seconds decoding,
+A request decodes beside the sequences that an arrival finds decoding; every decode token also waits for
+prefills of other requests. Under constant concurrency C, a request spends D of its E seconds decoding,
 so C D / E sequences decode; at a rate r, r D. TPOT is a fixed point, found by damped iteration with
 extrapolation. Little's law gives the throughput.
 """
@@ -22,11 +22,11 @@ PREFILL_ITERATIONS = 0, 1, 2, 4, 7, 10, 13, 16, 19
 """Iterations in which the interference of prefills is priced again: it varies little with the batch."""
 DAMPING = 0.4
 LEAPS = 5, 8, 11, 14, 17, 20
-"""Iterations after which the rest of the way is extrapolated."""
+"""Iterations before extrapolation to the fixed point."""
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
 MOST_BUNCHING = 0.2
-"""Most that bunching arrivals add to a batch, as a share of it."""
+"""Maximum share that bunched arrivals add to a batch."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds the steps of a replica, arrays that broadcast.
+    """Limits of a replica's steps, arrays that broadcast.
 
     Args:
         budget: query tokens of a step on one rank.
@@ -152,7 +152,7 @@ class _Cases:
 
 
 def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
-    """Return the steady state of each case.
+    """Return the steady state of every case.
 
     Args:
         table: step times of the replica.

@@ -1,4 +1,4 @@
-"""What the event engine asks of a cost model: seconds of one step of one replica, cheaply.
+"""Interface of cost models for the event engine: seconds of one step of one replica, at low cost.
 
 The event engine calls these functions once for each change of a batch, so they take and return plain
 numbers. A table made in arrays when a run starts stands behind them.
@@ -20,7 +20,7 @@ Chunk = tuple[int, int]
 
 
 class Batch(NamedTuple):
-    """What one rank runs in one step."""
+    """Batch of one rank in one step."""
 
     prefills: Sequence[Chunk]
     decodes: int
@@ -55,7 +55,7 @@ class StepTimes(Protocol):
         ...
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
-        """Seconds of decode steps from here on, where each adds ``queries`` KV tokens a sequence."""
+        """Seconds of the following decode steps; every step adds ``queries`` KV tokens per sequence."""
         ...
 
     def lockstep(self, ranks: Sequence[Batch]) -> float:
@@ -84,7 +84,7 @@ class StepTimes(Protocol):
 
 @dataclass(frozen=True)
 class ReplicaCosts:
-    """Everything that the event engine needs to know of one kind of replica."""
+    """Inputs of the event engine for one kind of replica."""
 
     steps: StepTimes
     kv_blocks: int

@@ -29,7 +29,7 @@ NO_END = 1 << 60
 
 
 def _geometric(first: int, last: int) -> Array:
-    """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` an octave."""
+    """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` per octave."""
     octaves = np.log2(max(last / first, 1.0))
     steps = np.arange(int(np.ceil(octaves * KNOTS_AN_OCTAVE)) + 1)
     return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
@@ -233,7 +233,7 @@ class IterationTable:
         return values[at] + slope * (mean_keys - self._keys[at]), slope, at
 
     def _line(self, decodes: int) -> Line:
-        """Decode attention along the mean KV, as plain lists that are kept."""
+        """Decode attention along the mean KV, as cached plain lists."""
         values = self.decodes(float(decodes), self.decodes.y)
         slopes = np.diff(values) / np.diff(self.decodes.y)
         line = self._lines[decodes] = values.tolist(), slopes.tolist()
@@ -394,7 +394,7 @@ class IterationTable:
         keys: ArrayLike,
         chunks: ArrayLike = 1.0,
     ) -> Array:
-        """Seconds of steps with prefill chunks of so many tokens in all, beside decoding sequences.
+        """Seconds of steps with prefill chunks of ``queries`` tokens in total, beside decoding sequences.
 
         Args:
             queries: prompt tokens of the step, over all chunks.

@@ -1,6 +1,6 @@
-"""KV from prefill to decode replicas, over the cluster's real links.
+"""KV transfers from prefill to decode replicas, over the cluster's links.
 
-A prompt's KV goes layer by layer while the next layer is computed, or as a whole when the prompt is done.
+A prompt's KV is sent layer by layer, overlapping the next layer, or as a whole after the prompt.
 Each pair of devices (rank i of one replica, rank i of the other) has its own route; routes through NICs share
 those of their nodes. A replica sends and receives one prompt at a time.
 """
@@ -15,7 +15,7 @@ from hwmodels.topology import NETWORK
 
 @dataclass(frozen=True)
 class Route:
-    """The way between two replicas."""
+    """The route between two replicas."""
 
     bandwidth: float
     """Of all pairs of devices together, B/s."""

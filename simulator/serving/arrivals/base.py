@@ -1,4 +1,4 @@
-"""What an arrival process is: the instants at which programs (single requests among them) begin."""
+"""Interface of arrival processes: the times at which programs (or single requests) begin."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Arrivals(Strict):
         """Yield instants in seconds, in order, without end; of a closed process its clients' starts."""
 
     def mean_rate(self) -> float | None:
-        """Programs a second in the long run; None where completions decide it."""
+        """Mean programs per second; None where completions determine it."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""All at once."""
+"""A burst: all requests at once."""
 
 from __future__ import annotations
 

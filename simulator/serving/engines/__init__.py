@@ -1,4 +1,4 @@
-"""Engine presets: one file a version, found by name or by family and version."""
+"""Engine presets: one file per version, found by name or by family and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where KV lives: paged blocks, with or without a cache of prefixes."""
+"""KV storage: paged blocks, with or without a prefix cache."""
 
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.kv.prefix import PrefixBlocks

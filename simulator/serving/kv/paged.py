@@ -62,10 +62,10 @@ class PagedBlocks:
         self.taken += blocks
 
     def computed(self, sequence: Sequence) -> None:
-        """Note that the sequence's KV now reaches ``sequence.computed`` tokens."""
+        """Record that the sequence's KV now reaches ``sequence.computed`` tokens."""
 
     def release(self, sequence: Sequence, tokens: int, preempted: bool = False) -> None:
-        """Give back all blocks of a sequence that holds ``tokens`` tokens."""
+        """Free all blocks of a sequence that holds ``tokens`` tokens."""
         blocks = -(-tokens // self.block_tokens)
         if preempted and self.keeps_freed:
             sequence.ghost = (self.taken, self.free, blocks)

@@ -27,7 +27,7 @@ class Tier(Strict):
 
 
 class Store:
-    """What a tier holds: units by the order of their last use.
+    """Content of a tier: units in order of their last use.
 
     Args:
         units: most units.
@@ -39,7 +39,7 @@ class Store:
         self.units: OrderedDict[int, None] = OrderedDict()
 
     def add(self, unit: int) -> int | None:
-        """Keep a unit; returns the one that leaves, if any."""
+        """Store a unit; returns the evicted unit, if any."""
         self.units[unit] = None
         self.units.move_to_end(unit)
         return self.units.popitem(last=False)[0] if len(self.units) > self.most else None

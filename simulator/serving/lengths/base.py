@@ -1,4 +1,4 @@
-"""What a distribution of lengths is."""
+"""Interface of length distributions."""
 
 from __future__ import annotations
 

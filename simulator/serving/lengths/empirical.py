@@ -1,4 +1,4 @@
-"""Lengths that were observed."""
+"""Observed lengths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.serving.lengths.base import Lengths
 
 
 class Empirical(Lengths):
-    """Given lengths, each as often as its weight says."""
+    """Given lengths, drawn in proportion to their weights."""
 
     kind: Literal["empirical"] = "empirical"
     tokens: list[Tokens] = Field(min_length=1, description="lengths")

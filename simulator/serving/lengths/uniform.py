@@ -12,7 +12,7 @@ from simulator.serving.lengths.base import Lengths
 
 
 class Uniform(Lengths):
-    """Every whole number from ``low`` to ``high`` alike.
+    """Whole numbers from ``low`` to ``high`` with equal probability.
 
     The random data set of vLLM's benchmark client with ``--random-range-ratio r`` draws from
     ``[r n, n]`` in its older form.

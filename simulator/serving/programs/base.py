@@ -1,4 +1,4 @@
-"""What a program is: the requests that one client sends, some of them after others have ended."""
+"""Interface of programs: requests of one client, some of which wait for others to end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Call(NamedTuple):
 Draw = Callable[[], tuple[int, int]]
 """Gives the prompt and output tokens of a program's next request."""
 Fresh = Callable[[int], tuple[int, ...]]
-"""Gives so many prefix ids that nobody has used."""
+"""Returns the given number of unused prefix ids."""
 Calls = Generator[list[Call], None, None]
 """Yields requests to send at once; goes on when all of them have ended."""
 
@@ -36,8 +36,8 @@ SPAN = 64
 class Program(Strict):
     """One kind of program.
 
-    ``calls`` is a generator: each list that it yields is sent together (fork); it is resumed when the last of
-    them has ended (join).
+    ``calls`` is a generator: the requests of a yielded list are sent together (fork); the generator resumes
+    when all of them have ended (join).
     """
 
     kind: Any

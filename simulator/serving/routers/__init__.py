@@ -23,8 +23,8 @@ def make_router(name: str, options: Mapping[str, Any], where: str = "") -> Route
     """The router of that name with its parameters.
 
     Raises:
-        UnknownNameError: there is none (the nearest name is offered).
-        InputError: a parameter that it lacks, or a wrong value.
+        UnknownNameError: no such router (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
     """
     if name not in routers:
         raise UnknownNameError("router", name, routers, where)

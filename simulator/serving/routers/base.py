@@ -1,4 +1,4 @@
-"""What a router is: it picks the replica of a request."""
+"""Interface of routers: pick the replica of a request."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Router(Strict):
     """One policy. Its fields are its parameters (`router_options`).
 
     Attributes:
-        name: what deployments call it.
-        rule: what it does, for people.
-        source: where it was published.
-        looks: it reads the state of replicas, which must then be up to date.
+        name: name in deployments.
+        rule: description for people.
+        source: publication.
+        looks: whether it reads the state of replicas, which must then be up to date.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""To the replica with the fewest sequences."""
+"""Routing to the replica with the fewest sequences."""
 
 from __future__ import annotations
 

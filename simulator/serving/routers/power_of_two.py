@@ -1,4 +1,4 @@
-"""The better of two at random."""
+"""Routing to the less loaded of two random replicas."""
 
 from __future__ import annotations
 

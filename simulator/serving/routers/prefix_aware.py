@@ -1,4 +1,4 @@
-"""To where the prompt's KV is."""
+"""Routing to the replica that caches the prompt's KV."""
 
 from __future__ import annotations
 

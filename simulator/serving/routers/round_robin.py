@@ -1,4 +1,4 @@
-"""One after the other."""
+"""Routing in turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.serving.sequence import Request
 
 
 class RoundRobin(Router):
-    """Replicas in turn, whatever they have to do."""
+    """Replicas in turn, regardless of their load."""
 
     name: ClassVar[str] = "round-robin"
     rule: ClassVar[str] = "replicas in turn"

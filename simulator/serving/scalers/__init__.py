@@ -22,8 +22,8 @@ def make_scaler(name: str, options: Mapping[str, Any], where: str = "") -> Scale
     """The scaler of that name with its parameters.
 
     Raises:
-        UnknownNameError: there is none (the nearest name is offered).
-        InputError: a parameter that it lacks, or a wrong value.
+        UnknownNameError: no such scaler (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
     """
     if name not in scalers:
         raise UnknownNameError("scaler", name, scalers, where)

@@ -1,4 +1,4 @@
-"""What a scaler is: it says how many replicas a pool should have."""
+"""Interface of scalers: the number of replicas that a pool should have."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Scaler(Strict):
     """One policy. Its fields are its parameters (`scaler_options`).
 
     Attributes:
-        name: what deployments call it.
-        rule: what it does, for people.
-        source: where it was published.
+        name: name in deployments.
+        rule: description for people.
+        source: publication.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""As many replicas as the deployment says."""
+"""The deployment's fixed number of replicas."""
 
 from __future__ import annotations
 

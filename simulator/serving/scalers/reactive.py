@@ -1,4 +1,4 @@
-"""More replicas when sequences pile up, fewer when they do not."""
+"""Replicas in proportion to the sequences in the pool."""
 
 from __future__ import annotations
 

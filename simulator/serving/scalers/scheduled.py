@@ -1,4 +1,4 @@
-"""As many replicas as a timetable says, started ahead of time."""
+"""Replicas by a timetable, started ahead of time."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def make_scheduler(name: str, options: Mapping[str, Any], where: str = "") -> Sc
     """The scheduler of that name with its parameters.
 
     Raises:
-        UnknownNameError: there is none (the nearest name is offered).
-        InputError: a parameter that it lacks, or a wrong value.
+        UnknownNameError: no such scheduler (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
     """
     if name not in schedulers:
         raise UnknownNameError("scheduler", name, schedulers, where)

@@ -1,4 +1,4 @@
-"""What a scheduler is: it fills the next step of a rank, from running and waiting sequences."""
+"""Interface of schedulers: fill the next step of a rank, from running and waiting sequences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Scheduler(Strict):
     """One policy. Its fields are its parameters (`scheduler_options`).
 
     Attributes:
-        name: what options call it.
-        rule: what it does, for people.
-        source: where it was published.
+        name: name in options.
+        rule: description for people.
+        source: publication.
     """
 
     name: ClassVar[str]

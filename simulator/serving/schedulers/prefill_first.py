@@ -1,4 +1,4 @@
-"""Prompts before decodes, in steps of their own."""
+"""Prompts before decodes, in separate steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PrefillFirst(Scheduler):
-    """While prompts wait and fit, a step computes prompts only, and decodes stand still."""
+    """While prompts wait and fit, a step computes prompts only, and decodes wait."""
 
     name: ClassVar[str] = "prefill-first"
     rule: ClassVar[str] = "steps of prompts alone while any fit, else decodes"

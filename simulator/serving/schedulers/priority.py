@@ -1,4 +1,4 @@
-"""Urgent requests first, in place of running ones where they must."""
+"""Urgent requests first; they preempt running requests if necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch after the other."""
+"""Static batching: one batch after another."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class Static(Scheduler):
             batcher.decode(step)
 
     def waits(self, batcher: Batcher) -> bool:
-        """A running batch takes nobody."""
+        """A running batch admits no sequence."""
         return batcher.running > 0

@@ -18,7 +18,7 @@ def get_format(name: str, where: str = "") -> TraceFormat:
     """The trace format of that name.
 
     Raises:
-        UnknownNameError: there is none (the nearest name is offered).
+        UnknownNameError: no such format (the nearest name is offered).
     """
     if name not in formats:
         raise UnknownNameError("trace format", name, formats, where)

@@ -1,4 +1,4 @@
-"""What a trace reader is: it streams the rows of a public file format, checked as they are read."""
+"""Interface of trace readers: stream the rows of a public file format, checked while reading."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class TraceFormat:
     """A public format of request logs.
 
     Attributes:
-        name: what workloads call it.
-        columns: what it needs, for people.
-        source: where it is published.
+        name: name in workloads.
+        columns: required columns, for people.
+        source: publication.
         timed: rows have arrival times.
         prefix_tokens: tokens that one prefix id stands for; 0 where rows have none.
         read: yields the rows of a file in order.

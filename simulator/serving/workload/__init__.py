@@ -1,4 +1,4 @@
-"""What users ask of a deployment: arrivals, lengths, programs, shared prefixes, latency targets."""
+"""Load of a deployment: arrivals, lengths, programs, shared prefixes, latency targets."""
 
 from simulator.serving.workload.serving import Prefix, Serving, Slo, TraceFile
 

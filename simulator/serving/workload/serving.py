@@ -16,7 +16,7 @@ from simulator.serving.programs.single import Single
 from simulator.serving.traces import get_format
 
 WARM_UP = 0.1
-"""Share of an open loop's requests that statistics leave out at the start, where nothing else is said."""
+"""Default share of an open loop's first requests that statistics leave out."""
 
 
 MOST_REQUESTS = 5_000_000
@@ -40,7 +40,7 @@ class Slo(Strict):
 
 
 class Prefix(Strict):
-    """A system prompt in front of each prompt's own tokens."""
+    """A system prompt in front of every prompt."""
 
     tokens: Tokens = Field(description="tokens that the prompts of a group share")
     groups: int = Field(1, ge=1, le=2**18, description="different system prompts, drawn equally often")

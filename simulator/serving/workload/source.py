@@ -1,4 +1,4 @@
-"""A workload as a stream: requests one after the other, drawn from seeded generators in blocks."""
+"""A workload as a stream of requests, drawn from seeded generators in blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.serving.traces import Row, get_format
 from simulator.serving.workload.serving import Serving
 
 LATEST_S = 1e9
-"""Of a trace; 30 years. A later time was meant in milliseconds, or as a date."""
+"""Of a trace; 30 years. A later time was probably given in milliseconds, or as a date."""
 FRESH = 1 << 40
 """First prefix id that is used once only; below are system prompts and the ids of traces."""
 
@@ -29,8 +29,8 @@ class Source:
     Args:
         serving: the workload.
         seed: of all draws.
-        folder: what the trace's path is relative to.
-        longest: most tokens of a prompt with its output.
+        folder: base of the trace's relative path.
+        longest: maximum tokens of a prompt with its output.
         where: of the workload, for errors.
 
     Raises:
@@ -108,7 +108,7 @@ class Source:
             yield from self._urgency.choice(len(shares), BLOCK, p=shares / shares.sum()).tolist()
 
     def fresh(self, count: int) -> tuple[int, ...]:
-        """Prefix ids that nobody has used."""
+        """Unused prefix ids."""
         first = self._fresh
         self._fresh += max(count, 0)
         return tuple(range(first, self._fresh))
@@ -122,7 +122,7 @@ class Source:
         """Refuse a request that is longer than the model's context.
 
         Raises:
-            InputError: it is.
+            InputError: the request is longer.
         """
         if prompt + output > self.longest:
             raise InputError(
