@@ -138,7 +138,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
     """
     from meshwright import api
     from meshwright.commands.output import note, print_json, progress, show_tables, wide
-    from meshwright.exporters.placing import export_words, launcher_of
+    from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import verdict
 

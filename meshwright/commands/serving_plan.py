@@ -41,7 +41,7 @@ def plan_serving(
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.exporters.placing import engine_target, export_words
+    from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
     files.refuse("serving plans", "html", "csv")

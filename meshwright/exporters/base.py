@@ -6,12 +6,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.exporters.table import Facts, Options
-from simulator.plan import Plan
-from simulator.scenario import Scenario
-from simulator.serving.setting import ServingSetting
+
+if TYPE_CHECKING:
+    from simulator.plan import Plan
+    from simulator.scenario import Scenario
+    from simulator.serving.setting import ServingSetting
 
 
 @dataclass(frozen=True)

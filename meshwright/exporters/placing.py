@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-
 from meshwright.exporters.base import Export, Question
-from meshwright.exporters.serving import FAMILIES, family_of
-from meshwright.exporters.table import table
+from meshwright.exporters.launchers import launcher_of
+from meshwright.exporters.serving import family_of
 from simulator.serving.setting import PoolSetting
-
-BY_FRAMEWORK = (
-    ("torchtitan", "torchtitan"),
-    ("torch-", "torchtitan"),
-    ("deepspeed", "deepspeed"),
-    ("megatron-bridge", "megatron-bridge"),
-)
-"""Prefix of a framework's name, and the launcher of its jobs."""
-OTHERS = "megatron-lm"
-SHIPPED = {"megatron-bridge": "megatron-bridge-0.6.yaml", "torchtitan": "torchtitan-0.3.yaml"}
-"""Targets limited to the models that they ship."""
-
-
-def launcher_of(framework: str, model: str) -> str:
-    """The export target of a training framework; Megatron-LM where that target does not ship the model."""
-    target = next((known for prefix, known in BY_FRAMEWORK if framework.startswith(prefix)), OTHERS)
-    if target in SHIPPED and model not in table(SHIPPED[target]).models:
-        return OTHERS
-    return target
-
-
-def engine_target(preset: str) -> str:
-    """The export target of an engine preset's name."""
-    return next((target for family, target in FAMILIES.items() if preset.startswith(family)), "vllm")
-
-
-def export_words(target: str, saved: Path | None) -> str:
-    """The export command of a found plan, for people."""
-    file = shlex.quote(str(saved or "plan.yaml"))
-    first = "" if saved else f"add --save {file}, then "
-    return f"To launch it: {first}meshwright export {file} --to {target} -o launch"
 
 
 def wrapped(question: Question) -> tuple[str, Export]:

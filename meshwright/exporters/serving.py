@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from meshwright.exporters.base import Export, Question, array, commented, flags, header, one_line
+from meshwright.exporters.launchers import FAMILIES
 from meshwright.exporters.table import Facts, Options, Table
 from simulator.serving.costs import engine_of
 from simulator.serving.memory import Memory, memory
@@ -131,10 +132,6 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
     if len(setting.pools) > 1 and deployment.transfer != "layer-wise":
         gaps.append(f"deployment.transfer = {deployment.transfer}: the connector decides how KV travels")
     return gaps
-
-
-FAMILIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
-"""Export target of an engine family."""
 
 
 def family_of(setting: ServingSetting, pool: PoolSetting) -> str:
