@@ -34,7 +34,7 @@ SEQUENCES = [1024 * count for count in (1, 2, 4, 8)]
 
 
 def sweep_file(folder: Path, points: int) -> Path:
-    """A grid of about so many plans of training, 400 to 10,000."""
+    """A grid of about `points` training plans, 400 to 10,000."""
     grid = {
         "model": ["llama3.1-8b", "qwen3-8b", "mistral-7b", "llama2-7b", "qwen2.5-7b"],
         "cluster": ["dgx-h100", "dgx-h200"],

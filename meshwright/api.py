@@ -119,8 +119,7 @@ def plan(
         fix, limit: plan fields held at a value, and their highest values.
         objective: time, cost or energy.
         top: plans to return.
-        headroom: device memory to leave free, a share (``0.1``, ``"10%"``) or bytes (``"8GiB"``); by default
-            the share that gives a plan the required probability to fit.
+        headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
         raw: return the plans in the order of the objective, including near duplicates.
         refine: number of best plans to time with the event engine too, on all cores.
         every: keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
@@ -144,16 +143,16 @@ def plan(
         "headroom": headroom,
     }
     asked, where = ask(scenario, arguments)
-    constraints = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
-    cluster_used, scored = asked.setting.cluster, ScoredPlans() if every else None
+    held = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
+    used, scored = asked.setting.cluster, ScoredPlans() if every else None
     result = search(
         asked.setting,
-        cluster_used.devices,
-        constraints.overridden(Constraints.of(fix or {}, limit or {})),
+        used.devices,
+        held.overridden(Constraints.of(fix or {}, limit or {})),
         asked.search.objective,
         max(asked.search.top, refine),
         progress,
-        headroom_share(asked.search.headroom, cluster_used.device.memory_bytes),
+        headroom_share(asked.search.headroom, used.device.memory_bytes),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
     )

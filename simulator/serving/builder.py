@@ -21,7 +21,7 @@ class Builder:
     Args:
         setting: the serving setting.
         source: of its requests, for prefixes.
-        on_leave: told of every sequence that ends on a replica.
+        on_leave: called with every sequence that ends on a replica.
         stretches: sum decode stretches in closed form.
     """
 

@@ -26,7 +26,7 @@ class Flags(Strict):
     """The same with 16 clients or more."""
 
     def wait_steps(self, clients: float) -> int:
-        """Decode steps between two looks at the queue, with so many clients."""
+        """Decode steps between two looks at the queue at a number of clients."""
         return self.poll_steps_from_16 if clients >= 16 else self.poll_steps
 
 
