@@ -21,7 +21,7 @@ def needs_plotly(path: Path | None) -> Path | None:
         from hwmodels.errors import InputError
 
         if find_spec("plotly") is None:
-            raise InputError("pages need plotly; install it with: pip install 'meshwright[pages]'", "--html")
+            raise InputError("pages need plotly; install it with: pip install '.[pages]'", "--html")
     return path
 
 

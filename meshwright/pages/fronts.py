@@ -26,14 +26,18 @@ def write_fronts(path: Path, found: Fronts) -> None:
     sections = [
         Section(_heading(front), _words(front), _figure(found, front), hint=HINT) for front in found.fronts
     ]
-    counts = {f"front of {front.y.name}": f"{len(front.points)} plans" for front in found.fronts}
+    counts = {
+        f"front of {front.y.name}": f"{len(front.points)} {'plan' if len(front.points) == 1 else 'plans'}"
+        for front in found.fronts
+    }
     facts = {"plans": f"{len(found):,}", **counts}
     write_page(path, f"Pareto fronts: {found.subject}", facts, sections)
 
 
 def _heading(front: Front) -> str:
     text = f"{front.y.name} against {front.x.name}"
-    return text[0].upper() + text[1:]
+    # "kWh" keeps its letter.
+    return text if text[1].isupper() else text[0].upper() + text[1:]
 
 
 def _words(front: Front) -> str:

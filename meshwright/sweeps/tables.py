@@ -55,7 +55,7 @@ def _write_parquet(columns: dict[str, list[Any]], path: Path) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'meshwright[parquet]'", "--out") from None
+        raise InputError("Parquet needs pyarrow: pip install '.[parquet]'", "--out") from None
     made = {name: _of_one_kind(values) for name, values in columns.items()}
     with atomic_write(path) as temporary:
         parquet.write_table(pyarrow.table(made), temporary)

@@ -82,7 +82,7 @@ def _connected(workers: int, address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError("ray is not installed: pip install 'meshwright[ray]'", "--executor ray") from None
+        raise InputError("ray is not installed: pip install '.[ray]'", "--executor ray") from None
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}
     if address:
         check_answers(address)

@@ -15,7 +15,7 @@ from hwmodels.loading import Strict
 FormT = TypeVar("FormT", bound=Strict)
 Array = NDArray[np.floating]
 
-GET_SCIPY = "fitting measured points needs scipy; install it with: pip install 'meshwright[calibrate]'"
+GET_SCIPY = "fitting measured points needs scipy; install it with: pip install '.[calibrate]'"
 SCALE = 0.05
 """Log error at which the loss turns from square to linear (soft-L1)."""
 PRIOR_WEIGHT = 0.125

@@ -39,7 +39,7 @@ def test_only_extras_have_plotly_and_scipy():
 def test_pages_are_refused_before_the_work(plain, refused, tmp_path, command):
     page = tmp_path / "page.html"
     message = refused(*command, "--html", str(page))
-    assert "pip install 'meshwright[pages]'" in message
+    assert "pip install '.[pages]'" in message
     assert not page.exists()
 
 
@@ -53,7 +53,7 @@ def test_calibrations_are_refused(plain, refused, tmp_path):
     (tmp_path / "gemm.csv").write_text(text, encoding="utf-8")
     out = tmp_path / "mine.yaml"
     message = refused("calibrate", str(tmp_path), "--device", "a100-sxm-80gb", "-o", str(out))
-    assert "pip install 'meshwright[calibrate]'" in message
+    assert "pip install '.[calibrate]'" in message
     assert not out.exists()
 
 

@@ -23,7 +23,7 @@ TIME_LIMIT_S = 20.0
 GAP = 1e-6
 """Relative gap between cost and bound at which a mix counts as the best."""
 
-GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip install 'meshwright[mix]'"
+GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip install '.[mix]'"
 
 
 @dataclass(frozen=True)
