@@ -27,7 +27,7 @@ class Builder:
 
     def __init__(self, setting: ServingSetting, source: Source, on_leave: Listener, stretches: bool) -> None:
         self._setting, self._source = setting, source
-        self._on_leave, self._stretches = on_leave, stretches
+        self.on_leave, self._stretches = on_leave, stretches
         self._made = 0
         self._shared: dict[str, Store] = {}
         """Remote tiers by pool."""
@@ -36,7 +36,7 @@ class Builder:
         """An empty replica of a pool."""
         options, costs, ranks = pool.options, pool.costs, pool.pool.data
         kvs = [self._blocks(pool) for _ in range(ranks)]
-        rest = (costs.steps, meter, self._on_leave, self._stretches, costs.copy_s)
+        rest = (costs.steps, meter, self.on_leave, self._stretches, costs.copy_s)
         if ranks > 1:
             replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
         elif pool.pool.pipeline > 1:

@@ -21,6 +21,7 @@ from simulator.serving.failures import Failures, drains, outages
 from simulator.serving.meter import Meter
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
+from simulator.serving.replica import ignore
 from simulator.serving.scalers.fixed import Fixed
 from simulator.serving.scaling import scale
 from simulator.serving.sequence import Request, Sequence
@@ -170,7 +171,16 @@ class Fleet:
                 self._run_stream()
         except KeyboardInterrupt:
             self.interrupted = True
+        finally:
+            self._release()
         self.failed += len(self._held)
+
+    def _release(self) -> None:
+        """Break reference cycles: iteration tables (tens of MiB) are freed with the result."""
+        self._builder.on_leave = ignore
+        for member in self.members:
+            member.replica.on_leave = ignore
+        self.clock = simpy.Environment(self.clock.now)
 
     def _requests(self) -> Iterator[Request]:
         """Number of requests of the workload, at most those of its trace."""

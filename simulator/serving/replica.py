@@ -27,6 +27,10 @@ SHORTEST_STRETCH = 2
 Listener = Callable[[Sequence, float], None]
 
 
+def ignore(_sequence: Sequence, _now: float) -> None:
+    """Listener of a run that is over."""
+
+
 def finish(step: Step, batcher: Batcher, now: float, on_leave: Listener) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
     for sequence in step.firsts:

@@ -1,4 +1,4 @@
-"""Kinds of broken serving questions, measured serving runs, request logs, sizing flags and mixed clusters."""
+"""Kinds of broken serving questions, measured serving runs, request logs and mixed clusters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from tests.fuzz.case import ROOT, Case, Kind, cell_changed, from_data, from_text, word
-from tests.fuzz.mutate import ODD, as_text, broken
+from tests.fuzz.case import ROOT, Case, Kind, cell_changed, from_data, from_text
+from tests.fuzz.mutate import as_text, broken
 
 BASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("bases_serving.yaml").read_text(encoding="utf-8")
@@ -333,92 +333,6 @@ def _open_loop(random: Random) -> Case:
     return Case(command, files)
 
 
-def _flags(
-    needed: Mapping[str, Sequence[str]], more: Mapping[str, Sequence[str]], first: Sequence[str]
-) -> Kind:
-    """A command line of flags with usual values (the first two), unusual and odd ones."""
-
-    def make(random: Random) -> Case:
-        arguments = ["plan", *first]
-        for flag, values in {**needed, **more}.items():
-            if random.random() < (0.97 if flag in needed else 0.25):
-                usual = random.random() < 0.85
-                value = random.choice(values[:2] if usual else values)
-                arguments += [flag, value if random.random() < 0.95 else word(random.choice(ODD))]
-        return Case((*arguments, *(["--json"] if random.random() < 0.6 else [])))
-
-    return make
-
-
-SIZING = _flags(
-    {
-        "--model": ("gpt2", "gpt2", "none"),
-        "--cluster": (
-            "dgx-a100-80gb",
-            "dgx-a100-80gb,dgx-h100",
-            ",",
-            "dgx-h100,",
-            "a,b",
-            "dgx-h100,dgx-h100",
-        ),
-        "--gpus": (
-            "8..16",
-            "8",
-            "16..8",
-            "1..",
-            "..8",
-            "8..8",
-            "0..4",
-            "7..9",
-            "8..1e9",
-            "1..100000000",
-            "a..b",
-        ),
-        "--seq-len": ("1024", "1k", "0", "9M"),
-        "--global-batch": ("16", "32", "1"),
-        "--tokens": ("1e9", "3e8", "0", "-1", "1e30", "1e-9", "nan", "15T", "inf", "1e17"),
-        "--fix": ("tensor=2", "tensor=2", "pipeline=3", "data=0"),
-    },
-    {
-        "--days": ("10", "100", "0", "-5", "1e-9", "nan", "1e300"),
-        "--objective": ("cost", "energy", "speed"),
-        "--headroom": ("10%", "8GiB", "-5%", "200%", "1e30GiB"),
-        "--top": ("1", "3", "0"),
-        "--batch-tokens": ("16k", "1M", "1"),
-    },
-    ("--fix", "pipeline=1"),
-)
-
-DEPLOY = _flags(
-    {
-        "--model": ("llama3.1-8b", "llama3.1-8b", "gpt2", "none"),
-        "--cluster": ("dgx-h100", "dgx-h100", "dgx-a100-80gb", "gb200-nvl72", "frontier"),
-        "--gpus": ("2", "1", "3", "8", "0", "1000000000"),
-        "--isl": ("1000", "200", "0", "100000", "1000000000", "-1"),
-        "--osl": ("100", "20", "1", "0", "100000", "1000000000"),
-        "--ttft": ("0.5", "p99=2.0", "1e-9", "0", "p42=1", "inf", "0.000001"),
-        "--tpot": ("0.05", "0.03", "p50=0.1", "-1", "nan", "0.000001"),
-    },
-    {
-        "--rate": ("4", "10", "0", "-1", "1e9", "1e-9", "nan", "inf", "1e300"),
-        "--engine": ("vllm", "sglang", "trtllm", "vllm-0.6", "orca", "static", "x"),
-        "--objective": ("goodput", "cost", "energy", "latency", "time"),
-        "--fix": (
-            "tensor=1",
-            "replicas=2",
-            "weights=fp8",
-            "weights=fp9",
-            "kv=fp8",
-            "tensor=0",
-            "token_budget=1",
-        ),
-        "--limit": ("replicas=1", "tensor=2", "max_sequences=1", "max_sequences=999999999", "x=1"),
-        "--top": ("1", "3", "0", "-1", "1000000"),
-    },
-    ("--serve", "--together", "--limit", "tensor=1"),
-)
-
-
 def _engine() -> dict[str, Any]:
     text = (ROOT / "simulator" / "serving" / "engines" / "vllm-0.15.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text) | {"name": "mine"}
@@ -439,7 +353,6 @@ KINDS: dict[str, Kind] = {
         named("question.yaml", "serving_questions"),
         (["plan", "FILE", "--json", "--together"], ["plan", "FILE", "--fix", "tensor=1"]),
     ),
-    "deploy-flags": DEPLOY,
     "serving-traces": _traces,
     "serving-runs": from_text(
         _measured(), (["validate", "--serving", "FILE", "--json"], ["validate", "--serving", "FILE"])
@@ -454,5 +367,4 @@ KINDS: dict[str, Kind] = {
             ["plan", "FILE"],
         ),
     ),
-    "sizing": SIZING,
 }

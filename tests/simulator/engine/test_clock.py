@@ -1,5 +1,7 @@
 """The clock: order, contention, flows, ends that hand calculation gives."""
 
+import gc
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -345,3 +347,18 @@ def test_a_started_task_cannot_be_made_to_wait():
     graph.edge(graph.add(graph.lane_of(1, COMPUTE), 1.0, "second"), first)
     with pytest.raises(ValueError, match=r"'first'.* has started"):
         clock.release()
+
+
+def test_a_finished_clock_frees_its_graph_without_the_collector():
+    gc.disable()
+    try:
+        graph = TaskGraph()
+        compute, data = lanes(graph, COMPUTE, DATA)
+        graph.add(compute, 4.0, "gemm")
+        graph.add(data, 1.0, "reduce")
+        freed = weakref.ref(graph)
+        Clock(graph, Contention(compute=1.25)).run()
+        del graph
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,7 @@
 """Failures, restores and drains: every request ends or is counted; replicas return when they should."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,16 @@ def test_random_failures_come_at_their_rate():
 def test_where_no_replica_returns_the_rest_is_given_up():
     result = run({"replicas": 1, "drains": [{"time": 1.0, "replica": 0}]})
     assert result.fleet.failed == 60 - len(result.records) > 0
+
+
+@pytest.mark.parametrize("workload", sorted(WORKLOADS))
+def test_a_dropped_result_frees_its_iteration_tables_without_the_collector(workload):
+    gc.disable()
+    try:
+        at = [{"time": 1.0, "replica": 0}]
+        result = run({**DEPLOYMENTS["pools"], "failures": {"at": at, "restore": 0.3}}, WORKLOADS[workload])
+        freed = [weakref.ref(pool.costs.steps) for pool in result.setting.pools]
+        del result
+        assert [table() for table in freed] == [None, None]
+    finally:
+        gc.enable()
