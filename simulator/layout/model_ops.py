@@ -56,7 +56,7 @@ class ModelOps:
             ops.embedding(rank),
             ops.head(rank),
             further_prediction(rank) if setting.mtp_layers else [],
-            [ops.layer(rank, *kind) for kind in groups],
+            ops.layers(rank, groups),
         )
 
 

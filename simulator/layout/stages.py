@@ -6,7 +6,7 @@ whose layers are all of one kind has three classes, whatever the number of stage
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -101,12 +101,13 @@ class Stages:
 class Spread:
     """The layers of one plan by position of the model and by stage.
 
-    ``positions`` lists the layers of each position in order, as (group, share of the layer); ``stages`` has
+    ``lengths`` are the layers of each position in order, ``group_of`` the group of each layer. ``stages`` has
     shape (stages, groups); ``classes`` lists one stage of each class: the first, the different middle stages,
     the last.
     """
 
-    positions: tuple[tuple[tuple[int, float], ...], ...]
+    lengths: tuple[float, ...]
+    group_of: np.ndarray
     stages: np.ndarray
     classes: tuple[int, ...]
 
@@ -121,25 +122,28 @@ class Spread:
         counts = layers_by_position(
             setting.model.layers + setting.mtp_layers, (first, middle, last), p, len(route)
         )
-        ends = np.cumsum(counts)
-        positions = tuple(
-            tuple(layers_between(setting, end - count, end)) for end, count in zip(ends, counts, strict=True)
-        )
-        stages = np.zeros((p, len(setting.model.layer_groups)))
-        for (rank, _), layers in zip(route, positions, strict=True):
-            for group, share in layers:
-                stages[rank, group] += share
+        group_of = _group_of_layers(setting, int(np.ceil(sum(counts) - 1e-9)))
+        groups = np.arange(len(setting.model.layer_groups))
+        held = _shares(counts, len(group_of)) @ (group_of[:, np.newaxis] == groups)
+        stages = np.zeros((p, len(groups)))
+        np.add.at(stages, [rank for rank, _ in route], held)
+        stages = np.round(stages, 12)  # equal stages are equal after rounding
         held = np.concatenate((stages, stages[::-1]), axis=1) if schedule.copies > 1 else stages
         kept: list[int] = []
         for rank in range(1, p - 1):
             if not any(np.all(held[rank] <= held[other]) for other in kept):
                 kept.append(rank)
-        return cls(positions, stages, (0, *kept, p - 1))
+        return cls(tuple(counts), group_of, stages, (0, *kept, p - 1))
 
     @property
-    def lengths(self) -> list[float]:
-        """Layers of each position."""
-        return [sum(share for _, share in layers) for layers in self.positions]
+    def positions(self) -> list[tuple[tuple[int, float], ...]]:
+        """The layers of each position in order, as (group, share of the layer)."""
+        if len(self.stages[0]) == 1:
+            return [_equal_layers(length) for length in self.lengths]
+        return [
+            tuple((int(self.group_of[layer]), float(row[layer])) for layer in np.flatnonzero(row > 1e-9))
+            for row in _shares(self.lengths, len(self.group_of))
+        ]
 
     def padded(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
         """Layers and mirrored layers, padded to ``classes`` classes, shape (classes, groups)."""
@@ -237,24 +241,27 @@ def layers_by_position(
     return [ends[0], *[each] * (positions - 2), ends[1]]
 
 
-def layers_between(setting: Setting, start: float, end: float) -> list[tuple[int, float]]:
-    """The layers between two points of the model, as (group, share of the layer).
-
-    Layers of multi-token prediction are of the last layer's kind.
-    """
-    groups = setting.model.layer_groups
-    if len(groups) == 1:
-        # Whole layers come first, wherever the range begins.
-        whole, part = divmod(end - start + 1e-9, 1.0)
-        return [(0, 1.0)] * int(whole) + ([(0, part - 1e-9)] if part > 2e-9 else [])
-    of_layer = {layer: number for number, layers in enumerate(groups.values()) for layer in layers}
-    last = of_layer[setting.model.layers - 1]
-    found = []
-    for layer in range(int(start), int(np.ceil(end - 1e-9))):
-        share = min(end, layer + 1.0) - max(start, float(layer))
-        if share > 1e-9:
-            found.append((of_layer.get(layer, last), share))
+def _group_of_layers(setting: Setting, layers: int) -> np.ndarray:
+    """The group of each layer, shape (layers,); those after the model's own are of the last one's kind."""
+    model = setting.model
+    found = np.empty(max(layers, model.layers), dtype=int)
+    for number, group in enumerate(model.layer_groups.values()):
+        found[list(group)] = number
+    found[model.layers :] = found[model.layers - 1]
     return found
+
+
+def _shares(lengths: Sequence[float], layers: int) -> np.ndarray:
+    """Share of each layer that lies on each position, shape (positions, layers)."""
+    ends = np.cumsum(lengths)[:, np.newaxis]
+    starts, layer = ends - np.asarray(lengths)[:, np.newaxis], np.arange(layers)
+    return np.maximum(np.minimum(ends, layer + 1) - np.maximum(starts, layer), 0.0)
+
+
+def _equal_layers(length: float) -> tuple[tuple[int, float], ...]:
+    """Layers of one kind, as (group, share): whole layers come first, wherever the position begins."""
+    whole, part = divmod(length + 1e-9, 1.0)
+    return ((0, 1.0),) * int(whole) + (((0, part - 1e-9),) if part > 2e-9 else ())
 
 
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:

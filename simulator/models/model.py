@@ -271,9 +271,9 @@ class Model(Strict):
         matrices = linear.matrices(self.hidden) if linear else self.attention_matrices
         return sum(matrix.flops_per_token for matrix in matrices.values())
 
-    def norms_of(self, kind: LayerKind) -> int:
-        """Norms of one layer outside attention: as many for each of attention and MLP."""
-        return self.norms_per_layer if kind.parts == 2 else max(self.norms_per_layer // 2, 1)
+    def norms_of(self, parts: int) -> int:
+        """Norms outside attention of a layer with 1 or 2 parts, attention and MLP: as many for each."""
+        return self.norms_per_layer if parts == 2 else max(self.norms_per_layer // 2, 1)
 
     def _mlp_parameters(self, feed_forward: int) -> int:
         return sum(m.parameters for m in self.mlp_matrices(feed_forward).values())
@@ -346,7 +346,7 @@ class Model(Strict):
         layers = 0
         for kind, found in self.layer_groups.items():
             mlp = (self.moe_parameters if kind.experts else self.dense_mlp_parameters) * kind.mlp
-            norms = self.norms_of(kind) * self.norm_width
+            norms = self.norms_of(kind.parts) * self.norm_width
             layers += len(found) * (self.mixer_parameters(kind.mixer) + mlp + norms)
         return layers + self.norm_width + self.embedding_parameters + self.output_parameters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.ops.batch import Batch, Segment
 from simulator.ops.ends import embedding, head
-from simulator.ops.layer import layer
+from simulator.ops.layer import layer, layers
 from simulator.ops.op import (
     Attention,
     Collective,
@@ -40,4 +40,5 @@ __all__ = [
     "embedding",
     "head",
     "layer",
+    "layers",
 ]

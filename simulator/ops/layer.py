@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 import numpy as np
 
@@ -34,16 +34,30 @@ def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = Tru
         experts: whether the MLP is a mixture of experts.
         mlp: whether the layer has an MLP.
     """
-    after = list(around(rank, LayerKind(kind, experts, mlp)))
-    mixer = MIXERS[kind](rank) if kind != "none" else []
-    inner = (expert_mlp(rank) if experts else dense_mlp(rank)) if mlp else []
-    if rank.model.parallel_block and mixer and mlp:
-        return [*_reduced(rank, "layer", "mlp", [*mixer, *inner]), *after]
-    if mlp and not (experts and shards_tokens(rank)):
-        inner = _reduced(rank, "mlp", "mlp", inner)
-    if mixer:
-        mixer = _reduced(rank, "attention", "projections", mixer)
-    return [*mixer, *inner, *after]
+    return layers(rank, [LayerKind(kind, experts, mlp)])[0]
+
+
+def layers(rank: Rank, kinds: Iterable[LayerKind]) -> list[list[Op]]:
+    """Forward ops of one layer of each kind; kinds that are equal in a part share its ops as objects."""
+    mixer, mlp, norms = (cache(partial(ops, rank)) for ops in (_mixer, _mlp, around))
+    listed = []
+    for kind in kinds:
+        joint = rank.model.parallel_block and kind.parts == 2
+        block = [*mixer(kind.mixer, not joint), *(mlp(kind.experts, not joint) if kind.mlp else [])]
+        listed.append([*(_reduced(rank, "layer", "mlp", block) if joint else block), *norms(kind.parts)])
+    return listed
+
+
+def _mixer(rank: Rank, kind: str, reduced: bool) -> list[Op]:
+    if kind == "none":
+        return []
+    ops = MIXERS[kind](rank)
+    return _reduced(rank, "attention", "projections", ops) if reduced else ops
+
+
+def _mlp(rank: Rank, experts: bool, reduced: bool) -> list[Op]:
+    ops = expert_mlp(rank) if experts else dense_mlp(rank)
+    return _reduced(rank, "mlp", "mlp", ops) if reduced and not (experts and shards_tokens(rank)) else ops
 
 
 def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
@@ -51,11 +65,16 @@ def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
     return [*enter_tensor(rank, f"{name}_input", part), *ops, *leave_tensor(rank, f"{name}_output", part)]
 
 
-def around(rank: Rank, kind: LayerKind) -> Iterator[Op]:
-    """Norms and residual sums of one layer, over the sequence's shards where it is sharded."""
+def around(rank: Rank, parts: int) -> list[Op]:
+    """Norms and residual sums of one layer, over the sequence's shards where it is sharded.
+
+    Args:
+        rank: the batch, the shard, and which kernels run.
+        parts: attention and MLP, as far as the layer has them: 1 or 2.
+    """
     model, how = rank.model, rank.how
     elements = rank.tokens / rank.spread * model.hidden
-    norms = 1 if model.parallel_block else model.norms_of(kind)
+    norms = 1 if model.parallel_block else model.norms_of(parts)
     composite = how.composite_norm and model.norm == "rmsnorm"
     count = passes.COMPOSITE_NORM if composite else passes.NORM
     if how.joins_residual:
@@ -70,14 +89,13 @@ def around(rank: Rank, kind: LayerKind) -> Iterator[Op]:
         variant=passes.VARIANTS[model.norm],
         repeats=float(norms),
         # Attention and MLP both save the input of their norm.
-        kept=kind.parts * rank.width * elements,
-        parameters=float(model.norms_of(kind) * model.norm_width),
+        kept=parts * rank.width * elements,
+        parameters=float(model.norms_of(parts) * model.norm_width),
     )
-    yield norm
     if how.joins_residual:
-        return
+        return [norm]
     residual = passes.RESIDUAL[how.elementwise, how.dropout]
-    mask = kind.parts * elements if how.dropout else np.zeros(())
-    times = float(kind.parts)
+    mask = parts * elements if how.dropout else np.zeros(())
+    times = float(parts)
     op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=times, kept=mask)
-    yield op.changed(variant="elementwise")
+    return [norm, op.changed(variant="elementwise")]

@@ -48,25 +48,21 @@ def move_state(
         shared = [_of_states(values, index, len(states)) for values in given]
     dense, experts, gathers, reductions = shared
     sharding = Sharding(sharding.setting, states)
-    groups = [(sharding.dense, dense)]
+    groups, count = [sharding.dense], dense[np.newaxis]
     if np.any(experts > 0):
-        groups.append((sharding.experts, experts))
-    gather, reduce = NOTHING, NOTHING
-    for group, count in groups:
-        # A stage without experts has no expert collectives, whatever other plans of the batch hold.
-        holds = count > 0
-        gather = gather + holds * gathers * _gather(sharding, group, count / gathers)
-        reduce = reduce + holds * reductions * _reduce(sharding, group, count / reductions)
+        groups, count = [sharding.dense, sharding.experts], np.stack([dense, experts])
+    groups = Groups.stack(groups, axes=dense.ndim - 1)
+    # A stage without experts has no expert collectives, whatever other plans of the batch hold.
+    holds = count > 0
+    gather = (holds * gathers * _gather(sharding, groups, count / gathers)).sum()
+    reduce = (holds * reductions * _reduce(sharding, groups, count / reductions)).sum()
     return gather[index], reduce[index]
-
-
-NOTHING = Cost.none()
 
 
 def _reduce(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
     """Reduce ``count`` gradients once over the ranks that share them."""
     cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
-    found = NOTHING
+    found = Cost.none()
     for operation, chosen in (("reduce_scatter", sharding.scatters), ("all_reduce", ~sharding.scatters)):
         if chosen.any():
             cost = cluster.collective_cost(operation, size, groups.shard, groups.shard_stride)

@@ -104,7 +104,7 @@ class Layer:
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
     """Cost of one layer of each kind that the model has."""
     kinds = setting.model.layer_groups
-    priced = price_passes(setting, *(layer_ops(setting, plans, kind) for kind in kinds))
+    priced = price_passes(setting, *ops.layers(step_rank(setting, plans), kinds))
     return [layer_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
 
 
@@ -165,22 +165,22 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
 
 
 class _Parts:
-    """Priced ops of a layer by the part that they belong to."""
+    """Priced ops of a layer by the part that they belong to: linear layers first, part by part."""
 
     def __init__(self, priced: list[Priced]) -> None:
-        self.priced = priced
+        self.priced = _linear_first(priced)
 
     def named(self, *parts: str) -> list[Priced]:
         """All ops of some parts, forward and backward."""
         return [entry for entry in self.priced if entry.op.part in parts]
 
     def forward(self, *parts: str) -> list[Priced]:
-        """Forward ops of some parts: linear layers, part by part, then what lies between them."""
-        return _linear_first(entry for entry in self.named(*parts) if not entry.op.gradient)
+        """Forward ops of some parts."""
+        return [entry for entry in self.named(*parts) if not entry.op.gradient]
 
     def backward(self, gradient: str) -> list[Priced]:
-        """Backward ops for the gradients of inputs or of weights, in the same order."""
-        return _linear_first(entry for entry in self.priced if entry.op.gradient == gradient)
+        """Backward ops for the gradients of inputs or of weights."""
+        return [entry for entry in self.priced if entry.op.gradient == gradient]
 
     def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
         """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""

@@ -5,7 +5,8 @@ The one reader of ``Plan.zero``: closed form, memory model and step graph ask a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +55,12 @@ class Groups:
         """Ranks with the same experts."""
         inside = plans.expert * plans.expert_tensor
         return cls._split(plans, plans.tensor * plans.context * plans.data // inside, inside)
+
+    @classmethod
+    def stack(cls, kinds: Sequence[Groups], axes: int) -> Groups:
+        """Groups of several kinds of state, shape (kinds, 1, ..., plans) with ``axes`` axes between."""
+        shape = len(kinds), *(1,) * axes, -1
+        return cls(*(np.stack([getattr(k, f.name) for k in kinds]).reshape(shape) for f in fields(cls)))
 
     @classmethod
     def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> Groups:

@@ -12,7 +12,7 @@ from simulator.ops import Product
 from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
-from simulator.training.overlap import Transfer, contention, hidden
+from simulator.training.overlap import NO_TRANSFER, Transfer, contention, hidden
 from simulator.training.work import Priced, sum_costs, sum_seconds
 
 
@@ -80,6 +80,9 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
         blocks: priced ops of attention and of the MLP, where that communicates at all; together, where they
             communicate once for both.
     """
+    if (plans.tensor == 1).all():
+        none = np.zeros(len(plans))
+        return TensorTraffic(NO_TRANSFER, NO_TRANSFER, none, none)
     shape, sliced = (len(plans),), slices_products(setting, plans)
     hidden_forward, hidden_backward = np.zeros((2, *shape))
     sent: list[Priced] = []

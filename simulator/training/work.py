@@ -24,13 +24,23 @@ class Priced(NamedTuple):
 def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
     """Price lists of forward ops and of the backward ops that follow from them, all in one go.
 
-    Idle ops are left out.
+    An op that lists share is priced once. Idle ops are left out.
     """
-    both = [[*forward, *backward(forward)] for forward in lists]
-    seconds = iter(price([op for ops in both for op in ops], setting.prices))
+    distinct = {id(op): op for ops in lists for op in ops}
+    passes = [[op, *backward([op])] for op in distinct.values()]
+    seconds = iter(price([op for ops in passes for op in ops], setting.prices))
+    priced = {
+        key: [Priced(op, next(seconds)) for op in ops] for key, ops in zip(distinct, passes, strict=True)
+    }
     return [
-        [Priced(op, time) for op, time in zip(ops, seconds, strict=False) if time is not NO_TIME]
-        for ops in both
+        [
+            entry
+            for chosen in (slice(1), slice(1, None))
+            for op in ops
+            for entry in priced[id(op)][chosen]
+            if entry.seconds is not NO_TIME
+        ]
+        for ops in lists
     ]
 
 
