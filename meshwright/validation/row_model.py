@@ -36,15 +36,15 @@ def read_model(row: Row) -> Model:
 
 @cache
 def _with_parts() -> tuple[Model, ...]:
-    """The catalogue's models with experts or latent attention."""
-    return tuple(model for model in models if model.moe or model.mla)
+    """The catalogue's models with experts, latent or linear attention."""
+    return tuple(model for model in models if model.moe or model.mla or model.linear)
 
 
 def _catalogued(row: Row) -> Model | None:
-    """The catalogue's model with experts or latent attention that the row names, or whose layers it has."""
-    name, hidden = _plain(row.text("model_name")), row.need("d_model")
+    """The catalogue's model that the row names, or whose layers it has, where columns cannot state it."""
+    name, hidden = models.resolve(row.text("model_name")), row.need("d_model")
     candidates = _with_parts()
-    named = [model for model in candidates if _plain(model.name) == name and model.hidden == hidden]
+    named = [model for model in candidates if model.name == name and model.hidden == hidden]
     if named:
         return named[0]
     shape = _shape_of_row(row)

@@ -34,11 +34,23 @@ class ModelCatalogue(Catalogue[Model]):
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        return {_squeezed(name): name for name in self.names()}
+        found = {_squeezed(name): name for name in self.names()}
+        for name in self.names():
+            for alias in self.definition(name).get("aliases", ()):
+                found.setdefault(_squeezed(alias), name)
+        return found
 
     def resolve(self, name: str) -> str | None:
-        """Return the catalogue name that a name means, or none."""
-        return super().resolve(name) or self._spellings.get(_squeezed(name))
+        """Return the catalogue name that a name means, or none.
+
+        Words of tuning, formats and dates are left out where the name with them is unknown.
+        """
+        if (known := super().resolve(name)) is not None or name.endswith(SUFFIXES):
+            return known
+        short = name.rpartition("/")[2].lower()
+        shape = NOT_SHAPE.sub("", short)
+        spellings = (short, shape, REVISION.sub("", shape))
+        return next((self._spellings[s] for s in map(_squeezed, spellings) if s in self._spellings), None)
 
     def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> Model:
         """Return the model that a name, a YAML or ``config.json`` path, a folder or a mapping means.
@@ -65,18 +77,19 @@ class ModelCatalogue(Catalogue[Model]):
         return looks_like_path(reference) and self.resolve(reference) is None
 
 
-TUNED = re.compile(r"[-_](hf|base|it|instruct|chat|v0\.[0-9]|preview|[0-9]{4})$")
-"""Ends of a Hugging Face name that say how weights were trained, not what shape they have."""
+NOT_SHAPE = re.compile(
+    r"(?<![a-z0-9])(nvidia|meta(?=-llama)|instruct|chat|thinking|base|it|pt|hf|preview|hybrid|dynamic|quantized"
+    r"|nvfp4|mxfp4|fp4|fp8|bf16|fp16|int4|int8|awq|gptq|w4a16|w8a8)(?![a-z0-9])"
+)
+"""Words of a Hugging Face name that tell makers, tuning and formats of weights, not their shape."""
+
+REVISION = re.compile(r"[-_](\d{4}|v\d+(\.\d+)+)(?=[-_]|$)")
+"""A date or a version of weights of one shape: -0528, -2507, -v0.1."""
 
 
 def _squeezed(name: str) -> str:
-    """A name without organisation, endings of tuned weights, and what separates its parts."""
-    if name.endswith(SUFFIXES):
-        return name
-    short = name.rpartition("/")[2].lower().removeprefix("meta-")
-    while (cut := TUNED.sub("", short)) != short:
-        short = cut
-    return re.sub(r"[\s_-]+", "", short)
+    """A name's letters, digits and points: opt-1.3b is not opt-13b."""
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
 models = ModelCatalogue("model", Path(__file__).parent / "catalogue", Model)

@@ -44,6 +44,8 @@ class Model(Strict):
     """
 
     name: Annotated[str, Field(min_length=1)]
+    aliases: list[str] = Field(default_factory=list)
+    """Other names in published tables and in use: models of the same shape, later versions."""
     family: str = ""
     source: str = ""
     """Where the shape was published."""
@@ -175,20 +177,17 @@ class Model(Strict):
 
     def is_moe_layer(self, layer: int) -> bool:
         """Whether a layer (counted from 0) has experts."""
-        if self.moe is None:
-            return False
-        past = layer - self.moe.first_dense_layers
-        return past >= 0 and (past + 1) % self.moe.every == 0
+        return any(kind.experts and layer in found for kind, found in self.layer_groups.items())
 
     @property
     def moe_layers(self) -> int:
         """How many layers have experts."""
-        return (self.layers - self.moe.first_dense_layers) // self.moe.every if self.moe else 0
+        return sum(len(found) for kind, found in self.layer_groups.items() if kind.experts)
 
     @property
     def dense_layers(self) -> int:
         """How many layers have a dense MLP."""
-        return self.layers - self.moe_layers
+        return sum(len(found) for kind, found in self.layer_groups.items() if kind.mlp and not kind.experts)
 
     def attention_kind(self, layer: int) -> AttentionKind:
         """The kind of attention of a layer (counted from 0)."""

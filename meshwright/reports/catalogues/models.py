@@ -75,6 +75,7 @@ def _tables(model: Model) -> list[Table]:
         "longest sequence": str(model.max_sequence),
         "norm": model.norm,
         "forward FLOP per token": counted(float(model.flops_per_token(model.max_sequence))),
+        "also": ", ".join(model.aliases),
         "source": model.source,
     }
     if model.moe:

@@ -38,25 +38,17 @@ def _matched(kind: str, key: str, text: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def find_model(name: str) -> Model:
-    """The catalogue's model of a name: its own, or by alias and without words of tuning and format.
+    """The catalogue's model of a name.
 
     Raises:
         Skipped: no such model.
     """
-    last = name.split("/")[-1]
-    if not last:
+    if not name:
         raise Skipped("model not stated")
-    known = {_plain(each): each for each in models.names()}
-    without = re.sub(rf"(?<![a-z0-9])({_words()['noise']})(?![a-z0-9])", "", last.lower())
-    # Dates and revisions: -0528, -2507, -v0.1.
-    without = re.sub(r"-(\d{4}|v\d+(\.\d+)+)(?=-|$)", "", without)
-    for plain in (_plain(last), _plain(without)):
-        if plain in known:
-            return models.get(known[plain])
-        alias = _matched("models", "model", plain)
-        if alias is not None and _plain(alias) in known:
-            return models.get(known[_plain(alias)])
-    raise Skipped(f"model {name!r} is not known")
+    known = models.resolve(name)
+    if known is None:
+        raise Skipped(f"model {name!r} is not known")
+    return models.get(known)
 
 
 @lru_cache(maxsize=1024)

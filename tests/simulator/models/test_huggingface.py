@@ -344,7 +344,7 @@ CONFIGS = {
     },
 }
 
-ABOUT = {"name", "family", "source", "stated_parameters"}
+ABOUT = {"name", "aliases", "family", "source", "stated_parameters"}
 
 
 def written(folder, config, name="config.json"):

@@ -19,6 +19,7 @@ LOOSE = {
     "glm-4.5": 0.007,  # stated with the multi-token-prediction layer and without embeddings
     "glm-4.5-air": 0.012,
     "qwen3.5-397b-a17b": 0.0017,  # the rounded name; the shape has 396.3
+    "glm-5": 0.0012,  # the indexer of its sparse attention is left out
     "grok-1": 0.006,  # stated as 314 billion, the released shape has 315.7
     "nemotron-4-15b": 0.005,  # sum of two rounded figures
     "falcon-180b": 0.009,  # the rounded name
@@ -210,3 +211,34 @@ def test_refusals_name_the_value_and_the_key(change, message):
 def test_a_missing_key_is_named():
     with pytest.raises(InputError, match="key 'heads' is missing"):
         models.get({key: value for key, value in TINY.items() if key != "heads"})
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama3.1-70b"),
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-v3"),
+        ("nvidia/Kimi-K2.5-NVFP4", "kimi-k2"),
+        ("google/gemma-3-27b-it", "gemma3-27b"),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b"),
+        ("opt-13b", "opt-13b"),
+        ("opt-1.3b", "opt-1.3b"),
+        ("acme/unheard-of-7b", None),
+    ],
+)
+def test_names_in_use_mean_models_of_the_catalogue(name, model):
+    assert models.resolve(name) == model
+
+
+def test_no_alias_means_two_models():
+    spellings = [spelling for m in models for spelling in (m.name, *m.aliases)]
+    assert len({models.resolve(spelling) for spelling in spellings}) == len(models.names())
+    assert all(models.resolve(alias) == m.name for m in models for alias in m.aliases)
+
+
+def test_layers_without_an_mlp_have_no_experts():
+    hybrid = models.get("nemotron-3-nano-30b-a3b")
+    assert (hybrid.moe_layers, hybrid.dense_layers) == (23, 0)
+    assert hybrid.active_parameters() == pytest.approx(
+        3.6e9, rel=0.02
+    )  # its report: 3.2 without the embeddings
