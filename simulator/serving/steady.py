@@ -109,17 +109,19 @@ class _Cases:
         prompt, output, concurrency, rate, cached, variation, budget, slots, room = np.broadcast_arrays(
             *(np.asarray(value, dtype=np.float64) for value in given)
         )
-        engine, ranks = table.price.engine, table.price.pool.data
+        engine, pool = table.price.engine, table.price.pool
+        self.lanes = pool.data * pool.pipeline
+        """Batches in flight: one an attention rank and pipeline stage."""
         self.table, self.output = table, output
         self.closed = concurrency > 0
-        self.clients = np.maximum(concurrency / ranks, 1e-9)
-        self.arrivals = rate / ranks
+        self.clients = np.maximum(concurrency / self.lanes, 1e-9)
+        self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
         """Prompt tokens to compute."""
         self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
-        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)), 1.0)
-        """Most sequences that decode together."""
+        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / pool.pipeline, 1.0)
+        """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
         self.gaps = np.maximum(output - 1.0, 1e-9)
         self.chunks = np.ceil(self.new / np.minimum(self.new, budget))
         self.chunk = self.new / self.chunks
@@ -156,7 +158,7 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
 
     Args:
         table: step times of the replica.
-        load: requests on the whole replica, shared evenly by its attention ranks.
+        load: requests on the whole replica, shared evenly by its attention ranks and micro batches.
         limits: of one rank.
     """
     cases = _Cases(table, load, limits)
@@ -222,6 +224,9 @@ def _prompts(
     together = np.clip(arriving / -np.expm1(-np.maximum(arriving, 1e-9)), 1.0, cases.most)
     length = one + (together - 1.0) * further
     delay = cases.chunks * (length - step if cases.interleaved else length) / together
+    # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
+    own = np.clip(-np.expm1(-others * window), 1e-9, 1.0 - 1e-9)
+    delay = delay * -np.expm1(cases.table.stages * np.log1p(-own)) / own
     prefill = cases.chunks * (one + arriving * further)
     share = np.minimum(others * cases.chunks * length / together, 1.0)
     running = (1.0 - share) * step + share * length
@@ -270,23 +275,26 @@ def _means(
     stable: NDArray[np.bool_],
 ) -> Steady:
     """The figures of a converged state."""
-    table, ranks = cases.table, cases.table.price.pool.data
+    table, lanes = cases.table, cases.lanes
+    ranks, stages = table.price.pool.data, table.stages
     decode = tpot * cases.gaps
     ttft = service + wait
     ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
     batch = np.clip(through * decode, np.minimum(cases.closed, 1.0), cases.slots)
     tokens = ends * (cases.output + cases.new) * tpot * ranks
-    kv = batch * cases.keys * ranks
+    # All stages of a pipeline together run one micro batch's step in each of these intervals.
+    interval = tpot / stages
+    watts = table.power.watts(tokens, batch * ranks, batch * cases.keys * ranks, interval, hosts=False)
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
         queue_s=np.where(stable, wait, np.inf),
         tpot_s=tpot,
-        batch=batch,
+        batch=batch * stages,
         prefill_s=cases.prefill_alone(),
         step_s=step,
-        requests_s=ends * ranks,
-        output_tokens_s=ends * cases.output * ranks,
-        watts=table.power.watts(tokens, batch * ranks, kv, tpot, hosts=False),
+        requests_s=ends * lanes,
+        output_tokens_s=ends * cases.output * lanes,
+        watts=watts,
         stable=stable,
         decode_s=decode,
     )

@@ -66,6 +66,22 @@ def test_the_event_engine_agrees(table, clients):
     assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
 
 
+@pytest.mark.parametrize("clients", [8, 32, 96])
+def test_the_event_engine_agrees_on_pipelines(table, clients):
+    """Two stages: two micro batches in flight, each with half of the clients."""
+    pool, changes = Pool(pipeline=2), {"token_budget": 2048, "max_sequences": 128, "prefix_caching": False}
+    price = StepPrice(table.price.model, table.price.cluster, pool, table.price.engine)
+    staged = IterationTable(price, 2048, 64, 4096)
+    found = Setup(price.model, price.cluster, pool, price.engine, False)
+    random = np.random.default_rng(3)
+    prompts, outputs = random.integers(410, 615, 12 * clients), random.integers(103, 154, 12 * clients)
+    run = Client(found, staged, 50_000, changes).closed(prompts, outputs, clients)
+    state = steady_state(staged, Load(512.0, 128.0, clients), Limits(2048, 128, 800_000))
+    middle = slice(2 * clients, -clients)
+    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.08)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.08)
+
+
 @pytest.mark.parametrize("rate", [9.0, 18.0, 26.0])
 def test_the_event_engine_agrees_under_poisson_arrivals(table, rate):
     """About 34 requests a second are the most that 64 slots carry."""
