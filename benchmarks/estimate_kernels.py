@@ -40,7 +40,7 @@ ATTENTION = {
 }
 
 # The like device's silicon at another clock or power limit: what bf16 gains, narrower formats gain too.
-SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x")
+SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x", "h20", "l20")
 COMPUTE_ONLY = ("compute_efficiency",)
 COMPUTE_AND_FEED = ("compute_efficiency", "feed_bytes_per_flop")
 

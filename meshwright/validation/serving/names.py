@@ -60,7 +60,7 @@ def find_cluster(gpu: str, nodes: int = 0) -> Cluster:
     """
     if not gpu:
         raise Skipped("gpu not stated")
-    name = gpu if gpu in devices.names() else _matched("devices", "device", _plain(gpu))
+    name = devices.resolve(gpu) or _matched("devices", "device", _plain(gpu))
     if name is None or name not in devices.names():
         raise Skipped(f"GPU {gpu!r} is not known")
     try:
