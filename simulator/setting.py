@@ -74,7 +74,7 @@ class Setting:
         return Implementation(
             attention=framework.attention,
             elementwise=framework.elementwise,
-            composite_norm=framework.composite_norm,
+            norm=framework.norm,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
             cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),
@@ -97,6 +97,7 @@ class Setting:
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=framework.cross_entropy,
+            metric_passes=framework.metric_passes,
         )
 
     def rank(self, plans: Plans) -> Rank:

@@ -44,7 +44,14 @@ class Framework(Sourced):
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )
-    composite_norm: bool = Field(False, description="RMSNorm is a chain of torch kernels over 32-bit values")
+    norm: Literal["fused", "casts", "composite"] = Field(
+        "fused",
+        description="norm kernel: one kernel, one over input that another casts to 32 bits, or RMSNorm as a "
+        "chain of torch kernels over 32-bit values",
+    )
+    repeats_norms: bool = Field(
+        False, description="norms run again before the backward pass where the plan recomputes nothing"
+    )
     dropout: bool = Field(False, description="dropout after attention and MLP by default")
     gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
     reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
@@ -133,10 +140,18 @@ class Framework(Sourced):
     trains_mtp: bool = Field(
         False, description="whether it trains the multi-token prediction layers that a model has"
     )
-    cross_entropy: Literal["fused", "native", "eager", "torch"] = Field(
+    cross_entropy: Literal["fused", "fused-32", "native", "eager", "torch"] = Field(
         "eager",
-        description="loss kernel; eager is Megatron-LM's over the ranks' shards of the vocabulary, native "
-        "the same in compiled pieces, torch is log-softmax and negative log-likelihood",
+        description="loss kernel; fused-32 reads logits cast to 32 bits, eager is Megatron-LM's over the "
+        "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
+        "negative log-likelihood",
+    )
+    metric_passes: float = Field(
+        0.0,
+        ge=0,
+        le=1e3,
+        description="reads and writes of each logit, of 2 bytes each, by metrics that the framework computes "
+        "of every training micro batch beside the loss",
     )
     host_seconds_per_kernel: float | None = Field(
         None,

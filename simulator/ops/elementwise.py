@@ -30,6 +30,12 @@ COMPOSITE_NORM = MemoryPasses(18.0, 39.0, 7, 14)
 """RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast,
 square, average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
 
+CASTING_NORM = MemoryPasses(6.0, 11.0, 2, 4)
+"""Norm over the residual cast to 32 bits: cast (1 + 2), read x, write y (2 + 1); backward read dy and x,
+write dx (1 + 2 + 2), cast it (2 + 1), read dy and x again for the gradient of the scale (1 + 2)."""
+
+NORMS = {"fused": NORM, "casts": CASTING_NORM, "composite": COMPOSITE_NORM}
+
 RESIDUAL = {
     ("fused", True): MemoryPasses(3.5, 6.5, 1, 2),
     ("fused", False): MemoryPasses(3.0, 3.0, 1, 1),
@@ -104,6 +110,7 @@ Core, fused_bias_geglu.py: weighted_bias_quick_geglu_impl)."""
 
 CROSS_ENTROPY = {
     "fused": MemoryPasses(2.0, 2.0, 3, 2),
+    "fused-32": MemoryPasses(7.0, 7.0, 4, 3),
     "eager": MemoryPasses(19.0, 7.0, 8, 4),
     "torch": MemoryPasses(4.0, 8.0, 2, 2),
     "native": MemoryPasses(11.0, 7.0, 3, 2),
@@ -111,6 +118,7 @@ CROSS_ENTROPY = {
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
 maximum, subtract, exponentiate, sum and divide over 4-byte values, all but maximum and sum in place (38
 bytes); backward scales in place and casts back (14 bytes; Megatron-LM, cross_entropy.py).
+Fused-32: the fused kernel over logits that the model casts to 32 bits (3 + 4; backward 4 + 3).
 Native: Megatron Core's compiled kernels of the same loss (fused_cross_entropy.py): cast with maximum (1 + 2),
 subtraction, exponential and sum (2 + 2), division (2 + 2); backward scales (2 + 2) and casts (2 + 1).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood

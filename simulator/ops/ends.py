@@ -111,6 +111,14 @@ def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
         # Passes over logits are counted in 2 bytes, whatever the width of activations.
         two = 2.0 / rank.width
         yield op.changed(bytes=op.bytes * two, backward_bytes=op.backward_bytes * two)
+    if rank.how.metric_passes:
+        yield MemoryBound(
+            name="metrics",
+            kind="cross_entropy",
+            part="end",
+            bytes=2.0 * rank.how.metric_passes * tokens * rows,
+            launches=np.ceil(rank.how.metric_passes / passes.COPY),
+        )
     yield Collective(
         name="loss.statistics",
         kind="tensor",

@@ -75,8 +75,9 @@ def around(rank: Rank, parts: int) -> list[Op]:
     model, how = rank.model, rank.how
     elements = rank.tokens / rank.spread * model.hidden
     norms = 1 if model.parallel_block else model.norms_of(parts)
-    composite = how.composite_norm and model.norm == "rmsnorm"
-    count = passes.COMPOSITE_NORM if composite else passes.NORM
+    # Only RMSNorm is composite.
+    fusion = "fused" if how.norm == "composite" and model.norm != "rmsnorm" else how.norm
+    count = passes.NORMS[fusion]
     if how.joins_residual:
         count = passes.RESIDUAL_NORM
     norm = kernel(

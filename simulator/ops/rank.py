@@ -69,7 +69,7 @@ class Implementation:
     Args:
         attention: fused (flash, or an older version) or unfused.
         elementwise: fused kernels between products, or one kernel per operation.
-        composite_norm: RMSNorm is a chain of kernels over 32-bit values.
+        norm: one kernel, one over input cast to 32 bits, or RMSNorm as a chain of kernels over 32-bit values.
         joins_residual: the residual sum is part of the norm that follows.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
@@ -98,11 +98,12 @@ class Implementation:
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
+        metric_passes: passes over the logits, of 2 bytes each, that metrics of a training step take.
     """
 
     attention: Literal["flash", "flash-2", "flash-1", "unfused"] = "flash"
     elementwise: Literal["fused", "eager"] = "fused"
-    composite_norm: bool = False
+    norm: Literal["fused", "casts", "composite"] = "fused"
     joins_residual: bool = False
     splits_projection: bool = False
     dropout: bool = False
@@ -126,6 +127,7 @@ class Implementation:
     domain: int = 8
     node: int = 8
     loss: str = ""
+    metric_passes: float = 0.0
 
 
 SERVING = Implementation(joins_residual=True, appends=True, experts="fused-layer", dispatcher="replicated")

@@ -305,6 +305,9 @@ def _recompute(
     if rule == "all-but-projections":
         work.extend(KernelTimes.of(parts.forward("mlp", "routed")), selective * 1.0)
     work.extend(first.work, full * 1.0)
+    if setting.framework.repeats_norms:
+        norms = KernelTimes.of(each for each in parts.forward("around") if each.op.name == "norm")
+        work.extend(norms, ~(full | selective) * 1.0)
 
     named = setting.framework.modules if rule == "modules" else []
     attends, routes = "core_attn" in named, "moe" in named

@@ -24,10 +24,10 @@ from simulator.training.analytic import micro_batches
 from simulator.training.modules import ModuleName, frees
 from simulator.training.sharding import Sharding
 
-LOGIT_BYTES = {"fused": 4, "native": 8, "eager": 8, "torch": 12}
+LOGIT_BYTES = {"fused": 4, "fused-32": 8, "native": 8, "eager": 8, "torch": 12}
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
-32-bit probabilities, which become the gradient in place, beside them; torch holds log-probabilities and two
-gradients of 32 bits."""
+32-bit probabilities, which become the gradient in place, beside them, and fused-32 the 32-bit logits; torch
+holds log-probabilities and two gradients of 32 bits."""
 
 
 LARGEST_SUBMODULE = 1 / 3

@@ -68,6 +68,9 @@ def test_an_unknown_framework_gets_the_nearest_name():
         ({"reduce_bytes": 4}, "gradients"),
         ({"cross_entropy": "eager"}, "cross_entropy"),
         ({"cross_entropy": "torch"}, "cross_entropy"),
+        ({"cross_entropy": "fused-32"}, "cross_entropy"),
+        ({"metric_passes": 14.0}, "cross_entropy"),
+        ({"norm": "casts"}, "norm"),
         ({"gradient_passes": 4.0}, "elementwise"),
         ({"optimizer_bytes_per_parameter": 100.0}, "optimizer"),
     ],
@@ -85,6 +88,15 @@ def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
     after = predict(make_setting(**{**better, **worse}), plan)
     assert after.seconds[part][0] > before.seconds[part][0]
     assert after.time[0] > before.time[0]
+
+
+def test_norms_are_repeated_only_where_nothing_else_is(make_setting):
+    def repeated(recompute, **facts):
+        plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, recompute=recompute))
+        return predict(make_setting(**facts), plan).seconds["recompute"][0]
+
+    assert repeated("none") == 0.0 < repeated("none", repeats_norms=True)
+    assert repeated("full") == repeated("full", repeats_norms=True)
 
 
 def test_sending_parameters_rank_by_rank_grows_with_the_ranks(make_setting):
