@@ -27,7 +27,7 @@ from meshwright.sweeps.answer import answer
 from meshwright.sweeps.definition import Grid, Point
 from meshwright.sweeps.run import run_sweep
 from meshwright.sweeps.tables import write_rows
-from planner.executors import executor
+from planner.execution import Execution
 
 BATCHES = [128 * count for count in range(1, 51)]
 SEQUENCES = [1024 * count for count in (1, 2, 4, 8)]
@@ -64,7 +64,7 @@ def overhead(folder: Path, points: int) -> None:
                 bare += time.process_time() - started
             else:
                 part = _Part(grid.sweep, grid.base, grid.folder, grid.where, tuple(chunk))
-                run_sweep(part, executor("local"), 1, folder / "cost.db")
+                run_sweep(part, Execution(workers=1, store=folder / "cost.db"))
                 through += time.process_time() - started
     print(
         f"{len(every):,} points: bare {bare:.1f} CPU s ({1e3 * bare / len(every):.2f} ms a point), "
@@ -97,7 +97,7 @@ def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
     tables = {}
     for name, workers in ways:
         path = folder / f"{name}-{workers}.csv"
-        write_rows(run_sweep(grid, executor(name), workers), path)
+        write_rows(run_sweep(grid, Execution(name, workers=workers)), path)
         tables[f"{name} with {workers}"] = path.read_bytes()
     first = next(iter(tables.values()))
     for name, table in tables.items():
@@ -137,7 +137,7 @@ def kills(folder: Path, points: int, count: int) -> None:
     subprocess.run([*command, "-o", str(folder / "killed.csv")], check=True, capture_output=True)
     after = _stored(store)
     changed += sum(after[key] != row for key, row in before.items())
-    write_rows(run_sweep(Grid.read(path), executor("local"), 1), folder / "whole.csv")
+    write_rows(run_sweep(Grid.read(path), Execution(workers=1)), folder / "whole.csv")
     same = (folder / "killed.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     print(
         f"{count} kills: {found} of {len(after)} points stored before the last run, {lost} lost, "

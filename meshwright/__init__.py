@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.api import (
         Comparison,
+        Execution,
         InfeasibleError,
         InputError,
         MeshwrightError,
@@ -44,6 +45,7 @@ __all__ = [
     "DayPlan",
     "DayRun",
     "DeploymentSearch",
+    "Execution",
     "Fronts",
     "InfeasibleError",
     "InputError",

@@ -25,6 +25,7 @@ from meshwright.results import (
 )
 from meshwright.scenarios import shipped_scenarios
 from planner.constraints import Constraints
+from planner.execution import Execution
 from planner.headroom import headroom_share
 from planner.prediction import simulate_plan
 from planner.scored import ScoredPlans
@@ -44,6 +45,7 @@ MOST_TOKENS = 1e18
 __all__ = [
     "Catalogues",
     "Comparison",
+    "Execution",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -101,6 +103,7 @@ def plan(
     headroom: float | str | None = None,
     raw: bool = False,
     refine: int = 0,
+    execution: Execution | None = None,
     every: bool = False,
     progress: Callable[[float], None] | None = None,
     refining: Callable[[float], None] | None = None,
@@ -121,7 +124,8 @@ def plan(
         top: plans to return.
         headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
         raw: return the plans in the order of the objective, including near duplicates.
-        refine: number of best plans to time with the event engine too, on all cores.
+        refine: number of best plans to time with the event engine too.
+        execution: where the event engine runs, and the store of its results; by default all cores.
         every: keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
 
@@ -156,7 +160,8 @@ def plan(
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
     )
-    return PlanSearch(result, _refined(result, refine, refining) if refine else (), scored)
+    runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
+    return PlanSearch(result, runs, scored)
 
 
 def size(
@@ -228,15 +233,16 @@ def size(
     )
 
 
-def _refined(result: SearchResult, count: int, refining: Callable[[float], None] | None) -> Sequence[Refined]:
+def _refined(
+    result: SearchResult, count: int, execution: Execution, refining: Callable[[float], None] | None
+) -> Sequence[Refined]:
     """Time the best plans on the event engine, in order; Ctrl-C ends early and keeps the finished runs."""
-    from planner.executors.local import cores
     from planner.refine import INTERRUPTED, Refined, refine
 
     plans = list(result.plans)[:count]
     runs: dict[int, Refined] = {}
     try:
-        for number, run in refine(result.setting, plans, cores()):
+        for number, run in refine(result.setting, plans, execution):
             runs[number] = run
             if refining:
                 refining(len(runs) / len(plans))
@@ -344,7 +350,7 @@ def whatif(
     plan: Mapping[str, Any] | Plan | None = None,
     fix: Mapping[str, Any] | None = None,
     engine: bool = False,
-    workers: int = 1,
+    execution: Execution | None = None,
 ) -> Comparison:
     """Time a scenario and its variations: the change of every variation, and the parts of the step that
     moved.
@@ -356,7 +362,7 @@ def whatif(
             ``simulate``.
         fix: fields that replace those of the plan, and hold in searches.
         engine: time every run with the event engine.
-        workers: processes for variations that take long.
+        execution: where variations run, and the store of their results; by default all cores.
 
     Raises:
         InputError: a wrong or unknown argument, or a key path that the scenario does not have.
@@ -379,7 +385,7 @@ def whatif(
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import Question
 
-    inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, workers)
+    inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, execution)
     outcomes, work = inquiry.base()
     found = dict(inquiry.variations(work))
     outcomes += [found[number] for number in sorted(found)]

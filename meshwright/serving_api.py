@@ -10,7 +10,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from meshwright.references import ClusterReference, ModelReference, Reference
 from meshwright.results import check_rank
 from meshwright.serving_questions import serving_question
-from planner.executors.local import cores
+from planner.execution import Execution
 from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
 from planner.serving.deployment import scenario_of
@@ -76,6 +76,7 @@ def deploy(
     limit: Mapping[str, Any] | None = None,
     top: int = 5,
     refine: int = 0,
+    execution: Execution | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> DeploymentSearch:
     """Search deployments for the highest goodput, or for the lowest cost, energy or latency at a rate.
@@ -92,7 +93,8 @@ def deploy(
         split: try separate pools for prefill and decode too.
         fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
         top: deployments to return.
-        refine: number of best deployments whose highest rate the event engine finds too, on all cores.
+        refine: number of best deployments whose highest rate the event engine finds too.
+        execution: where the event engine runs, and the store of its results; by default all cores.
         progress: called with the finished share.
 
     Raises:
@@ -106,7 +108,7 @@ def deploy(
     runs: dict[int, RefinedServing] = {}
     interrupted = False
     try:
-        for number, run in refine_serving(question, found.plans[:refine], cores()):
+        for number, run in refine_serving(question, found.plans[:refine], execution or Execution()):
             runs[number] = run
     except KeyboardInterrupt:
         interrupted = True

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
-from planner.executors.local import WORTH_SHARING_S, in_parallel
+from planner.execution import Execution
 from planner.prediction import Prediction, simulate_plan
+from planner.store import digest_of
 from simulator.frameworks import Framework
 from simulator.models import Model
 from simulator.plan import Plan
@@ -46,26 +46,21 @@ class Refined:
     problem: str = ""
 
 
-def refine(setting: Setting, plans: Sequence[Plan], workers: int) -> Iterator[tuple[int, Refined]]:
+def refine(setting: Setting, plans: Sequence[Plan], execution: Execution) -> Iterator[tuple[int, Refined]]:
     """Time plans with the event engine.
 
     Args:
         setting: what the plans share.
         plans: what to time.
-        workers: processes to use where the plans take long enough.
+        execution: where the engine runs.
 
     Yields:
         The index of a plan and its run, in the order in which runs end.
     """
-    if not plans:
-        return
-    started = time.perf_counter()
-    yield 0, run_plan(setting, plans[0])
-    left = (time.perf_counter() - started) * (len(plans) - 1)
     packed = _pack(setting)
-    calls = ((packed, plan.model_dump()) for plan in plans[1:])
-    for number, refined in in_parallel(_run_packed, calls, workers if left >= WORTH_SHARING_S else 1):
-        yield number + 1, refined
+    calls = [(packed, plan.model_dump()) for plan in plans]
+    for number, run, _ in execution.run(_run_packed, calls, _question):
+        yield number, Refined(**run)
 
 
 def run_plan(setting: Setting, plan: Plan) -> Refined:
@@ -92,7 +87,13 @@ def _pack(setting: Setting) -> Packed:
     )
 
 
-def _run_packed(packed: Packed, plan: dict[str, Any]) -> Refined:
+def _question(packed: Packed, plan: dict[str, Any]) -> dict[str, Any]:
+    """Inputs of a plan's run."""
+    return {"ask": "refine", "setting": digest_of(packed), "plan": plan}
+
+
+def _run_packed(packed: Packed, plan: dict[str, Any]) -> dict[str, Any]:
+    """Run of a plan in another process, as plain data."""
     model, cluster, training, framework = packed
     setting = Setting(
         build(Model, model, "model"),
@@ -100,4 +101,4 @@ def _run_packed(packed: Packed, plan: dict[str, Any]) -> Refined:
         build(Training, training, "workload"),
         build(Framework, framework, "framework"),
     )
-    return run_plan(setting, build(Plan, plan, "plan"))
+    return asdict(run_plan(setting, build(Plan, plan, "plan")))

@@ -1,23 +1,30 @@
 """Finished results in a SQLite file: each is written at once, and a second run finds it.
 
-A result's key is a digest of its question and of the program that answered it (version and every file that a
-prediction depends on), so a store never answers for another version. Several processes may share a store.
+A result's key is a digest of its question and of the program that answered it (every file of the packages),
+so a store never answers for another version. Processes of one machine may share a store: a process claims a
+question before it answers it, and claims of ended processes are void.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import socket
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic_core import to_jsonable_python
 
 from hwmodels.errors import InputError, MeshwrightError, shown_path
+from hwmodels.loading import SUFFIXES as DEFINITIONS
+from hwmodels.loading import exists, read_mapping
 
 FORMAT = 1
 """Of the file; it grows when older ones can no longer be read."""
@@ -25,13 +32,15 @@ APPLICATION = 0x4D575254
 """SQLite's application id: MWRT."""
 WAIT_S = 60.0
 """Longest wait for another process that writes."""
-PACKAGES = ("hwmodels", "simulator", "planner")
+GROUP = 500
+"""Most keys of a call."""
+PACKAGES = ("hwmodels", "simulator", "planner", "meshwright")
 SUFFIXES = (".py", ".yaml", ".csv", ".json")
 
 
 @cache
 def program() -> str:
-    """Digest of the program: of all files of the packages that predict."""
+    """Digest of the program: of all its code and data files."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         root = Path(str(files(package)))
@@ -42,10 +51,98 @@ def program() -> str:
     return digest.hexdigest()
 
 
-def key_of(question: Mapping[str, Any], version: str) -> str:
-    """The key of a question's result."""
-    text = json.dumps([version, program(), question], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+class Keyed(NamedTuple):
+    """A question as JSON text, and the key of its result."""
+
+    key: str
+    text: str
+
+    @classmethod
+    def of(cls, question: Mapping[str, Any]) -> Keyed:
+        """Key a question, of this version of the program."""
+        text = _text(question)
+        return cls(hashlib.sha256(f"{program()} {text}".encode()).hexdigest(), text)
+
+
+def digest_of(value: Any) -> str:
+    """Digest of plain data, models and dataclasses."""
+    return hashlib.sha256(_text(value).encode()).hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return to_jsonable_python(value, fallback=lambda array: array.tolist())
+
+
+def file_digests(data: Any, folder: Path, above: tuple[Path, ...] = ()) -> dict[str, str]:
+    """Digests of the files that a scenario names, and of those that its definitions name, by path.
+
+    Args:
+        data: the scenario.
+        folder: base of its relative paths.
+        above: definitions that name this one.
+    """
+    if isinstance(data, Mapping | list | tuple):
+        values = data.values() if isinstance(data, Mapping) else data
+        return {
+            name: digest for value in values for name, digest in file_digests(value, folder, above).items()
+        }
+    if not isinstance(data, str) or not ("." in data or "/" in data) or not exists(folder / data):
+        return {}
+    path = folder / data
+    if not path.is_file() or path in above:
+        return {}
+    state = path.stat()
+    found = {data: _digest(path, state.st_mtime_ns, state.st_size)}
+    if path.suffix in DEFINITIONS:
+        definition = _definition(path, state.st_mtime_ns, state.st_size)
+        inner = file_digests(definition, path.parent, (*above, path))
+        found |= {f"{data}: {name}": digest for name, digest in inner.items()}
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, changed_ns: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _definition(path: Path, changed_ns: int, size: int) -> Mapping[str, Any]:
+    try:
+        return read_mapping(path)
+    except InputError:  # the prediction itself says what is wrong
+        return {}
+
+
+@cache
+def _owner() -> str:
+    """This process, in claims: host, process id and start time."""
+    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
+
+
+def _started(process: int) -> str:
+    """Start time of a process, in clock ticks; empty where the system does not tell."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _is_alive(owner: str) -> bool:
+    """Whether the process of a claim runs on this machine; SQLite files are not shared between machines."""
+    host, process, started = owner.rsplit(" ", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return started == _started(int(process))
 
 
 class Store:
@@ -85,29 +182,54 @@ class Store:
             "CREATE TABLE IF NOT EXISTS results "
             "(key TEXT PRIMARY KEY, version TEXT NOT NULL, question TEXT NOT NULL, result TEXT NOT NULL)"
         )
+        self._base.execute("CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL)")
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        """A finished result; none where it is not there."""
+    def get(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Stored results by key; other keys are left out."""
         with self._told():
-            row = self._base.execute("SELECT result FROM results WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(row[0])
+            return {key: json.loads(row) for key, row in self._rows("key, result FROM results", keys)}
 
-    def put(self, key: str, version: str, question: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    def claim(self, keys: Sequence[str]) -> set[str]:
+        """Claim questions for this process, until it closes the store or ends.
+
+        Returns:
+            Keys claimed; not those of stored results, nor those that another running process has claimed.
+
+        Raises:
+            MeshwrightError: the disk is full, or the file is gone.
+        """
+        with self._told():
+            self._base.execute("BEGIN IMMEDIATE")
+            others = {key for (key,) in self._rows("key FROM results", keys)}
+            for key, owner in self._rows("key, owner FROM claims", keys):
+                if owner != _owner() and _is_alive(owner):
+                    others.add(key)
+            mine = [key for key in keys if key not in others]
+            rows = [(key, _owner()) for key in mine]
+            self._base.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", rows)
+            self._base.execute("COMMIT")
+        return set(mine)
+
+    def put(self, question: Keyed, result: Mapping[str, Any]) -> None:
         """Write a result; one that another process has written meanwhile stays.
 
         Raises:
             MeshwrightError: the disk is full, or the file is gone.
         """
-        row = (key, version, json.dumps(question), json.dumps(result, allow_nan=False))
+        row = (question.key, program(), question.text, json.dumps(result, allow_nan=False))
         with self._told():
             self._base.execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", row)
 
-    def others(self, version: str) -> int:
-        """Results of other versions, which no question of this one finds."""
+    def others(self) -> int:
+        """Results of other versions of the program, which no question of this one finds."""
         with self._told():
-            return self._base.execute(
-                "SELECT count(*) FROM results WHERE version != ?", (version,)
-            ).fetchone()[0]
+            count = "SELECT count(*) FROM results WHERE version != ?"
+            return self._base.execute(count, (program(),)).fetchone()[0]
+
+    def _rows(self, columns: str, keys: Sequence[str]) -> list[tuple[str, ...]]:
+        """Columns of a table, of the rows of some keys; at most ``GROUP`` of them."""
+        places = ",".join("?" * len(keys))
+        return self._base.execute(f"SELECT {columns} WHERE key IN ({places})", keys).fetchall()
 
     def __len__(self) -> int:
         with self._told():
@@ -119,6 +241,8 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(sqlite3.Error):  # a full disk, after the error that it caused
+            self._base.execute("DELETE FROM claims WHERE owner = ?", (_owner(),))
         self._base.close()
 
     @contextmanager

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from planner.execution import Execution as ExecutionOf
 
 
 def needs_plotly(path: Path | None) -> Path | None:
@@ -99,9 +102,7 @@ Headroom = Annotated[
     typer.Option(help="Memory to leave free, as 10% or 8GiB; default from the memory model's error."),
 ]
 Raw = Annotated[bool, typer.Option("--all", help="Show the raw order, near duplicates included.")]
-Refine = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too, on all cores.")
-]
+Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too.")]
 Save = Annotated[
     Path | None,
     typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario that simulate reads."),
@@ -149,6 +150,35 @@ def question(**flags: str | float | None) -> dict[str, object]:
         name: whole_number(value, flag(name)) if name in sizes and isinstance(value, str) else value
         for name, value in flags.items()
     }
+
+
+Store = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="SQLite file of finished results; a second run skips those in it."),
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")]
+Executor = Annotated[str, typer.Option(metavar="NAME", help="Where work runs: local (default) or ray.")]
+Address = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: one started on this machine.")
+]
+
+
+def execution(executor: str, address: str, workers: int | None, store: Path | None) -> ExecutionOf:
+    """Execution of long work, checked before the work starts.
+
+    Raises:
+        InputError: an unknown executor, an address without Ray, or a file that is no store.
+    """
+    from hwmodels.errors import InputError
+    from meshwright.commands.output import note
+    from planner.execution import Execution
+
+    if address and executor != "ray":
+        raise InputError("names a Ray cluster; --executor ray uses it", "--address")
+    made = Execution(executor, address, workers, store)
+    if others := made.check():
+        note(f"note: {store} holds {others:,} results of other versions, which are not used")
+    return made
 
 
 Pareto = Annotated[

@@ -13,6 +13,7 @@ from meshwright.commands.output import Json
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.results import PlanSearch
+    from planner.execution import Execution
 
 INTERRUPTED = 130
 
@@ -35,6 +36,10 @@ def plan(
     headroom: given.Headroom = None,
     raw: given.Raw = False,
     refine: given.Refine = 0,
+    executor: given.Executor = "local",
+    address: given.Address = "",
+    workers: given.Workers = None,
+    store: given.Store = None,
     tokens: given.Tokens = None,
     days: given.Days = None,
     serve: given.Serve = False,
@@ -106,7 +111,22 @@ def _answer_serving(
         show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
     asked = {**asked, "objective": flags.objective, "split": not flags.together}
-    plan_serving(flags.scenario, asked, held, flags.top, flags.refine, files, flags.json)
+    plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
+
+
+def _execution(flags: SimpleNamespace) -> Execution:
+    """Where --refine runs.
+
+    Raises:
+        InputError: a wrong flag, or one without --refine.
+    """
+    from meshwright.commands.serving_plan import refuse_given
+
+    if not flags.refine:
+        unused = {"--store": flags.store, "--workers": flags.workers, "--address": flags.address or None}
+        unused |= {"--executor": flags.executor if flags.executor != "local" else None}
+        refuse_given(unused, "it says where --refine runs")
+    return given.execution(flags.executor, flags.address, flags.workers, flags.store)
 
 
 def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFiles) -> None:
@@ -126,6 +146,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
     asked |= {name: getattr(flags, name) for name in ("top", "raw", "refine")}
+    asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json)
 
 

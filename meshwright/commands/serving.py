@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.commands.output import note, print_json, progress, show_tables
 
 if TYPE_CHECKING:
+    from planner.execution import Execution
     from simulator.serving.result import ServingResult
 
 INTERRUPTED = 130
@@ -57,7 +58,9 @@ def simulate_serving(
         raise typer.Exit(INTERRUPTED)
 
 
-def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json: bool) -> None:
+def compare_serving(
+    data: Mapping[str, Any], path: Path, execution: Execution, html: Path | None, json: bool
+) -> None:
     """Run a serving scenario and its variations; Ctrl-C shows the finished runs.
 
     Raises:
@@ -68,8 +71,7 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
 
     from meshwright.reports.serving_whatif import comparison_tables, describe_comparison
     from meshwright.variations.question import Question
-    from meshwright.variations.serving import answer_serving, run_serving
-    from planner.executors.local import cores, in_parallel
+    from meshwright.variations.serving import run_serving, serve_runs
 
     question = Question.of(dict(data), str(path), path.parent.resolve())
     with progress("base") as advance:
@@ -79,8 +81,7 @@ def compare_serving(data: Mapping[str, Any], path: Path, html: Path | None, json
     interrupted = False
     try:
         with progress("variations") as advance:
-            workers = min(cores(), len(runs))
-            for number, outcome in in_parallel(answer_serving, ((run,) for run in runs), workers):
+            for number, outcome in serve_runs(runs, execution):
                 found[number] = outcome
                 advance(len(found) / len(runs))
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
+    from planner.execution import Execution
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
@@ -29,6 +30,7 @@ def plan_serving(
     held: Mapping[str, Mapping[str, str]],
     top: int | None,
     refine: int,
+    execution: Execution,
     files: PlanFiles,
     json: bool,
 ) -> None:
@@ -55,6 +57,7 @@ def plan_serving(
             limit=held["limit"],
             top=top or 5,
             refine=refine,
+            execution=execution,
             progress=advance,
         )
     if json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -18,14 +19,10 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Table to write: FILE.csv or FILE.parquet.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="SQLite file of finished results; a second run skips what it has.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: all cores).")] = None,
-    executor: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    address: Annotated[
-        str, typer.Option(help="Ray cluster, as host:port; default: one on this machine.")
-    ] = "",
+    store: given.Store = None,
+    workers: given.Workers = None,
+    executor: given.Executor = "local",
+    address: given.Address = "",
     json: Json = False,
 ) -> None:
     """Answer a question for every point of a grid: models x clusters x GPU counts x loads.
@@ -34,24 +31,16 @@ def sweep(
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
-    from meshwright import __version__
     from meshwright.commands.output import note, print_json
     from meshwright.sweeps.definition import Grid
     from meshwright.sweeps.run import run_sweep
     from meshwright.sweeps.tables import check_format, write_rows
-    from planner.executors import executor as found
-    from planner.executors.local import cores
-    from planner.store import Store
 
     if out is not None:
         check_format(out)
-    in_parallel, grid = found(executor, address), Grid.read(file)
-    if store is not None:
-        with Store(store) as kept:
-            if others := kept.others(__version__):
-                note(f"note: {store} holds {others:,} results of other versions, which are not used")
+    execution, grid = given.execution(executor, address, workers, store), Grid.read(file)
     with shown_progress() as advance:
-        rows = run_sweep(grid, in_parallel, workers or cores(), store, advance)
+        rows = run_sweep(grid, execution, advance)
     if out is not None:
         write_rows(rows, out)
         note(f"table written: {out}")

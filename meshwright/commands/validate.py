@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
     from meshwright.validation.loop import Asked
+    from planner.execution import Execution
 
 
 def validate(
@@ -45,6 +47,10 @@ def validate(
         str, typer.Option(help="With --live: the device's name or YAML file instead of points.")
     ] = "",
     summary: Annotated[bool, typer.Option("--summary", help="Only the sums, not each case.")] = False,
+    executor: given.Executor = "local",
+    address: given.Address = "",
+    workers: given.Workers = None,
+    store: given.Store = None,
     max_median: Annotated[
         float | None,
         typer.Option(min=0, help="Exit with 1 when the median error is above this share, e.g. 0.1."),
@@ -63,27 +69,35 @@ def validate(
         raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
     if cluster and kernels is None:
         raise InputError("--cluster says what the collectives of --kernels were measured on")
+    if (kernels is not None or live) and (store or workers or address or executor != "local"):
+        raise InputError("--executor, --address, --workers and --store go with --cases and --serving")
     if kernels is not None:
         _kernels(kernels, cluster, json)
-        return
-    if serving:
-        _serving(serving, summary, json)
         return
     if live:
         from meshwright.validation.loop import Asked
 
         _live(Asked(device, devices, parallelism, size, steps, points, calibration), json)
         return
+    execution = given.execution(executor, address, workers, store)
+    if serving:
+        _serving(serving, execution, summary, json)
+        return
+    median = _training(cases, execution, summary, json)
+    if max_median is not None and (median is None or median > max_median):
+        raise typer.Exit(1)
+
+
+def _training(cases: list[Path] | None, execution: Execution, summary: bool, json: bool) -> float | None:
+    """Print predicted and measured steps; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.ledger import as_json, as_tables
     from meshwright.validation.ledger import evaluate, published_files
 
     with progress("predicting cases") as advance:
-        ledger = evaluate(cases or published_files(), advance)
+        ledger = evaluate(cases or published_files(), advance, execution)
     print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
-    median = ledger.summary.median_abs_error
-    if max_median is not None and (median is None or median > max_median):
-        raise typer.Exit(1)
+    return ledger.summary.median_abs_error
 
 
 def _kernels(folder: Path, cluster: str, json: bool) -> None:
@@ -96,13 +110,13 @@ def _kernels(folder: Path, cluster: str, json: bool) -> None:
     print_json(as_json(found)) if json else show_tables(*as_tables(found))
 
 
-def _serving(paths: list[Path], summary: bool, json: bool) -> None:
+def _serving(paths: list[Path], execution: Execution, summary: bool, json: bool) -> None:
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.serving_ledger import as_json, as_tables
     from meshwright.validation.serving.ledger import evaluate
 
     with progress("predicting serving runs") as advance:
-        ledger = evaluate(paths, advance)
+        ledger = evaluate(paths, advance, execution)
     print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
 
 

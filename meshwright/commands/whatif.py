@@ -12,6 +12,7 @@ from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
     from meshwright.variations.answer import Inquiry, Outcome, Remaining
+    from planner.execution import Execution
 
 INTERRUPTED = 130
 
@@ -35,6 +36,10 @@ def whatif(
     replan: given.Replan = False,
     engine: Annotated[bool, typer.Option("--engine", help="Time every run with the event engine.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes long.")] = False,
+    executor: given.Executor = "local",
+    address: given.Address = "",
+    workers: given.Workers = None,
+    store: given.Store = None,
     html: given.Html = None,
     json: Json = False,
 ) -> None:
@@ -61,19 +66,27 @@ def whatif(
         framework=framework,
         price=price,
     )
+    execution = given.execution(executor, address, workers, store)
     asked |= {"fix": plan_fields(fix or ()), "plans": True}
     asked["variations"] = variation_of(set_ or (), sweep or (), replan) or None
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import compare_serving
 
-        compare_serving(scenario_data(scenario, asked, "")[0], served[1], html=html, json=json)
+        compare_serving(scenario_data(scenario, asked, "")[0], served[1], execution, html=html, json=json)
         return
     data, where, folder = scenario_data(scenario or None, asked, "command line")
-    compare_training(data, where, folder, engine, yes, html, json)
+    compare_training(data, where, folder, execution, engine, yes, html, json)
 
 
 def compare_training(
-    data: dict[str, Any], where: str, folder: Path, engine: bool, yes: bool, html: Path | None, json: bool
+    data: dict[str, Any],
+    where: str,
+    folder: Path,
+    execution: Execution,
+    engine: bool,
+    yes: bool,
+    html: Path | None,
+    json: bool,
 ) -> None:
     """Run a training scenario and its variations; print and draw the changes.
 
@@ -85,9 +98,8 @@ def compare_training(
     from meshwright.reports.whatif import answer_table, describe_answer
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import Question
-    from planner.executors.local import cores
 
-    inquiry = Inquiry(Question.of(data, where, folder.resolve()), engine, cores())
+    inquiry = Inquiry(Question.of(data, where, folder.resolve()), engine, execution)
     if inquiry.open_form and not engine:
         note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
     outcomes, work = inquiry.base()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import MeshwrightError
+from planner.store import file_digests
 
 SERVING = ("deployment", "goodput_requests_s", "rate", "ttft_s", "tpot_s", "e2e_s", "gpus", "watts")
 
@@ -31,6 +32,11 @@ def answer(ask: str, data: Mapping[str, Any], folder: str, where: str) -> dict[s
         return _plan(data, folder, where) if ask == "plan" else _simulate(data, folder, where)
     except MeshwrightError as error:
         return {"problem": " ".join(str(error).split())}
+
+
+def question(ask: str, data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
+    """Inputs of a point's answer: the scenario, and the files that it names; same arguments as ``answer``."""
+    return {"ask": ask, "scenario": data, "files": file_digests(data, Path(folder))}
 
 
 def _plan(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:

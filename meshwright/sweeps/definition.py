@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -114,23 +113,3 @@ class Grid:
         if "." in key and first in CATALOGUES:
             return set_key(data, key, value, self.folder, f"{self.where}: grid")
         return changed(data, key, value, f"{self.where}: grid")
-
-    def question(self, point: Point) -> dict[str, Any]:
-        """Inputs of a point's result: the scenario, and the files that it names."""
-        return {"ask": self.sweep.ask, "scenario": point.data, "files": _digests(point.data, self.folder)}
-
-
-def _digests(data: Any, folder: Path) -> dict[str, str]:
-    """Digests of the files that a scenario names, by name."""
-    if isinstance(data, Mapping):
-        return {name: digest for value in data.values() for name, digest in _digests(value, folder).items()}
-    if isinstance(data, list):
-        return {name: digest for value in data for name, digest in _digests(value, folder).items()}
-    if (
-        isinstance(data, str)
-        and looks_like_path(data)
-        and exists(folder / data)
-        and (folder / data).is_file()
-    ):
-        return {data: hashlib.sha256((folder / data).read_bytes()).hexdigest()}
-    return {}

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hwmodels.errors import MeshwrightError
 from meshwright.validation.cases import Case, read_cases
+from planner.execution import Execution
+from planner.store import digest_of
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
@@ -107,15 +110,21 @@ class Ledger:
         return {name: Summary.of(groups[name]) for name in sorted(groups)}
 
 
-def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = None) -> Ledger:
+def evaluate(
+    paths: Iterable[Path],
+    progress: Callable[[float], None] | None = None,
+    execution: Execution | None = None,
+) -> Ledger:
     """Predict every case of the files with a complete configuration.
 
     Args:
         paths: CSV files of published runs.
         progress: called periodically with the finished share of cases.
+        execution: where cases are predicted; by default in this process.
 
     Raises:
         InputError: a file is not readable or lacks a needed column.
+        MeshwrightError: a worker was killed, or the store's disk is full.
     """
     cases: list[Case] = []
     skipped: list[tuple[str, str]] = []
@@ -124,16 +133,34 @@ def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = N
         cases += found
         skipped += left_out
     entries: dict[int, Entry] = {}
-    done = 0
-    for same in _by_setting(cases):
-        try:
-            entries |= dict(zip(same, _predicted([cases[index] for index in same]), strict=True))
-        except MeshwrightError as reason:
-            skipped += [(cases[index].case_id, str(reason)) for index in same]
-        done += len(same)
+    reasons: dict[int, str] = {}
+    groups = _by_setting(cases)
+    calls = [([cases[index] for index in same],) for same in groups]
+    for number, found, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
+        for place, index in enumerate(groups[number]):
+            if "problem" in found:
+                reasons[index] = found["problem"]
+            else:
+                entries[index] = Entry(cases[index], **found["predicted"][place])
         if progress:
-            progress(done / len(cases))
+            progress((len(entries) + len(reasons)) / len(cases))
+    skipped += [(cases[index].case_id, reasons[index]) for index in sorted(reasons)]
     return Ledger([entries[index] for index in sorted(entries)], skipped)
+
+
+def _inputs(same: Sequence[Case]) -> dict[str, Any]:
+    """Inputs of the predictions of cases that share a setting."""
+    return {"ask": "validate", "cases": digest_of([same[0].setting, [case.plan for case in same]])}
+
+
+def _plain(same: Sequence[Case]) -> dict[str, Any]:
+    """Predictions of cases that share a setting as plain data, or the reason why there are none."""
+    try:
+        entries = _predicted(same)
+    except MeshwrightError as reason:
+        return {"problem": str(reason)}
+    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty")
+    return {"predicted": [{name: getattr(entry, name) for name in names} for entry in entries]}
 
 
 def _by_setting(cases: Sequence[Case]) -> list[list[int]]:

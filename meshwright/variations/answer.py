@@ -11,10 +11,11 @@ from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.variations.question import Question, Run
 from planner.constraints import Constraints
-from planner.executors.local import WORTH_SHARING_S, in_parallel
+from planner.execution import Execution
 from planner.headroom import headroom_share
 from planner.prediction import Prediction, simulate_plan
 from planner.search import search
+from planner.store import file_digests
 from simulator.plan import Plan
 from simulator.scenario import Scenario
 from simulator.schedules import get_schedule
@@ -56,11 +57,11 @@ class Inquiry:
     Args:
         question: the base and its variations.
         engine: time every run with the event engine; done anyway where a schedule has no closed form.
-        workers: processes; 1 stays in this one.
+        execution: where variations run; the base runs in this process.
     """
 
-    def __init__(self, question: Question, engine: bool = False, workers: int = 1) -> None:
-        self.question, self.workers = question, workers
+    def __init__(self, question: Question, engine: bool = False, execution: Execution | None = None) -> None:
+        self.question, self.execution = question, execution or Execution()
         self.open_form = sorted(
             name for name in question.schedules() if not get_schedule(name).has_closed_form
         )
@@ -94,8 +95,10 @@ class Inquiry:
         Yields:
             The number of a run, in the order of the file, and its outcome; in the order in which runs end.
         """
-        workers = self.workers if work.seconds >= WORTH_SHARING_S else 1
-        yield from in_parallel(answer, ((run, self.engine) for run in self.question.runs()), workers)
+        runs = list(self.question.runs())
+        calls = [(run, self.engine) for run in runs]
+        for number, found, _ in self.execution.run(_plain_answer, calls, _inputs, work.seconds):
+            yield number, Outcome(runs[number], **found)
 
 
 def answer(run: Run, engine: bool) -> Outcome:
@@ -106,6 +109,23 @@ def answer(run: Run, engine: bool) -> Outcome:
         problem = error.problem if isinstance(error, InputError) else str(error)
         lines = (line.strip() for line in problem.splitlines())
         return Outcome(run, problem="; ".join(line for line in lines if line))
+
+
+def _plain_answer(run: Run, engine: bool) -> dict[str, Any]:
+    """A run's outcome as plain data."""
+    outcome = answer(run, engine)
+    return {"report": outcome.report, "problem": outcome.problem}
+
+
+def _inputs(run: Run, engine: bool) -> dict[str, Any]:
+    """Inputs of a run's outcome."""
+    return {**inputs(run), "engine": engine}
+
+
+def inputs(run: Run) -> dict[str, Any]:
+    """Inputs of a run: its scenario, and the files that it names."""
+    files = file_digests(run.data, run.folder)
+    return {"ask": "whatif", "scenario": run.data, "replan": run.replan, "files": files}
 
 
 def _answer(run: Run, engine: bool) -> tuple[Outcome, Plan]:

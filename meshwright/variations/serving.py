@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from hwmodels.errors import InputError, MeshwrightError
-from meshwright.variations.answer import Outcome
+from meshwright.variations.answer import Outcome, inputs
 from meshwright.variations.question import Run
+from planner.execution import Execution
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -24,10 +26,20 @@ def run_serving(run: Run, progress: Callable[[float], None] | None = None) -> Ou
     return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
 
 
-def answer_serving(run: Run) -> Outcome:
-    """Run one scenario; a failure is an outcome too."""
+def serve_runs(runs: Sequence[Run], execution: Execution) -> Iterator[tuple[int, Outcome]]:
+    """Run scenarios.
+
+    Yields:
+        The number of a run and its outcome, in the order in which runs end.
+    """
+    for number, found, _ in execution.run(_plain_answer, [(run,) for run in runs], inputs):
+        yield number, Outcome(runs[number], **found)
+
+
+def _plain_answer(run: Run) -> dict[str, Any]:
+    """A run's outcome as plain data; a failure is an outcome too."""
     try:
-        return run_serving(run)
+        return {"report": run_serving(run).report}
     except MeshwrightError as error:
         problem = error.problem if isinstance(error, InputError) else str(error)
-        return Outcome(run, problem="; ".join(line.strip() for line in problem.splitlines() if line.strip()))
+        return {"problem": "; ".join(line.strip() for line in problem.splitlines() if line.strip())}

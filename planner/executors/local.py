@@ -15,8 +15,6 @@ from hwmodels.processes import end_with_parent
 
 Result = TypeVar("Result")
 
-WORTH_SHARING_S = 5.0
-"""Seconds of work from which starting further processes pays."""
 AHEAD = 2
 """Calls handed out per process: one at work, one waiting."""
 
@@ -27,14 +25,14 @@ def cores() -> int:
 
 
 def in_parallel(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], workers: int
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], workers: int | None = None
 ) -> Iterator[tuple[int, Result]]:
     """Call a function many times.
 
     Args:
         function: importable by name, as its arguments and results travel between processes.
         calls: the arguments of each call; taken as they are needed.
-        workers: processes; with 1, all calls are made in this one.
+        workers: processes, None for all cores; with 1, all calls are made in this process.
 
     Yields:
         The number of a call and its result, in the order in which calls end.
@@ -42,6 +40,7 @@ def in_parallel(
     Raises:
         MeshwrightError: a worker was killed.
     """
+    workers = workers or cores()
     if workers <= 1:
         for number, call in enumerate(calls):
             yield number, function(*call)
@@ -58,7 +57,8 @@ def in_parallel(
         while waiting:
             yield from _ended(waiting)
     except BrokenProcessPool:
-        raise MeshwrightError("a worker process was killed, perhaps for want of memory") from None
+        problem = "a worker process ended early: out of memory, killed, or started by a script without "
+        raise MeshwrightError(problem + "`if __name__ == '__main__':`") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         if waiting:  # workers still compute a result that nobody waits for

@@ -7,17 +7,18 @@ Several seeds give the confidence interval.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hwmodels.errors import MeshwrightError
-from planner.executors.local import in_parallel
+from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import Question
+from planner.store import file_digests
 from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -47,29 +48,37 @@ class RefinedServing:
 
 
 def refine_serving(
-    question: Question, plans: Sequence[ServingPlan], workers: int
+    question: Question, plans: Sequence[ServingPlan], execution: Execution
 ) -> Iterator[tuple[int, RefinedServing]]:
     """Find the largest rate of each plan.
 
     Yields:
         The number of a plan and its figures, in the order in which they are done.
     """
-    calls = ((scenario_of(question, plan), question.folder, plan.goodput, question.rate) for plan in plans)
-    yield from in_parallel(_largest, calls, workers)
+    calls = [(scenario_of(question, plan), question.folder, plan.goodput, question.rate) for plan in plans]
+    for number, run, _ in execution.run(_largest, calls, _inputs):
+        yield number, RefinedServing(**run)
+
+
+def _inputs(scenario: dict[str, Any], folder: Path, expected: float, natural: float | None) -> dict[str, Any]:
+    """Inputs of a deployment's run."""
+    files = file_digests(scenario, folder)
+    return {"ask": "refine", "scenario": scenario, "files": files, "rates": [expected, natural]}
 
 
 def _largest(
     scenario: dict[str, Any], folder: Path, expected: float, natural: float | None
-) -> RefinedServing:
+) -> dict[str, Any]:
+    """Run of a deployment, as plain data."""
     try:
         setting = make_serving(scenario, "plan", folder)
         found = [
             _bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
         ]
     except MeshwrightError as error:
-        return RefinedServing(0.0, 0.0, str(error))
+        return asdict(RefinedServing(0.0, 0.0, str(error)))
     spread = float(np.std(found, ddof=1)) / SEEDS**0.5
-    return RefinedServing(float(np.mean(found)), STUDENT * spread)
+    return asdict(RefinedServing(float(np.mean(found)), STUDENT * spread))
 
 
 def _bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:

@@ -46,7 +46,7 @@ def test_more_than_are_shown_can_be_refined(run):
 
 def test_other_processes_find_the_same(run, monkeypatch):
     alone = run(*QUESTION, "--refine", "3", "--json").out
-    monkeypatch.setattr("planner.refine.WORTH_SHARING_S", 0.0)
+    monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
     assert run(*QUESTION, "--refine", "3", "--json").out == alone
 
 

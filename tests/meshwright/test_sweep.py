@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import yaml
@@ -15,9 +13,11 @@ from hwmodels.errors import InputError, UnknownNameError
 from meshwright.sweeps.definition import Grid
 from meshwright.sweeps.run import run_sweep
 from meshwright.sweeps.tables import write_rows
+from planner.execution import Execution
 from planner.executors import executor
 from planner.store import Store
 
+ALONE = Execution(workers=1)
 SCENARIO = {
     "model": "llama3.1-8b",
     "cluster": "dgx-h100",
@@ -41,7 +41,7 @@ def write(tmp_path):
 
 
 def test_a_row_for_every_point(write):
-    rows = run_sweep(Grid.read(write()), executor("local"), 1)
+    rows = run_sweep(Grid.read(write()), ALONE)
     assert [(row["model"], row["gpus"]) for row in rows[::2]] == [
         (model, gpus) for model in GRID["model"] for gpus in GRID["gpus"]
     ]
@@ -52,18 +52,14 @@ def test_a_row_for_every_point(write):
     assert "divide" in refused[0]["problem"] or "equal" in refused[0]["problem"]
 
 
-def test_a_second_run_answers_nothing_again(write, tmp_path):
-    grid, seen = Grid.read(write()), []
-    first = run_sweep(grid, executor("local"), 1, tmp_path / "store.db")
-
-    def none(function, calls, workers):
-        seen.extend(calls)
-        return iter(())
-
-    assert run_sweep(grid, none, 1, tmp_path / "store.db") == first
-    assert not seen
+def test_a_second_run_answers_nothing_again(write, tmp_path, monkeypatch):
+    grid, kept = Grid.read(write()), Execution(workers=1, store=tmp_path / "store.db")
+    first = run_sweep(grid, kept)
+    with monkeypatch.context() as patched:
+        patched.setattr("meshwright.sweeps.run.answer", None)  # any call would fail
+        assert run_sweep(grid, kept) == first
     wider = Grid.read(write(grid={**GRID, "gpus": [32, 63, 64, 16]}))
-    run_sweep(wider, executor("local"), 1, tmp_path / "store.db")
+    run_sweep(wider, kept)
     with Store(tmp_path / "store.db") as store:
         assert len(store) == wider.size == len(first) + 4
 
@@ -72,16 +68,18 @@ def test_a_changed_file_is_another_question(write, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nlayers: 4\nhidden: 512\nheads: 8\nfeed_forward: 2048\nvocabulary: 32000\n"
     )
-    grid = Grid.read(write(scenario={**SCENARIO, "model": "./mine.yaml"}, grid={"gpus": [32, 64]}))
-    before = [grid.question(point) for point in grid.points()]
+    path = write(scenario={**SCENARIO, "model": "./mine.yaml"}, grid={"gpus": [32, 64]})
+    kept = Execution(workers=1, store=tmp_path / "store.db")
+    before = run_sweep(Grid.read(path), kept)
     (tmp_path / "mine.yaml").write_text(
-        (tmp_path / "mine.yaml").read_text().replace("layers: 4", "layers: 8")
+        (tmp_path / "mine.yaml").read_text().replace("layers: 4", "layers: 16")
     )
-    assert before != [grid.question(point) for point in grid.points()]
+    after = run_sweep(Grid.read(path), kept)
+    assert all(new["step_time_s"] > old["step_time_s"] for new, old in zip(after, before, strict=True))
 
 
 def test_tables(write, tmp_path):
-    rows = run_sweep(Grid.read(write(grid={"gpus": [32, 63]})), executor("local"), 1)
+    rows = run_sweep(Grid.read(write(grid={"gpus": [32, 63]})), ALONE)
     write_rows(rows, tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         read = list(csv.DictReader(file))
@@ -89,7 +87,7 @@ def test_tables(write, tmp_path):
     assert read[1]["step_time_s"] == "" and read[1]["problem"]
     with pytest.raises(InputError, match=r"a table ends with \.csv or"):
         write_rows(rows, tmp_path / "out.xlsx")
-    if importlib.util.find_spec("pyarrow"):
+    if find_spec("pyarrow"):
         from pyarrow import parquet
 
         write_rows(rows, tmp_path / "out.parquet")
@@ -110,28 +108,29 @@ def test_refusals(write):
         executor("rays")
 
 
-def command(path: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "meshwright", "sweep", str(path), *more]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300)
-
-
 @pytest.mark.slow
-def test_two_workers_give_the_same_table(write, tmp_path):
-    path = write()
+@pytest.mark.parametrize(
+    "execution",
+    [
+        Execution(workers=2),
+        pytest.param(
+            Execution("ray", workers=2),
+            marks=pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
+        ),
+    ],
+    ids=["two workers", "ray"],
+)
+def test_every_executor_gives_the_same_table(write, tmp_path, monkeypatch, execution):
+    monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
+    grid = Grid.read(write())
     tables = []
-    for workers in ("1", "2"):
-        done = command(path, "--workers", workers, "-o", str(tmp_path / f"{workers}.csv"))
-        assert done.returncode == 0, done.stderr
-        assert "4 of 12 points have no answer" in done.stderr
-        tables.append((tmp_path / f"{workers}.csv").read_bytes())
-    assert tables[0] == tables[1]
+    for number, way in enumerate((ALONE, execution, replace(execution, store=tmp_path / "store.db"))):
+        write_rows(run_sweep(grid, way), tmp_path / f"{number}.csv")
+        tables.append((tmp_path / f"{number}.csv").read_bytes())
+    assert tables[0] == tables[1] == tables[2]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_ray_gives_the_same_table(write, tmp_path):
-    path = write(grid={"gpus": [32, 64, 128]})
-    write_rows(run_sweep(Grid.read(path), executor("local"), 1), tmp_path / "local.csv")
-    done = command(path, "--executor", "ray", "--workers", "2", "-o", str(tmp_path / "ray.csv"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()
+def test_points_without_an_answer_are_counted(write, run):
+    ran = run("sweep", str(write()), "--workers", "1")
+    assert ran.code == 0, ran.err
+    assert "4 of 12 points have no answer" in ran.err

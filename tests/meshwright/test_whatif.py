@@ -212,7 +212,7 @@ def test_the_table_shows_each_variation_and_markup_stays_text(run, ask):
 def test_the_same_question_gives_the_same_bytes_on_several_cores(run, ask, monkeypatch):
     path = ask("  batch: {sweep: {workload.global_batch: [32, 64, 128], plan.tensor: [1, 2]}}\n")
     alone = run("whatif", path, "--json").out
-    monkeypatch.setattr("meshwright.variations.answer.WORTH_SHARING_S", 0.0)
+    monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
     assert run("whatif", path, "--json").out == alone
 
 

@@ -11,47 +11,83 @@ import sys
 import pytest
 
 from hwmodels.errors import InputError, MeshwrightError
-from planner.executors.ray_cluster import check_answers
-from planner.store import Store, key_of
+from planner.store import Keyed, Store, file_digests
 
 QUESTION = {"ask": "plan", "scenario": {"model": "a", "gpus": 8}}
 
 
 def test_results_are_found_again(tmp_path):
-    key = key_of(QUESTION, "1")
+    question = Keyed.of(QUESTION)
     with Store(tmp_path / "store.db") as store:
-        assert store.get(key) is None
-        store.put(key, "1", QUESTION, {"step_time_s": 0.1})
-        store.put(key, "1", QUESTION, {"step_time_s": 9.9})  # another run was first
+        assert store.get([question.key]) == {}
+        store.put(question, {"step_time_s": 0.1})
+        store.put(question, {"step_time_s": 9.9})  # another run was first
     with Store(tmp_path / "store.db") as store:
-        assert store.get(key) == {"step_time_s": 0.1}
+        assert store.get([question.key, "other"]) == {question.key: {"step_time_s": 0.1}}
         assert len(store) == 1
 
 
-def test_version_and_question_are_in_the_key(tmp_path):
+def test_program_and_question_are_in_the_key(tmp_path, monkeypatch):
     other = {**QUESTION, "scenario": {"model": "a", "gpus": 16}}
-    assert len({key_of(QUESTION, "1"), key_of(QUESTION, "2"), key_of(other, "1")}) == 3
-    assert key_of(QUESTION, "1") == key_of(dict(reversed(QUESTION.items())), "1")
+    ours = Keyed.of(QUESTION)
+    assert ours.key != Keyed.of(other).key
+    assert ours == Keyed.of(dict(reversed(QUESTION.items())))
     with Store(tmp_path / "store.db") as store:
-        store.put(key_of(QUESTION, "1"), "1", QUESTION, {})
-        assert store.others("2") == 1
-        assert store.others("1") == 0
+        store.put(ours, {})
+        assert store.others() == 0
+        monkeypatch.setattr("planner.store.program", lambda: "another version")
+        assert store.others() == 1
+        assert Keyed.of(QUESTION).key != ours.key
 
 
 def test_two_runs_share_a_store(tmp_path):
     with Store(tmp_path / "store.db") as one, Store(tmp_path / "store.db") as two:
-        one.put("a", "1", {}, {"x": 1})
-        two.put("b", "1", {}, {"x": 2})
-        assert (two.get("a"), one.get("b")) == ({"x": 1}, {"x": 2})
+        one.put(Keyed("a", "{}"), {"x": 1})
+        two.put(Keyed("b", "{}"), {"x": 2})
+        assert one.get(["a", "b"]) == two.get(["a", "b"]) == {"a": {"x": 1}, "b": {"x": 2}}
+
+
+def test_a_claim_holds_until_its_process_ends(tmp_path):
+    path = tmp_path / "store.db"
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, Store\n"
+        f"store = Store(Path({str(path)!r}))\n"
+        "store.put(Keyed('done', '{}'), {})\n"
+        "print(sorted(store.claim(['a', 'b', 'done'])), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "['a', 'b']\n"
+    with Store(path) as store:
+        assert store.claim(["a", "b", "c", "done"]) == {"c"}
+        os.kill(run.pid, signal.SIGKILL)
+        run.communicate()
+        assert store.claim(["a", "b"]) == {"a", "b"}
+    with Store(path) as store:
+        assert store._base.execute("SELECT count(*) FROM claims").fetchone() == (0,)
+
+
+def test_files_of_a_question(tmp_path):
+    (tmp_path / "cluster.yaml").write_text("device: ./device.yaml\n")
+    (tmp_path / "device.yaml").write_text("name: mine\nsource: ./cluster.yaml\n")
+    scenario = {"cluster": "./cluster.yaml", "model": "llama3.1-8b", "gpus": 8}
+    before = file_digests(scenario, tmp_path)
+    assert set(before) == {"./cluster.yaml", "./cluster.yaml: ./device.yaml"}
+    (tmp_path / "device.yaml").write_text("name: other\n")
+    after = file_digests(scenario, tmp_path)
+    assert [name for name in before if before[name] != after[name]] == ["./cluster.yaml: ./device.yaml"]
 
 
 def test_a_killed_writer_loses_nothing(tmp_path):
     path = tmp_path / "store.db"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom planner.store import Store\n"
+        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, Store\n"
         f"store = Store(Path({str(path)!r}))\n"
         "for number in range(10**6):\n"
-        "    store.put(str(number), '1', {}, {'n': number})\n"
+        "    store.put(Keyed(str(number), '{}'), {'n': number})\n"
         "    print(number, flush=True)\n"
     )
     run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -62,7 +98,7 @@ def test_a_killed_writer_loses_nothing(tmp_path):
     run.stdout.close()
     run.wait()
     with Store(path) as store:
-        assert all(store.get(str(number)) == {"n": number} for number in told[:-1])
+        assert all(store.get([str(n)]) == {str(n): {"n": n}} for n in told[:-1])
 
 
 def test_other_files_are_refused(tmp_path):
@@ -84,19 +120,8 @@ def test_other_files_are_refused(tmp_path):
 
 def test_a_full_disk_is_told(tmp_path):
     with Store(tmp_path / "store.db") as store:
-        store.put("a", "1", {}, {"x": 1})
+        store.put(Keyed("a", "{}"), {"x": 1})
         store._base.execute("PRAGMA max_page_count=1")
         with pytest.raises(MeshwrightError, match="results written before are kept"):
-            store.put("b", "1", {}, {"x": "long" * 10_000})
-        assert store.get("a") == {"x": 1}
-
-
-@pytest.mark.parametrize("address", ["nowhere", "host:port", "host:99999"])
-def test_addresses_are_checked(address):
-    with pytest.raises(InputError, match="an address is host:port"):
-        check_answers(address)
-
-
-def test_an_address_that_does_not_answer_is_told():
-    with pytest.raises(InputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
-        check_answers("127.0.0.1:1")
+            store.put(Keyed("b", "{}"), {"x": "long" * 10_000})
+        assert store.get(["a"]) == {"a": {"x": 1}}

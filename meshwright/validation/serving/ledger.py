@@ -8,6 +8,7 @@ import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,8 @@ from meshwright.validation.serving import (
 )
 from meshwright.validation.serving.case import Case, Row
 from meshwright.validation.serving.names import Skipped
+from planner.execution import Execution
+from planner.store import digest_of
 
 SHIPPED = "shipped"
 PUBLISHED = Path(__file__).parents[2] / "published" / "serving"
@@ -120,15 +123,21 @@ class ServingLedger:
         return found
 
 
-def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = None) -> ServingLedger:
+def evaluate(
+    paths: Iterable[Path],
+    progress: Callable[[float], None] | None = None,
+    execution: Execution | None = None,
+) -> ServingLedger:
     """Predict every row of the files, or of the files in folders, that states what was run.
 
     Args:
         paths: CSV files (perhaps gzipped) or folders of them; "shipped" for those that come with Meshwright.
         progress: called now and then with the share of rows done.
+        execution: where rows are predicted; by default in this process.
 
     Raises:
         InputError: no such file, or one that is none of the known formats.
+        MeshwrightError: a worker was killed, or the store's disk is full.
     """
     ledger = ServingLedger()
     questions: dict[ModuleType, list[Case]] = defaultdict(list)
@@ -136,17 +145,45 @@ def evaluate(paths: Iterable[Path], progress: Callable[[float], None] | None = N
         path = PUBLISHED if str(given) == SHIPPED else given
         for file in _files(path):
             _read(file, named=not path.is_dir(), questions=questions, ledger=ledger)
+    calls = [
+        (reader.__name__, same)
+        for reader, cases in questions.items()
+        for same in _by_key(reader, cases).values()
+    ]
     total, done = max(sum(map(len, questions.values())), 1), 0
-    for reader, cases in questions.items():
-        groups: dict[Any, list[Case]] = defaultdict(list)
-        for case in cases:
-            groups[reader.group_key(case.question)].append(case)
-        for same in groups.values():
-            _predict(reader, same, ledger)
-            done += len(same)
-            if progress:
-                progress(done / total)
+    answers: dict[int, dict[str, Any]] = {}
+    for number, found, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
+        answers[number] = found
+        done += len(calls[number][1])
+        if progress:
+            progress(done / total)
+    for number, (_, same) in enumerate(calls):
+        _enter(same, answers[number], ledger)
     return ledger
+
+
+def _by_key(reader: ModuleType, cases: Sequence[Case]) -> dict[Any, list[Case]]:
+    """Cases that one call predicts, by their key."""
+    groups: dict[Any, list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[reader.group_key(case.question)].append(case)
+    return groups
+
+
+def _inputs(reader: str, same: Sequence[Case]) -> dict[str, Any]:
+    """Inputs of the predictions of cases that share a key."""
+    return {"ask": "validate", "reader": reader, "cases": digest_of([case.question for case in same])}
+
+
+def _plain(reader: str, same: Sequence[Case]) -> dict[str, Any]:
+    """Predictions of cases that share a key as plain data, or the reason why there are none."""
+    try:
+        found = import_module(reader).predict([case.question for case in same])
+    except MeshwrightError as reason:
+        return {"problem": str(reason)}
+    # NaN is no JSON; a metric that is not finite is not compared.
+    rows = [{name: float(v) for name, v in row.items() if np.isfinite(v)} for row in found]
+    return {"predicted": rows}
 
 
 def _files(path: Path) -> Sequence[Path]:
@@ -186,13 +223,12 @@ def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:
         raise InputError(f"is not a readable CSV file ({error})", str(path)) from None
 
 
-def _predict(reader: ModuleType, cases: list[Case], ledger: ServingLedger) -> None:
-    try:
-        found = reader.predict([case.question for case in cases])
-    except MeshwrightError as reason:
-        ledger.skipped += [(case.case_id, str(reason)) for case in cases]
+def _enter(cases: Sequence[Case], answer: dict[str, Any], ledger: ServingLedger) -> None:
+    """Add predictions, or the reason why there are none, to the ledger."""
+    if "problem" in answer:
+        ledger.skipped += [(case.case_id, answer["problem"]) for case in cases]
         return
-    for case, predicted in zip(cases, found, strict=True):
+    for case, predicted in zip(cases, answer["predicted"], strict=True):
         for metric, measured in case.measured.items():
-            if measured > 0 and metric in predicted and np.isfinite(predicted[metric]):
+            if measured > 0 and metric in predicted:
                 ledger.entries.append(Entry(case, metric, predicted[metric], measured))

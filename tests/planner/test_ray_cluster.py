@@ -1,0 +1,79 @@
+"""Addresses of Ray clusters: every wrong one is refused within ten seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import time
+from threading import Thread
+
+import pytest
+
+from hwmodels.errors import InputError
+from planner.executors.ray_cluster import HELLO, PROBE_S, check_answers, in_parallel
+
+RAY = importlib.util.find_spec("ray") is not None
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", "host:99999", ":1"])
+def test_addresses_are_checked(address):
+    with pytest.raises(InputError, match="an address is host:port"):
+        check_answers(address)
+
+
+def test_an_address_that_does_not_answer_is_named():
+    with pytest.raises(InputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 \(Connection refused"):
+        check_answers("127.0.0.1:1")
+
+
+@pytest.fixture
+def server():
+    """Starts a server that sends given bytes to each client, and returns its address."""
+    listeners: list[socket.socket] = []
+
+    def start(answer: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def serve() -> None:
+            clients = []
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                clients.append(client)
+                client.sendall(answer)
+
+        Thread(target=serve, daemon=True).start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "timed out"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server is not Ray"),
+        pytest.param(
+            HELLO[-9:],  # speaks HTTP/2, then keeps silent
+            "the server is not Ray",
+            marks=[pytest.mark.slow, pytest.mark.skipif(not RAY, reason="ray is not installed")],
+        ),
+    ],
+)
+def test_another_server_is_refused_in_time(server, answer, reason):
+    address = server(answer)
+    started = time.monotonic()
+    with pytest.raises(InputError, match=f"no Ray cluster answers at {address} .{reason}"):
+        check_answers(address)
+    assert time.monotonic() - started < PROBE_S + 1
+
+
+@pytest.mark.skipif(RAY, reason="ray is installed")
+def test_ray_missing_is_said():
+    with pytest.raises(InputError, match="ray is not installed"):
+        list(in_parallel(max, [(1, 2)]))
