@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError
 from planner.pareto import Figure, Front, Fronts
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
 from planner.serving.question import Question
 from planner.serving.score import Limited
-from planner.serving.shapes import Shape, shapes
+from planner.serving.shapes import Shape, nothing_fits, shapes
 from simulator.serving.steady import Limits, Load, steady_state
 
 STEPS_AN_OCTAVE = 2
@@ -33,7 +32,7 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
     removed: Counter[str] = Counter()
     kept = list(shapes(question, removed))
     if not kept:
-        raise InfeasibleError(f"{question.model.name} fits no replica of {question.cluster.device.name}")
+        raise nothing_fits(question, removed)
     steps = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
     clients = np.unique(np.round(2.0 ** (steps / STEPS_AN_OCTAVE)))
     limits = [_own_limits(question, shape) for shape in kept]

@@ -12,7 +12,7 @@ from hwmodels.errors import InfeasibleError
 from planner.serving.plan import ServingPlan
 from planner.serving.question import Question
 from planner.serving.scores import Scores, scores
-from planner.serving.shapes import Shape, choices, shapes
+from planner.serving.shapes import Shape, choices, nothing_fits, shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +57,7 @@ def search_serving(
         if progress:
             progress(0.5 * (len(kept) + sum(removed.values())) / total)
     if not kept:
-        words = ", ".join(f"{count} by {name}" for name, count in removed.items() if count)
-        raise InfeasibleError(
-            f"{question.model.name} fits no replica of up to {question.devices} "
-            f"{question.cluster.device.name}: choices removed: {words}"
-        )
+        raise nothing_fits(question, removed)
     table = scores(question, kept, progress)
     if not len(table):
         raise InfeasibleError(

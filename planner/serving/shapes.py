@@ -175,6 +175,23 @@ def shapes(question: Question, removed: Counter[str]) -> Iterator[Shape]:
             removed[MEMORY.name] += 1
 
 
+def nothing_fits(question: Question, removed: Mapping[str, int]) -> InfeasibleError:
+    """The error of a question without a shape: choices by rule, and what the widest replica lacks."""
+    words = ", ".join(f"{count} by {name}" for name, count in removed.items() if count)
+    message = (
+        f"{question.model.name} fits no replica of up to {question.devices} "
+        f"{question.cluster.device.name}: choices removed: {words}"
+    )
+    large = [fields for fields in choices(question) if all(rule.keeps(question, fields) for rule in RULES)]
+    if not large:
+        return InfeasibleError(message)
+    try:
+        make_shape(question, max(large, key=lambda fields: _ranks(fields) * fields["pipeline"]))
+    except InfeasibleError as error:
+        return InfeasibleError(f"{message}. Widest replica: {error}")
+    return InfeasibleError(message)
+
+
 def make_shape(question: Question, fields: Mapping[str, Any]) -> Shape:
     """Price one shape.
 

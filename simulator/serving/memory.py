@@ -6,6 +6,7 @@ SGLang), or a share of the memory that they leave free (TensorRT-LLM).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hwmodels.errors import InfeasibleError
@@ -120,10 +121,14 @@ def check_fits(price: StepPrice, held: Memory) -> None:
         return
     short = held.weights + held.activations + held.kv_token * held.block_tokens - held.usable
     ranks = price.pool.devices
-    needed = max(2 * ranks, 1)
-    formats = ", or fp8 weights" if price.pool.weights in ("bf16", "fp16", "fp32") else ""
+    room = held.usable - held.activations
+    helps = ["a device with more memory"]
+    if room > 0:
+        helps = [f"{ranks * 2 ** max(math.ceil(math.log2(held.weights / room)), 1)} devices a replica"]
+        if price.pool.weights in ("bf16", "fp16") and held.weights / 2 < room:
+            helps.append("fp8 weights")
     raise InfeasibleError(
         f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
         f"too much a device (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} usable); "
-        f"{needed} devices a replica{formats} would take less"
+        f"{' or '.join(helps)} would help"
     )
