@@ -27,17 +27,33 @@ Mapped = dict[str, Any]
 
 PUBLISHED = Path(__file__).with_name("published_gemm.csv")
 # Attention of training where another kernel runs than on the like device, as shares of the peak forward and
-# backward at head dimension 128. MI300X: composable kernel, ROCm flash-attention issue 142 (353 and 200
-# TFLOP/s). The others: estimates of memory-efficient attention without asynchronous copies.
-ATTENTION = {
-    "mi300x": (0.29, 0.17),
-    "mi325x": (0.29, 0.17),
-    "mi250x-gcd": (0.35, 0.22),
-    "gaudi2": (0.45, 0.35),
-    "v100": (0.4, 0.3),
-    "t4": (0.3, 0.22),
-    "p100": (0.5, 0.35),
+# backward by head dimension; those of other dimensions keep the like device's ratio to 128. MI300X and
+# MI355X: AITER's assembly kernels, medians over its table of 103 shapes (ROCm/aiter,
+# op_tests/cpp/mha/README.md, 2025) of 2,048 positions and more; heads of 64 on MI300X as in AMD-AGI/Primus-
+# Turbo, benchmark/baselines/attention.json. MLA's heads of 192 and 128 (160 on average) ran composable
+# kernel: forward on MI300X until November 2025 (ROCm/aiter#1474, 0.40 since), backward on CDNA4, where
+# AITER has no assembly for other heads than 128; there it is taken at the share of the peak that it reaches
+# on MI300X. MI325X: MI300X times the ratio of their best products, 1.17 (its forward kernel reaches 711
+# TFLOP/s, ROCm/FlyDSL#225). The others are estimates of memory-efficient attention without asynchronous
+# copies.
+COMPOSABLE = {"forward": 0.29, "backward": 0.17}
+"""Composable kernel on MI300X, heads of 128: ROCm flash-attention issue 142 (353 and 200 TFLOP/s)."""
+AOTRITON = 0.7
+"""Torch's own attention on MI300X over composable kernel: the prefill of a 0.6B model at 8,192 tokens takes
+1.18 times as long (huggingface/kernels-community#1002), attention alone about 1.4 times."""
+Shares = dict[int, float]
+ATTENTION: dict[str, tuple[Shares, Shares]] = {
+    "mi300x": ({64: 0.374, 128: 0.456, 160: COMPOSABLE["forward"]}, {128: 0.444}),
+    "mi325x": ({64: 0.439, 128: 0.535, 160: 0.34}, {128: 0.521}),
+    "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: COMPOSABLE["backward"]}),
+    "mi250x-gcd": ({128: 0.35}, {128: 0.22}),
+    "gaudi2": ({128: 0.45}, {128: 0.35}),
+    "v100": ({128: 0.4}, {128: 0.3}),
+    "t4": ({128: 0.3}, {128: 0.22}),
+    "p100": ({128: 0.5}, {128: 0.35}),
 }
+# Devices on which torch runs AOTriton, slower than the kernels that TransformerEngine takes.
+TORCH_ATTENTION = ("mi300x", "mi325x")
 
 # The like device's silicon at another clock or power limit: what bf16 gains, narrower formats gain too.
 SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x", "h20", "l20")
@@ -128,14 +144,43 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    for name, index in (("attention", 0), ("attention_backward", 1)):
+    found |= attention(like, scale, shares)
+    if row["calibration"] in TORCH_ATTENTION:
+        found["libraries"] = {"flash-attention-2": torch_attention(like)}
+    found["host_copy"] = {"bandwidth": float(row["host_link"])}
+    return found
+
+
+def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None) -> Mapped:
+    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak."""
+    found: Mapped = {}
+    for index, name in enumerate(("attention", "attention_backward")):
         efficiency = getattr(like, name)["bf16"].form.efficiency
-        factor = shares[index] / efficiency[128] if shares else scale
-        form: Mapped = {"efficiency": {key: digits(value * factor) for key, value in efficiency.items()}}
+        own = shares[index] if shares else {}
+        factor = own[128] / efficiency[128] if shares else scale
+        known = {key: digits(value * factor) for key, value in efficiency.items()} | own
+        form: Mapped = {"efficiency": dict(sorted(known.items()))}
         if shares and like.attention["bf16"].form.throttling:
             form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's
         found[name] = {"bf16": {"form": form}}
-    found["host_copy"] = {"bandwidth": float(row["host_link"])}
+    return found
+
+
+def torch_attention(like: Calibration) -> Mapped:
+    """AOTriton's kernels, which torch runs as its own attention."""
+    found: Mapped = {}
+    for name, direction in (("attention", "forward"), ("attention_backward", "backward")):
+        form = getattr(like, name)["bf16"].form
+        factor = AOTRITON * COMPOSABLE[direction] / form.efficiency[128]
+        efficiency = {key: digits(value * factor) for key, value in form.efficiency.items()}
+        found[name] = {
+            "bf16": {
+                "status": "estimated",
+                "source": "AOTriton: 0.7 of composable kernel's 353 and 200 TFLOP/s (estimate_kernels.py)",
+                "error": {"shapes": 0, "median": 0.2, "p90": 0.5},
+                "form": form.model_dump() | {"throttling": 0.0, "efficiency": efficiency},
+            }
+        }
     return found
 
 

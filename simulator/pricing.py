@@ -45,16 +45,14 @@ OLDER_KERNELS = {
     ("flash-1", "hopper"): (0.37, 0.33),
     ("flash-2", "hopper"): (0.57, 0.57),
     ("flash-2", "blackwell"): (0.45, 0.45),
-    ("flash-2", "cdna3"): (0.7, 0.7),
     ("flash-2", "cdna4"): (0.7, 0.7),
 }
 """Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
 of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
 half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
 reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
-6); on Blackwell it runs without the new tensor-core instructions. On MI300X torch's own attention (AOTriton)
-makes the prefill of a 0.6B model at 8,192 tokens 1.18 times as long as composable kernel's
-(huggingface/kernels-community#1002), attention alone about 1.4 times."""
+6); on Blackwell it runs without the new tensor-core instructions. On MI355X torch's own attention (AOTriton)
+is taken at the share of composable kernel's speed that it reaches on MI300X (estimate_kernels.py)."""
 
 FLASH_2 = "flash-attention-2"
 """Name of FlashAttention-2's kernels in calibrations. On Hopper they stay below the power limit that slows

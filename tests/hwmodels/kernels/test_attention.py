@@ -39,6 +39,43 @@ def test_published_training_attention(library, direction, causal, head_dim, publ
     assert error.max() < 0.25
 
 
+# AITER's table (ROCm/aiter, op_tests/cpp/mha/README.md), TFLOP/s:
+# 4 sequences, 32 query and 8 key-value heads of 128.
+AITER = [
+    ("mi300x", "forward", False, 4096, 577.2),
+    ("mi300x", "forward", True, 8192, 547.1),
+    ("mi300x", "backward", False, 4096, 505.8),
+    ("mi300x", "backward", True, 8192, 468.2),
+    ("mi355x", "forward", False, 4096, 1343.0),
+    ("mi355x", "forward", True, 8192, 1318.9),
+    ("mi355x", "backward", False, 4096, 1131.1),
+    ("mi355x", "backward", True, 8192, 1069.9),
+]
+
+
+@pytest.mark.parametrize(("name", "direction", "causal", "length", "published"), AITER)
+def test_published_attention_of_amd(name, direction, causal, length, published):
+    kernels = devices.get(name).kernels.sustained()
+    seconds = float(kernels.attention(4, length, length, 32, 8, 128, causal, direction=direction))
+    flops = (
+        4 * 4 * 32 * length**2 * 128 * (0.5 if causal else 1.0) * (2.5 if direction == "backward" else 1.0)
+    )
+    assert flops / seconds / 1e12 == pytest.approx(published, rel=0.12)
+
+
+def test_latent_attention_has_no_assembly_backward_on_cdna4():
+    kernels = devices.get("mi355x").kernels
+
+    def rate(value_head):
+        seconds = kernels.attention(
+            4, 4096, 4096, 32, 32, value_head, direction="backward", v_head_dim=2 * 160 - value_head
+        )
+        return 320 / float(seconds)
+
+    heads_of_128 = 256 / float(kernels.attention(4, 4096, 4096, 32, 32, 128, direction="backward"))
+    assert rate(192) < 0.4 * heads_of_128
+
+
 def test_a100_reaches_the_shares_of_its_peak_that_the_paper_gives():
     # Dao 2023, FlashAttention-2: up to 73 % forward and 63 % backward on A100.
     kernels = devices.get("a100-sxm-80gb").kernels

@@ -160,4 +160,4 @@ def test_no_product_of_steady_work_runs_faster_than_settled_clocks_let_it():
     assert rate == device.settled_flops["bf16"] < device.peak("bf16")
     assert float(steady.settled_seconds(rate, "bf16")) == 1.0
     assert float(device.kernels.settled_seconds(1e15, "bf16")) == 0.0
-    assert devices.get("mi300x").settled("bf16") == float("inf")
+    assert devices.get("mi355x").settled("bf16") == float("inf")
