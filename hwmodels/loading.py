@@ -38,6 +38,20 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The fields, for other processes; without cached properties, which hold large tables."""
+        generic = type(self).__pydantic_generic_metadata__
+        made_of = (generic["origin"] or type(self), generic["args"])
+        names = type(self).model_fields
+        values = {name: value for name, value in self.__dict__.items() if name in names}
+        return _empty, made_of, {**self.__getstate__(), "__dict__": values}
+
+
+def _empty(origin: type[Strict], arguments: tuple[Any, ...]) -> Strict:
+    """An instance without values; a generic class of given arguments cannot be pickled by its name."""
+    made = origin[arguments] if arguments else origin  # type: ignore[index]
+    return made.__new__(made)
+
 
 FORMAT = 1
 """Version of the files that `meshwright calibrate` writes; increased when older files become unreadable."""

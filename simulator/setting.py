@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,10 @@ class Setting:
     framework: Framework
     stragglers: tuple[Straggler, ...] = ()
     """Only the event engine reads them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for other processes: the fields, without cached properties."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def kernels(self) -> KernelModel:

@@ -10,6 +10,7 @@ import pytest
 
 from meshwright.validation.choices import families, kendall_tau
 from meshwright.validation.ledger import Summary, evaluate, published_files
+from planner.execution import Execution
 
 ROW = {
     "case_id": "one",
@@ -190,3 +191,14 @@ def test_a_row_without_its_micro_batch_takes_the_fastest_that_fits(cases):
     assert guessed.predicted_step_s <= min(entry.predicted_step_s for entry in stated if entry.fits) * (
         1 + 1e-9
     )
+
+
+@pytest.mark.slow
+def test_two_processes_find_the_same(monkeypatch):
+    alone = evaluate(published_files()[:1])
+    monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
+    shared = evaluate(published_files()[:1], execution=Execution(workers=2))
+    assert [(entry.case.case_id, entry.predicted_step_s) for entry in shared.entries] == [
+        (entry.case.case_id, entry.predicted_step_s) for entry in alone.entries
+    ]
+    assert shared.skipped == alone.skipped
