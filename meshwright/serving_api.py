@@ -214,6 +214,7 @@ def day(
     refine: bool = False,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[DayPlan, list[DayRun]]:
     """Plan replicas for given rates over a day: the cheapest shape and timetable.
 
@@ -228,6 +229,7 @@ def day(
         cold_start: seconds from renting a replica to its first request.
         refine: run the timetable, autoscaling and a fixed count on the event engine too.
         fix, limit: fields of a replica, as for ``deploy``.
+        progress: called with the finished share of the runs on the event engine.
 
     Raises:
         InputError: a wrong or unknown argument.
@@ -239,4 +241,4 @@ def day(
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
     workload = question.workload.model_copy(update={"arrivals": arrivals})
     found = plan_day(replace(question, workload=workload, split=False), cold_start)
-    return found, list(run_day(found)) if refine else []
+    return found, list(run_day(found, progress)) if refine else []

@@ -116,13 +116,14 @@ def plan_days(
 
     check_given(scenario, arguments, NEEDED)
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "fix", "limit")}
-    with progress("planning the day"):
+    with progress("planning the day") as advance:
         found, runs = serving_api.day(
             scenario or None,
             rates=_rates(rates),
             gpus=count(arguments["gpus"]) if arguments["gpus"] else None,
             cold_start=cold_start,
             refine=refine > 0,
+            progress=advance,
             **rest,
             **_targets(arguments),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -171,8 +171,12 @@ def replica_seconds(needed: Counts, period_s: float, cold_start_s: float) -> flo
     return held
 
 
-def run_day(plan: DayPlan) -> Iterator[DayRun]:
+def run_day(plan: DayPlan, progress: Callable[[float], None] | None = None) -> Iterator[DayRun]:
     """Run the cycle on the event engine: by the timetable, by autoscaling, with the fixed count.
+
+    Args:
+        plan: replicas of each period.
+        progress: called with the finished share of the three runs.
 
     Raises:
         InputError: the cycle has more than ``MOST_REQUESTS`` requests.
@@ -189,12 +193,14 @@ def run_day(plan: DayPlan) -> Iterator[DayRun]:
     timetable = {**start, "period": arrivals.period, "replicas": plan.needed.tolist()}
     reactive = {**start, "target": BUSY * plan.sequences, "most": most}
     first = int(plan.needed[0])
-    for scaler, options, replicas in (
-        ("scheduled", timetable, first),
-        ("reactive", reactive, first),
-        ("fixed", {}, most),
-    ):
-        yield _run(plan, scaler, options, replicas, requests)
+    runs = (("scheduled", timetable, first), ("reactive", reactive, first), ("fixed", {}, most))
+    for number, (scaler, options, replicas) in enumerate(runs):
+
+        def report(share: float, ended: int = number) -> None:
+            if progress is not None:
+                progress((ended + share) / len(runs))
+
+        yield _run(plan, scaler, options, replicas, requests, report)
 
 
 def day_scenario(plan: DayPlan) -> dict[str, Any]:
@@ -212,10 +218,17 @@ def _scenario(plan: DayPlan, scaler: str, options: dict[str, Any], replicas: int
     return made
 
 
-def _run(plan: DayPlan, scaler: str, options: dict[str, Any], replicas: int, requests: int) -> DayRun:
+def _run(
+    plan: DayPlan,
+    scaler: str,
+    options: dict[str, Any],
+    replicas: int,
+    requests: int,
+    progress: Callable[[float], None],
+) -> DayRun:
     made = _scenario(plan, scaler, options, replicas)
     made["workload"] |= {"requests": requests, "warmup": 0.0}
-    result = serve(make_serving(made, "plan", plan.question.folder))
+    result = serve(make_serving(made, "plan", plan.question.folder), progress)
     end = plan.hours * SECONDS_AN_HOUR
     held = sum(seconds_up(member, end) for member in result.fleet.members)
     return DayRun(

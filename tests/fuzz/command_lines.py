@@ -148,21 +148,32 @@ SERVED_FRONTS = _flags(
     ((), ("--json",), ("--html", "out/page.html")),
 )
 
-DAYS = _flags(
+DAY = {"--ttft": ("0.5", "2.0", "p99=2.0", "1e-9", "0"), "--tpot": ("0.05", "0.1", "p50=0.1", "-1", "nan")}
+DAY_MORE = {
+    **SERVED_MORE,
+    "--cold-start": ("30", "0", "-1", "1e9", "nan", "inf"),
+    "--objective": ("cost", "energy", "goodput"),
+}
+TIMETABLE = _flags(
     {
         **SERVED,
+        **DAY,
         "--day": ("2,5,9,4", "1,1", "0,0", "0,3", "", ",", "1,x", "-1,2", "1e9,1", "nan", "5", "999999,1"),
-        "--ttft": ("0.5", "2.0", "p99=2.0", "1e-9", "0"),
-        "--tpot": ("0.05", "0.1", "p50=0.1", "-1", "nan"),
     },
-    {
-        **SERVED_MORE,
-        "--cold-start": ("30", "0", "-1", "1e9", "nan", "inf"),
-        "--refine": ("0", "1", "-1"),
-        "--objective": ("cost", "energy", "goodput"),
-    },
+    DAY_MORE,
     ("--serve", "--limit", "tensor=1"),
 )
+DAY_RUN = _flags(
+    {**SERVED, **DAY, "--day": ("0.002,0.005,0.001", "0.01,0,0.02", "0.01", "999,0", "99999")},
+    DAY_MORE,
+    ("--serve", "--limit", "tensor=1", "--refine", "1"),
+)
+
+
+def _days(random: Random) -> Case:
+    """Timetables; some of a few requests a day, which the event engine runs."""
+    return (TIMETABLE if random.random() < 0.75 else DAY_RUN)(random)
+
 
 FILES = _flags(
     TRAINING,
@@ -210,7 +221,7 @@ KINDS: dict[str, Kind] = {
     "deploy-flags": DEPLOY,
     "fronts": FRONTS,
     "served-fronts": SERVED_FRONTS,
-    "days": DAYS,
+    "days": _days,
     "plan-files": FILES,
     "sweep": from_data(
         _swept(),

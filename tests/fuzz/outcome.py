@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from meshwright.__main__ import UNEXPECTED, app
@@ -27,6 +28,10 @@ HANG_S = 30
 LONGEST_MESSAGE = 6000
 ANSWERS = (0, 1, 2)
 """Exit codes: an answer, nothing fits, bad input."""
+
+
+COMMAND = get_command(app)
+"""Built once: the options of all commands take longer than most cases."""
 
 
 class Hang(BaseException):
@@ -95,7 +100,8 @@ def _judged(case: Case, folder: Path) -> tuple[int, Finding | None]:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=ResourceWarning)
-        ran = CliRunner().invoke(app, list(case.arguments), catch_exceptions=True)
+        with patch("typer.testing._get_command", lambda _: COMMAND):
+            ran = CliRunner().invoke(app, list(case.arguments), catch_exceptions=True)
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):
         faults.append(ran.exception)
     if faults:
