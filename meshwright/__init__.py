@@ -1,6 +1,7 @@
 """Meshwright: predict, search and explain training and serving plans on GPU clusters.
 
-After ``import meshwright as mw``: ``mw.plan``, ``mw.simulate``, ``mw.whatif``, ``mw.catalogue``; docs/api.md.
+After ``import meshwright as mw``: ``mw.plan``, ``mw.simulate``, ``mw.whatif``, ``mw.sweep``, ``mw.export``,
+``mw.catalogue``; docs/api.md.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         size,
         whatif,
     )
+    from meshwright.launch_api import Export, Imported, export, import_
     from meshwright.serving_api import (
         DayPlan,
         DayRun,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         mix,
         serving_front,
     )
+    from meshwright.sweep_api import SweepResult, sweep
     from planner.sizing import Sizing
 
 __version__ = "0.3.0"
@@ -46,7 +49,9 @@ __all__ = [
     "DayRun",
     "DeploymentSearch",
     "Execution",
+    "Export",
     "Fronts",
+    "Imported",
     "InfeasibleError",
     "InputError",
     "MeshwrightError",
@@ -56,20 +61,40 @@ __all__ = [
     "PlanSearch",
     "Sizing",
     "StepSimulation",
+    "SweepResult",
     "catalogue",
     "day",
     "deploy",
+    "export",
+    "import_",
     "mix",
     "plan",
     "serving_front",
     "simulate",
     "simulate_mixed",
     "size",
+    "sweep",
     "whatif",
 ]
 
 
-_SERVING = {"DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"}
+_ELSEWHERE = {
+    "meshwright.launch_api": ("Export", "Imported", "export", "import_"),
+    "meshwright.serving_api": (
+        "DayPlan",
+        "DayRun",
+        "DeploymentSearch",
+        "Fronts",
+        "Mix",
+        "day",
+        "deploy",
+        "mix",
+        "serving_front",
+    ),
+    "meshwright.sweep_api": ("SweepResult", "sweep"),
+    "planner.sizing": ("Sizing",),
+}
+"""Modules of names that ``meshwright.api`` does not hold."""
 
 
 def __getattr__(name: str) -> Any:
@@ -77,11 +102,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        if name == "Sizing":
-            return import_module("planner.sizing").Sizing
-        return getattr(
-            import_module("meshwright.serving_api" if name in _SERVING else "meshwright.api"), name
-        )
+        homes = (module for module, names in _ELSEWHERE.items() if name in names)
+        return getattr(import_module(next(homes, "meshwright.api")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

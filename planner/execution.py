@@ -48,7 +48,7 @@ class Execution:
     executor: str = "local"
     address: str = ""
     workers: int | None = None
-    store: Path | None = None
+    store: str | Path | None = None
 
     def check(self) -> int:
         """Refuse a wrong executor or store before work starts.
@@ -62,7 +62,7 @@ class Execution:
         executor(self.executor, self.address)
         if self.store is None:
             return 0
-        with Store(self.store) as store:
+        with Store(Path(self.store)) as store:
             return store.others()
 
     def run(
@@ -91,7 +91,7 @@ class Execution:
             found = self._compute(function, calls, len(calls), expected_s)
             yield from (Finished(number, result, False) for number, result in found)
             return
-        with Store(self.store) as store:
+        with Store(Path(self.store)) as store:
             pending: list[Pending] = []
             for start in range(0, len(calls), GROUP):
                 keyed = [Keyed.of(question(*call)) for call in calls[start : start + GROUP]]

@@ -28,12 +28,9 @@ def export(
     """
     import shlex
 
+    from meshwright import launch_api
     from meshwright.commands.output import note
-    from meshwright.exporters import export as exported
-    from meshwright.exporters import exporter, write_files
-    from meshwright.exporters.question import question_of
 
-    exporter(to)
     words = [
         "meshwright",
         "export",
@@ -44,9 +41,9 @@ def export(
         "-o",
         str(out),
     ]
-    made = exported(question_of(plan, rank, shlex.join(words)), to)
-    for path in write_files(made, out):
-        typer.echo(str(path))
+    made = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words))
+    for name in made.files:
+        typer.echo(str(out / name))
     for gap in made.gaps:
         note(f"not expressed: {gap}")
     for line in made.notes:

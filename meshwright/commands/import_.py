@@ -33,13 +33,20 @@ def import_(
     [bold]Example:[/bold] meshwright import "torchrun --nnodes 8 --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b" --cluster dgx-h100
     """  # noqa: E501 - one line to copy
     from hwmodels.files import write_text
+    from meshwright import launch_api
     from meshwright.commands.output import note
-    from meshwright.exporters.imports import read_launch
     from meshwright.exporters.scenario_text import scenario_text
 
-    given = {"cluster": cluster, "gpus": gpus, "model": model, "vocabulary": vocabulary}
-    given |= {"seq_len": seq_len, "global_batch": global_batch}
-    found = read_launch(source, target=kind, given=given)
+    found = launch_api.import_(
+        source,
+        cluster=cluster,
+        gpus=gpus,
+        model=model,
+        vocabulary=vocabulary,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        kind=kind,
+    )
     text = scenario_text(found, source)
     if out is None:
         typer.echo(text, nl=False)

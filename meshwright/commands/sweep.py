@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,25 +32,24 @@ def sweep(
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
+    from meshwright import sweep_api
     from meshwright.commands.output import note, print_json
-    from meshwright.sweeps.definition import Grid
-    from meshwright.sweeps.run import run_sweep
-    from meshwright.sweeps.tables import check_format, write_rows
+    from meshwright.sweeps.tables import check_format
 
     if out is not None:
         check_format(out)
-    execution, grid = given.execution(executor, address, workers, store), Grid.read(file)
+    execution = given.execution(executor, address, workers, store)
     with shown_progress() as advance:
-        rows = run_sweep(grid, execution, advance)
+        found = sweep_api.sweep(file, execution=execution, progress=advance)
     if out is not None:
-        write_rows(rows, out)
+        found.write(out)
         note(f"table written: {out}")
     if json:
-        print_json({"title": grid.sweep.title, "points": rows})
+        print_json(found.to_dict())
     elif out is None:
-        _show(rows)
-    if failed := sum("problem" in row for row in rows):
-        note(f"{failed:,} of {len(rows):,} points have no answer; the column problem says why")
+        _show(found.points)
+    if failed := sum("problem" in row for row in found.points):
+        note(f"{failed:,} of {len(found.points):,} points have no answer; the column problem says why")
 
 
 class shown_progress:
@@ -91,7 +91,7 @@ class shown_progress:
         note(f"{state.done:,} of {state.points:,} points, {seconds(left)} left")
 
 
-def _show(rows: list[dict[str, object]]) -> None:
+def _show(rows: Sequence[dict[str, object]]) -> None:
     """The first figures of each point, for people."""
     from meshwright.commands.output import show_tables
     from meshwright.reports.tables import table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -80,18 +80,32 @@ class Grid:
             InputError: a wrong key, an unknown scenario or key path, or too many points.
         """
         path = sweep_path(str(reference))
-        sweep = build(Sweep, read_mapping(path), str(path))
-        folder, base = path.parent, sweep.scenario
+        return cls.of(read_mapping(path), str(path), path.parent)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], where: str, folder: Path) -> Grid:
+        """Check a sweep's mapping.
+
+        Args:
+            data: the mapping.
+            where: its name in errors.
+            folder: base of its relative paths.
+
+        Raises:
+            InputError: as ``read``.
+        """
+        sweep = build(Sweep, data, where)
+        base = sweep.scenario
         if isinstance(base, str):
             near = folder / base
             found = near if exists(near) and near.is_file() else scenario_path(base)
             base, folder = read_mapping(found), found.parent
         base = {key: value for key, value in base.items() if key != "variations"}
-        grid = cls(sweep, dict(base), folder, str(path))
+        grid = cls(sweep, dict(base), folder, where)
         if grid.size > MOST_POINTS:
-            raise InputError(f"has {grid.size:,} points, more than {MOST_POINTS:,}", f"{path}: grid")
+            raise InputError(f"has {grid.size:,} points, more than {MOST_POINTS:,}", f"{where}: grid")
         for key, values in sweep.grid.items():
-            set_key(grid.base, key, values[0], folder, f"{path}: grid")
+            set_key(grid.base, key, values[0], folder, f"{where}: grid")
         return grid
 
     @property

@@ -21,7 +21,8 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", Path("docs/api.md").read_text(enco
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_examples_of_the_page_run(example, capsys):
+def test_examples_of_the_page_run(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(example, "docs/api.md", "exec"), {})
 
 
@@ -86,3 +87,39 @@ def test_a_missing_argument_is_named():
 def test_importing_the_package_imports_no_numpy():
     code = "import meshwright, sys; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_export_writes_what_the_command_writes(run, tmp_path):
+    ran = run("export", "llama3-8b-64-h100", "--to", "torchtitan", "-o", str(tmp_path / "by command"))
+    assert ran.code == 0, ran.err
+    command = f"meshwright export llama3-8b-64-h100 --to torchtitan -o '{tmp_path}/by command'"
+    made = mw.export("llama3-8b-64-h100", "torchtitan", tmp_path / "by api", command=command)
+    for name, text in made.files.items():
+        assert (tmp_path / "by api" / name).read_text() == text
+        assert (tmp_path / "by command" / name).read_text() == text
+
+
+def test_searches_are_exported_by_rank():
+    found = mw.plan(**QUESTION, top=2)
+    first, second = (mw.export(found, "megatron-lm", rank=rank).files["train.sh"] for rank in (1, 2))
+    assert first == mw.export(found.scenario(0), "megatron-lm").files["train.sh"] != second
+    with pytest.raises(mw.InputError, match="rank"):
+        mw.export(found, "megatron-lm", rank=9)
+    with pytest.raises(mw.InputError, match="only a search has ranks"):
+        mw.export(found.scenario(0), "megatron-lm", rank=2)
+    served = mw.deploy(model="llama3.1-8b", cluster="dgx-h100", gpus=8, isl=500, osl=100, ttft=1.0)
+    assert "--tensor-parallel-size" in mw.export(served, "vllm").files["serve.sh"]
+
+
+def test_sweep_gives_what_the_command_prints(run, tmp_path):
+    definition = {"ask": "simulate", "scenario": "llama3-8b-64-h100", "grid": {"gpus": [32, 64]}}
+    path = tmp_path / "sweep.yaml"
+    path.write_text(json.dumps(definition))
+    printed = json.loads(run("sweep", str(path), "--json").out)
+    alone = mw.Execution(workers=1)
+    found = mw.sweep(definition, execution=alone)
+    assert found.to_dict() == printed
+    assert found.points == mw.sweep(**definition, execution=alone).points
+    assert found.columns()["gpus"] == [32, 64]
+    found.write(tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text().count("\n") == 3

@@ -1,0 +1,96 @@
+"""The Python API of launch files: plans out as files of a launcher, launch files in as scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hwmodels.errors import InputError
+from meshwright.exporters import export as exported
+from meshwright.exporters import exporter, write_files
+from meshwright.exporters.base import Export
+from meshwright.exporters.imports import Imported, read_launch
+from meshwright.exporters.question import from_scenario, question_of
+from meshwright.references import ClusterReference, ModelReference, Reference
+
+if TYPE_CHECKING:
+    from meshwright.results import PlanSearch
+    from meshwright.serving_api import DeploymentSearch
+
+__all__ = ["Export", "Imported", "export", "import_"]
+
+COMMAND = "meshwright.export"
+"""Origin that exported files name, where no command line wrote them."""
+
+
+def export(
+    plan: Reference | PlanSearch | DeploymentSearch,
+    to: str,
+    out: str | Path | None = None,
+    *,
+    rank: int | None = None,
+    command: str = COMMAND,
+) -> Export:
+    """Turn a plan into the files that a launcher reads.
+
+    Args:
+        plan: scenario (file, shipped name or mapping), file of ``plan --json``, or result of ``mw.plan`` or
+            ``mw.deploy``.
+        to: target: megatron-lm, megatron-bridge, deepspeed, torchtitan, vllm, sglang, trtllm, dynamo, slurm
+            or k8s.
+        out: folder to write the files to, all or none; None writes nothing.
+        rank: plan of a search, from 1; the first by default.
+        command: command line that the files name as their origin.
+
+    Returns:
+        ``files`` (text by name), ``gaps`` (fields that the launcher cannot express) and ``notes`` (inputs
+        that the user adds).
+
+    Raises:
+        InputError: an unknown target, a plan of the other kind, no such rank, or an unwritable file.
+    """
+    exporter(to)
+    if isinstance(plan, str | Path):
+        question = question_of(str(plan), rank, command)
+    elif not isinstance(plan, Mapping):
+        question = from_scenario(plan.scenario((rank or 1) - 1), "plan", Path(), command)
+    elif rank is None:
+        question = from_scenario(plan, "plan", Path(), command)
+    else:
+        raise InputError("only a search has ranks, this is a scenario", "rank")
+    made = exported(question, to)
+    if out is not None:
+        write_files(made, Path(out))
+    return made
+
+
+def import_(
+    source: str | Path,
+    *,
+    cluster: ClusterReference,
+    gpus: int | None = None,
+    model: ModelReference | None = None,
+    vocabulary: int | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    kind: str = "",
+) -> Imported:
+    """Read a launch file, or a command line, as a scenario; nothing is executed.
+
+    Args:
+        source: shell script, configuration file, or command line.
+        cluster: catalogue name, path, mapping or object.
+        gpus, model, vocabulary, seq_len, global_batch: values that the source does not state.
+        kind: megatron-lm, megatron-bridge, deepspeed or torchtitan; recognised by default.
+
+    Returns:
+        ``scenario`` (for ``mw.simulate`` and the others), ``aside`` (options that no prediction reads),
+        ``unknown`` (unknown options among them) and ``notes``.
+
+    Raises:
+        InputError: unreadable, a part of the question is missing, or the plan cannot run.
+    """
+    given = {"cluster": cluster, "gpus": gpus, "model": model, "vocabulary": vocabulary}
+    given |= {"seq_len": seq_len, "global_batch": global_batch}
+    return read_launch(str(source), target=kind, given=given)

@@ -1,0 +1,86 @@
+"""The Python API of sweeps: one question for every point of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hwmodels.loading import read_mapping
+from meshwright.references import Reference
+from meshwright.sweeps.definition import Grid, sweep_path
+from meshwright.sweeps.run import Progress, Row, run_sweep
+from meshwright.sweeps.tables import write_rows
+from planner.execution import Execution
+
+__all__ = ["SweepResult", "sweep"]
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """Answers of a sweep.
+
+    Attributes:
+        title: of the sweep.
+        points: one row per point, in the grid's order: the grid's values, then the figures, or ``problem``.
+    """
+
+    title: str
+    points: Sequence[Row]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Figures by name, one value per point; None where a point lacks a figure."""
+        names = dict.fromkeys(name for row in self.points for name in row)
+        return {name: [row.get(name) for row in self.points] for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``sweep --json`` prints."""
+        return {"title": self.title, "points": list(self.points)}
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as CSV or Parquet.
+
+        Raises:
+            InputError: an unknown extension, pyarrow is missing, or the file cannot be written.
+        """
+        write_rows(self.points, Path(path))
+
+
+def sweep(
+    definition: Reference | None = None,
+    *,
+    scenario: Reference | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    ask: str | None = None,
+    execution: Execution | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> SweepResult:
+    """Answer a question for every point of a grid.
+
+    Args:
+        definition: file, shipped name or mapping of a sweep; the other arguments replace its keys.
+        scenario: what all points share: shipped name, path or mapping.
+        grid: lists of values by key path of the scenario; the last key changes fastest.
+        ask: plan (search the best plan of each point) or simulate (time the given plan).
+        execution: where points are computed, and the store of their results; by default all cores.
+        progress: called after every result.
+
+    Raises:
+        InputError: a wrong key, an unknown scenario or key path, or too many points.
+        MeshwrightError: a worker was killed, or the store's disk is full.
+    """
+    where, folder, data = "sweep", Path(), {}
+    if isinstance(definition, Mapping):
+        data = dict(definition)
+    elif definition is not None:
+        path = sweep_path(str(definition))
+        where, folder, data = str(path), path.parent, dict(read_mapping(path))
+    given = {"scenario": scenario, "grid": grid, "ask": ask}
+    data |= {key: value for key, value in given.items() if value is not None}
+    if isinstance(data.get("scenario"), Path):
+        data["scenario"] = str(data["scenario"])
+    if isinstance(grid, Mapping):
+        data["grid"] = {key: list(values) for key, values in grid.items()}
+    read = Grid.of(data, where, folder)
+    return SweepResult(read.sweep.title, run_sweep(read, execution or Execution(), progress))
