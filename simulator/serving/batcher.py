@@ -38,13 +38,14 @@ class Step:
     )
 
     def __init__(self) -> None:
-        self.chunks: list[Chunk] = []
+        # Tuples, most of them empty: a step costs no lists.
+        self.chunks: tuple[Chunk, ...] = ()
         self.prompt = 0
         """Prompt tokens: the sum over the chunks."""
         self.decodes = 0
         self.kv_tokens = 0
-        self.firsts: list[Sequence] = []
-        self.leaving: list[Sequence] = []
+        self.firsts: tuple[Sequence, ...] = ()
+        self.leaving: tuple[Sequence, ...] = ()
         self.preempted = False
         self.read_s = 0.0
         """Seconds to read KV from tiers, beside the computation."""
@@ -86,6 +87,7 @@ class Batcher:
         "running",
         "scheduler",
         "serial",
+        "shares",
         "slots",
         "steps",
         "swaps",
@@ -103,6 +105,7 @@ class Batcher:
         self.scheduler, self.kv, self.waiting, self.slots = scheduler, kv, waiting, slots
         self.budget = options.token_budget
         self.block_tokens = options.block_tokens
+        self.shares = kv.shares
         self.chunks_prompts = options.chunked_prefill
         self.reserves = options.preemption == "none"
         """Admission takes the blocks of a whole request, so decodes take none."""
@@ -161,7 +164,11 @@ class Batcher:
                 return
             need = self.phases[-self.steps % self.block_tokens]
         if need:
-            kv.grow(need)
+            if self.shares:
+                kv.grow(need)
+            else:
+                kv.free -= need
+                kv.taken += need
         step.decodes = decodes = self.decodes
         self.kv_tokens += decodes
         step.kv_tokens = self.kv_tokens
@@ -182,6 +189,7 @@ class Batcher:
     def admit(self, step: Step, sequence: Sequence, found: int, now: float) -> None:
         """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
         self.running += 1
+        self.kv.sequences += 1
         if sequence.loaded and self.swaps:
             step.copied += sequence.loaded
         sequence.loaded = 0
@@ -197,18 +205,19 @@ class Batcher:
 
     def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
         """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
-        before = sequence.computed
-        step.chunks.append((tokens, before))
+        before, prefilling = sequence.computed, self.prefilling
+        step.chunks += ((tokens, before),)
         step.prompt += tokens
-        sequence.computed = before + tokens
-        self.kv.computed(sequence)
-        if sequence.computed < sequence.target:
-            if sequence not in self.prefilling:
-                self.prefilling.append(sequence)
+        sequence.computed = after = before + tokens
+        if self.shares:
+            self.kv.computed(sequence)
+        if after < sequence.target:
+            if sequence not in prefilling:
+                prefilling.append(sequence)
             return
-        if before and sequence in self.prefilling:
-            self.prefilling.remove(sequence)
-        step.firsts.append(sequence)
+        if before and sequence in prefilling:
+            prefilling.remove(sequence)
+        step.firsts += (sequence,)
         self.join(step, sequence)
 
     def join(self, step: Step, sequence: Sequence) -> None:
@@ -217,7 +226,7 @@ class Batcher:
         left = sequence.output - sequence.made
         if left <= 0:
             sequence.join_step, sequence.join_kv, sequence.end_step = self.steps, sequence.target, self.steps
-            step.leaving.append(sequence)
+            step.leaving += (sequence,)
             return
         self.decodes += 1
         self.kv_tokens += sequence.target
@@ -264,6 +273,7 @@ class Batcher:
             step.copied += held
         sequence.computed = 0
         self.running -= 1
+        self.kv.sequences -= 1
         self.waiting.appendleft(sequence)
 
     # Called by replicas.
@@ -290,11 +300,15 @@ class Batcher:
     def again(self, step: Step) -> bool:
         """Let one decode step follow a planned one, which then stands for it; False where blocks lack."""
         if not self.reserves:
-            need = self.phases[-self.steps % self.block_tokens]
+            need, kv = self.phases[-self.steps % self.block_tokens], self.kv
             if need:
-                if need > self.kv.free:
+                if need > kv.free:
                     return False
-                self.kv.grow(need)
+                if self.shares:
+                    kv.grow(need)
+                else:
+                    kv.free -= need
+                    kv.taken += need
         decodes = self.decodes
         self.kv_tokens += decodes
         step.kv_tokens += decodes
@@ -310,9 +324,21 @@ class Batcher:
         """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
         added = steps * self.decodes
         if not self.reserves:
-            blocks = self._blocks_of(steps)
+            phases, end = self.phases, -self.steps % self.block_tokens + 1
+            rounds, rest = divmod(steps, self.block_tokens)
+            if rest <= end:
+                blocks = sum(phases[end - rest : end])
+            else:
+                blocks = sum(phases[:end]) + sum(phases[end - rest :])
+            if rounds:
+                blocks += rounds * self.decodes
             if blocks:
-                self.kv.grow(blocks)
+                kv = self.kv
+                if self.shares:
+                    kv.grow(blocks)
+                else:
+                    kv.free -= blocks
+                    kv.taken += blocks
         self.kv_tokens += added
         if self.drafts is not None:
             self.ages += added
@@ -329,24 +355,14 @@ class Batcher:
             held = sequence.prompt + sequence.output
         sequence.made = sequence.output
         sequence.end_step = -1
+        kv = self.kv
         self.running -= 1
-        self.kv.release(sequence, held)
+        kv.sequences -= 1
+        kv.release(sequence, held)
 
     def _leave_phase(self, sequence: Sequence) -> None:
         if not self.reserves:
             self.phases[(sequence.join_kv - sequence.join_step) % self.block_tokens] -= 1
-
-    def _blocks_of(self, steps: int) -> int:
-        """Blocks that the decodes take in ``steps`` steps."""
-        rounds, rest = divmod(steps, self.block_tokens)
-        blocks = rounds * self.decodes
-        if rest:
-            phases, end = self.phases, -self.steps % self.block_tokens + 1
-            if rest <= end:
-                blocks += sum(phases[end - rest : end])
-            else:
-                blocks += sum(phases[:end]) + sum(phases[end - rest :])
-        return blocks
 
     def _steps_that_fit(self, steps: int, free: int) -> int:
         rounds = free // self.decodes
@@ -368,4 +384,4 @@ class Batcher:
                 self._leave_phase(sequence)
                 if self.drafts is not None:
                     self.ages -= end - sequence.join_step
-                step.leaving.append(sequence)
+                step.leaving += (sequence,)

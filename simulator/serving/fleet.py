@@ -387,7 +387,6 @@ class Fleet:
         lost = member.replica.sequences()
         member.up = False
         member.failures += 1
-        member.meter.idle()
         member.replica = self._builder.replica(member.pool, member.meter)
         self.close(member)
         for sequence in lost:

@@ -12,7 +12,7 @@ from math import inf
 
 from simulator.serving.batcher import Batcher, Step
 from simulator.serving.kv.paged import PagedBlocks
-from simulator.serving.meter import Meter
+from simulator.serving.meter import FULL, Meter
 from simulator.serving.options import Options
 from simulator.serving.replica import Listener, finish, steps_done
 from simulator.serving.schedulers import Scheduler
@@ -48,6 +48,8 @@ class LockstepReplica:
         self._running: list[Step | None] = []
         self._planned: list[Step | None] = []
         self._start_s = self._first_s = self._growth_s = 0.0
+        self._token_s = -1.0
+        """End of the last step that decoded; negative after idling."""
         self._count = 1
 
     @property
@@ -112,7 +114,7 @@ class LockstepReplica:
             current = self._plan(now)
         if not any(current):
             self._running, self.next_s, self._count = [], inf, 1
-            self.meter.idle()
+            self._token_s = -1.0
             return
         self._running = current
         self._launch(now)
@@ -164,13 +166,21 @@ class LockstepReplica:
         return most
 
     def _record(self, now: float) -> None:
-        whole = Step()
+        """Keep the row of the running step of all ranks."""
+        decodes = kv_tokens = prompt = firsts = 0
         for step in self._running:
             if step is not None:
-                whole.chunks.extend(step.chunks)
-                whole.prompt += step.prompt
-                whole.firsts.extend(step.firsts)
-                whole.decodes += step.decodes
-                whole.kv_tokens += step.kv_tokens
-        used = sum(rank.kv.total - rank.kv.free for rank in self.ranks)
-        self.meter.add(whole, self._start_s, now, self._count, self.running, self.queue, used)
+                prompt += step.prompt
+                firsts += len(step.firsts)
+                decodes += step.decodes
+                kv_tokens += step.kv_tokens
+        since = self._token_s if decodes and self._token_s > 0.0 else self._start_s
+        if decodes:
+            self._token_s = now
+        free = sum(rank.kv.free for rank in self.ranks)
+        self.meter.cells += (
+            self._start_s, now, since, self._count, decodes, kv_tokens, prompt, firsts, self.running,
+            self.queue, free,
+        )  # fmt: skip
+        if len(self.meter.cells) >= FULL:
+            self.meter.add_up()

@@ -5,20 +5,20 @@ Memory is constant in the length of the run.
 
 from __future__ import annotations
 
-from itertools import chain
 from math import exp
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.batcher import Step
 from simulator.serving.step_times import StepTimes
 
 Array = NDArray[np.float64]
 
-ROWS = 2048
-"""Steps and stretches kept before they are added up."""
+WIDTH = 11
+"""Numbers of a row: one step, or a stretch of equal ones."""
+FULL = 2048 * WIDTH
+"""Numbers from which rows are added up."""
 GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
 LEAST_GAP, MOST_GAP = -4000, 4000
@@ -102,10 +102,12 @@ class Totals:
         self.joules = 0.0
 
     def add(self, rows: Array, model: StepTimes) -> None:
-        """Add steps and stretches of steps.
+        """Add steps and stretches of decode steps.
 
         Args:
-            rows: as `Meter.add` takes them, shape (11, rows).
+            rows: shape (11, rows): start and end, s; time of the last token of the sequences that decode, s;
+                steps; decodes, their KV tokens and prompt tokens of the first step; first tokens; sequences
+                in slots and waiting, and KV blocks in use.
             model: for power.
         """
         start, end, since, count, decodes, kv_tokens, prompt, firsts, running, waiting, blocks = rows
@@ -161,71 +163,33 @@ class Meter:
         self.model, self.kv_total = steps, kv_total
         self._totals = Totals()
         self._slices: list[Slice] | None = [] if traced else None
-        self._rows: list[tuple[float, ...]] = []
-        self._decoded_s = -1.0
-        """End of the last step that decoded; negative after idling."""
-
-    def add(
-        self,
-        step: Step,
-        start: float,
-        end: float,
-        count: int,
-        running: int,
-        waiting: int,
-        blocks: int,
-        since: float = -1.0,
-    ) -> None:
-        """Add a step, or a stretch of ``count`` decode steps.
-
-        Args:
-            step: the first of them.
-            start, end: seconds.
-            count: steps.
-            running, waiting, blocks: sequences and KV blocks in use during them.
-            since: when the decoding sequences had their last token; default: at the end of the last step that
-                decoded.
-        """
-        decodes = step.decodes
-        if decodes:
-            if since < 0.0:
-                since = self._decoded_s if self._decoded_s > 0.0 else start
-            self._decoded_s = end
-        rows = self._rows
-        rows.append(
-            (start, end, since, count, decodes, step.kv_tokens, step.prompt, len(step.firsts), running,
-             waiting, blocks)
-        )  # fmt: skip
-        if len(rows) == ROWS:
-            self._sum()
-
-    def idle(self) -> None:
-        """Record that the replica is idle."""
-        self._decoded_s = -1.0
+        self.cells: list[float] = []
+        """Rows to add up, each as `Totals.add` takes it, one after the other."""
 
     @property
     def totals(self) -> Totals:
         """Sums of all steps so far."""
-        if self._rows:
-            self._sum()
+        if self.cells:
+            self.add_up()
         return self._totals
 
     @property
     def slices(self) -> list[Slice]:
         """All steps so far; none where the run is not traced."""
-        if self._rows:
-            self._sum()
+        if self.cells:
+            self.add_up()
         return self._slices or []
 
-    def _sum(self) -> None:
-        rows = self._rows
-        cells = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * len(rows[0]))
-        self._totals.add(cells.reshape(len(rows), -1).T, self.model)
+    def add_up(self) -> None:
+        """Add the rows up; replicas call it when there are ``FULL`` numbers."""
+        rows = np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH)
+        rows[:, -1] = self.kv_total - rows[:, -1]
+        self._totals.add(rows.T, self.model)
         if self._slices is not None:
-            for start, end, _, count, decodes, _, prompt, _, running, waiting, blocks in rows:
+            for start, end, _, count, decodes, _, prompt, _, running, waiting, blocks in rows.tolist():
                 counts = map(int, (count, decodes, prompt, waiting, running, blocks))
                 self._slices.append(Slice(start, end - start, *counts))
-        rows.clear()
+        self.cells.clear()
 
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:

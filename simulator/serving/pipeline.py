@@ -16,15 +16,16 @@ from math import inf
 
 from simulator.serving.batcher import Batcher, Step
 from simulator.serving.kv.paged import PagedBlocks
-from simulator.serving.meter import Meter
+from simulator.serving.meter import FULL, Meter
 from simulator.serving.options import Options
-from simulator.serving.replica import Listener, QueueView, finish, steps_done
+from simulator.serving.replica import Listener, QueueView, finish, steps_in
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Sequence
 from simulator.serving.step_times import StepTimes
 
 SAME_S = 1e-12
 """Times closer than this are equal."""
+NO_END = 1 << 60
 SHORTEST_ROUNDS = 2
 """Rounds from which a stretch is summed in closed form."""
 
@@ -35,7 +36,6 @@ class Lane:
     __slots__ = (
         "batcher",
         "count",
-        "enter_s",
         "exit_s",
         "growth_s",
         "ready_s",
@@ -51,12 +51,30 @@ class Lane:
         """Steps since the running one was planned."""
         self.ready_s = 0.0
         """End of the step before those, or start after idling."""
-        self.enter_s = 0.0
         self.exit_s = inf
         self.seconds = self.growth_s = 0.0
         """Of the running step, and how much longer each later one of a stretch is."""
         self.valid = 0
         """Steps for which the growth holds; 0 where the step cannot begin a stretch."""
+
+    # Of a stretch of rounds, of which the running step belongs to round 0.
+
+    def seconds_after(self, rounds: int) -> float:
+        """Seconds of the step of a round."""
+        return self.seconds + rounds * self.growth_s
+
+    def exit_after(self, rounds: int) -> float:
+        """When the longest lane leaves the last stage in a round."""
+        return self.exit_s + rounds * (self.seconds + self.growth_s * (rounds + 1) * 0.5)
+
+    def run(self, rounds: int) -> None:
+        """Let the lane have run so many rounds, so that the step of the next one is its running step."""
+        step = self.running
+        if step is not None:
+            self.batcher.extend(step, rounds)
+            self.valid = 0 if step.leaving else self.valid - rounds
+        self.seconds += rounds * self.growth_s
+        self.count += rounds
 
 
 class PipelinedReplica(QueueView):
@@ -97,7 +115,7 @@ class PipelinedReplica(QueueView):
     @property
     def running(self) -> int:
         """Slots in use."""
-        return sum(lane.batcher.running for lane in self.lanes)
+        return self.kv.sequences
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced."""
@@ -107,43 +125,52 @@ class PipelinedReplica(QueueView):
         if self.next_s > now and len(self._order) < len(self.lanes):
             self.next_s = now
 
-    def advance(self, until: float) -> None:
-        """Run everything that ends before a time."""
-        while self.next_s < until:
-            self.turn()
-
     def turn(self) -> None:
         """End the lane step that ends next, and launch idle lanes."""
-        now = self.next_s
-        if self._rounds:
-            self._commit(now)
-        order = self._order
-        if order and order[0].exit_s <= now:
-            lane = order.popleft()
-            step = lane.running
-            if step is not None:
-                self._record(lane, step, now)
+        self.advance(inf, once=True)
+
+    def advance(self, until: float, once: bool = False) -> None:
+        """Run everything that ends before a time; of it, with ``once``, only what ends next."""
+        order, waiting, kv, meter = self._order, self.waiting, self.kv, self.meter
+        cells, stages, now = meter.cells, self.stages, self.next_s
+        while now < until:
+            if self._rounds:
+                self._commit(now)
+            if order and order[0].exit_s <= now:
+                lane = order.popleft()
+                step: Step = lane.running  # type: ignore[assignment]
+                # Of the replica's time, the lane's steps take what passed since another lane's ended.
+                cells += (
+                    self._busy_from_s, now, lane.ready_s, lane.count, step.decodes, step.kv_tokens,
+                    step.prompt, len(step.firsts), kv.sequences, len(waiting), kv.free,
+                )  # fmt: skip
+                self._busy_from_s, lane.count = now, 1
                 if step.firsts or step.leaving:
                     finish(step, lane.batcher, now, self.on_leave)
-            if lane.valid > 2 and step is not None and not self.waiting and lane.batcher.again(step):
-                # The same decodes once more, on the same line of the table.
-                lane.seconds += lane.growth_s
-                lane.valid = 0 if step.leaving else lane.valid - 1
-                self._enter(lane, now)
-            else:
-                lane.running = None
-                self._launch(lane, now)
-        if self.waiting and len(order) < self.stages:
-            for lane in self.lanes:
-                if lane.running is None and self.waiting:
+                if lane.valid > 2 and not waiting and lane.batcher.again(step):
+                    # The same decodes once more, on the same line of the table.
+                    lane.seconds += lane.growth_s
+                    lane.valid = 0 if step.leaving else lane.valid - 1
+                    self._enter(lane, now)
+                else:
+                    lane.running = None
                     self._launch(lane, now)
-        if not order:
-            self.next_s = inf
-            self.meter.idle()
-            return
-        self.next_s = order[0].exit_s
-        if order[0].valid > SHORTEST_ROUNDS and order[-1].valid > SHORTEST_ROUNDS:
-            self._try_stretch()
+            if waiting and len(order) < stages:
+                for lane in self.lanes:
+                    if lane.running is None and waiting:
+                        self._launch(lane, now)
+            if order:
+                first = order[0]
+                now = first.exit_s
+                if first.valid > SHORTEST_ROUNDS and order[-1].valid > SHORTEST_ROUNDS:
+                    now = self._stretched(now)
+            else:
+                now = inf
+            if len(cells) >= FULL:
+                meter.add_up()
+            if once:
+                break
+        self.next_s = now
 
     def _launch(self, lane: Lane, now: float) -> None:
         step = lane.batcher.plan(now)
@@ -174,63 +201,62 @@ class PipelinedReplica(QueueView):
         if leave < last:
             leave = last
         lane.ready_s = now
-        lane.enter_s, lane.exit_s = enter, leave
+        lane.exit_s = leave
         self._free_s, self._last_exit_s = enter + share, leave
         order.append(lane)
 
-    def _record(self, lane: Lane, step: Step, now: float) -> None:
-        """Count a lane's steps; of the replica's time they take what passed since another lane's ended."""
-        start, self._busy_from_s = self._busy_from_s, now
-        running, kv = 0, self.kv
-        for batcher in self.batchers:
-            running += batcher.running
-        self.meter.add(
-            step, start, now, lane.count, running, len(self.waiting), kv.total - kv.free, lane.ready_s
-        )
-        lane.count = 1
-
     # Rounds in closed form
 
-    def _try_stretch(self) -> None:
-        """Begin a stretch of rounds where all lanes only decode and the longest leads."""
-        order = self._order
-        rounds, decodes = 1 << 60, 0
-        for lane in order:
-            if lane.valid <= SHORTEST_ROUNDS:
-                return
-            rounds = min(rounds, lane.valid - 1, lane.batcher.quiet())
-            if rounds < SHORTEST_ROUNDS:
-                return
-            decodes += lane.batcher.decodes
-        if self.waiting and any(lane.batcher.running < lane.batcher.slots for lane in self.lanes):
-            return
-        block = self.lanes[0].batcher.block_tokens
-        if decodes * (rounds // block + 1) > self.kv.free and not order[0].batcher.reserves:
-            return
-        longest, most = 0, -1.0
+    def _stretched(self, now: float) -> float:
+        """Begin a stretch of rounds where all lanes only decode and the longest leads; returns its end.
+
+        Args:
+            now: end of the first lane's step, returned where there is no stretch.
+        """
+        order, batchers = self._order, self.batchers
+        if self.waiting:
+            for batcher in batchers:
+                if batcher.running < batcher.slots:
+                    return now
+        rounds, decodes, longest, most = NO_END, 0, 0, -1.0
         for place, lane in enumerate(order):
+            batcher = lane.batcher
+            quiet = batcher.quiet()
+            if lane.valid <= quiet:
+                quiet = lane.valid - 1
+            if quiet < rounds:
+                if quiet < SHORTEST_ROUNDS:
+                    return now
+                rounds = quiet
+            decodes += batcher.decodes
             seconds = lane.seconds + lane.growth_s
             if seconds > most:
                 longest, most = place, seconds
-        lead = order[longest]
-        first, last = lead.seconds, lead.seconds + rounds * lead.growth_s
-        for lane in order:
-            seconds, growth = lane.seconds, lane.growth_s
-            if seconds > first or seconds + growth > most or seconds + rounds * growth > last:
-                return
-        self._longest = longest
-        if self._leads():
-            self._rounds = rounds
-            self.next_s = self._first_exit(rounds)
+        batcher = batchers[0]
+        if decodes * (rounds // batcher.block_tokens + 1) > self.kv.free and not batcher.reserves:
+            return now
+        if not self._leads(order[longest], rounds):
+            return now
+        self._longest, self._rounds = longest, rounds
+        return self._first_exit(rounds)
 
-    def _leads(self) -> bool:
-        """Whether the next round, step by step, is the closed form's."""
+    def _leads(self, lead: Lane, rounds: int) -> bool:
+        """Whether a lane is the longest throughout, and the next round is the same step by step."""
         free, last, stages, order = self._free_s, self._last_exit_s, self.stages, self._order
-        lead, expected = order[self._longest], order[-1].exit_s
+        first, expected = lead.seconds, order[-1].exit_s
+        most, final = first + lead.growth_s, first + rounds * lead.growth_s
         for lane in order:
-            seconds = lane.seconds + lane.growth_s
-            share, leave = seconds / stages, lane.exit_s
-            expected = leave + seconds if lane is lead else expected + share
+            seconds, leave = lane.seconds, lane.exit_s
+            if lane is lead:
+                seconds = most
+                expected = leave + seconds
+            else:
+                growth = lane.growth_s
+                if seconds > first or seconds + rounds * growth > final:
+                    return False
+                seconds += growth
+                expected += seconds / stages
+            share = seconds / stages
             enter = leave if leave > free else free
             leave = enter + seconds
             if leave < last + share:
@@ -241,102 +267,66 @@ class PipelinedReplica(QueueView):
         return True
 
     def _first_exit(self, rounds: int) -> float:
-        """When the first lane ends its step of a round; round 0 is under way."""
-        first = self._order[0]
-        if rounds == 0:
-            return first.exit_s
-        if self._longest:
-            return self._last_exit(rounds - 1) + (first.seconds + rounds * first.growth_s) / self.stages
-        return first.exit_s + rounds * (first.seconds + first.growth_s * (rounds + 1) * 0.5)
-
-    def _last_exit(self, rounds: int) -> float:
-        """When the last lane ends its step of a round."""
+        """When the first lane ends its step of a round, from the first on."""
         order, at = self._order, self._longest
-        if rounds == 0:
-            return order[-1].exit_s
-        lead = order[at]
-        time = lead.exit_s + rounds * (lead.seconds + lead.growth_s * (rounds + 1) * 0.5)
-        for place in range(at + 1, len(order)):
-            time += (order[place].seconds + rounds * order[place].growth_s) / self.stages
-        return time
-
-    def _exits(self, rounds: int) -> list[float]:
-        """When the lanes, in their order, end their steps of a round."""
-        order, stages, found = self._order, self.stages, []
-        if rounds == 0:
-            return [lane.exit_s for lane in order]
-        lead = order[self._longest]
-        # Lanes before the longest leave behind the last of the round before.
-        time = 0.0 if lead is order[0] else self._last_exit(rounds - 1)
-        for lane in order:
-            if lane is lead:
-                time = lane.exit_s + rounds * (lane.seconds + lane.growth_s * (rounds + 1) * 0.5)
-            else:
-                time += (lane.seconds + rounds * lane.growth_s) / stages
-            found.append(time)
-        return found
-
-    def _rounds_until(self, now: float) -> int:
-        """The first round whose first exit is at or after a time."""
-        if now >= self.next_s:
-            return self._rounds
-        lead = self._order[self._longest]
-        # The longest lane gives the round to within one or two.
-        growth = lead.growth_s
-        found = steps_done(now - lead.exit_s, lead.seconds + growth, growth, self._rounds)
-        while found and self._first_exit(found - 1) >= now:
-            found -= 1
-        while self._first_exit(found) < now:
-            found += 1
-        return found
+        first, lead = order[0], order[at]
+        if not at:
+            return lead.exit_after(rounds)
+        earlier = rounds - 1
+        time = lead.exit_after(earlier) if earlier else order[-1].exit_s
+        if earlier:
+            for place in range(at + 1, len(order)):
+                time += order[place].seconds_after(earlier) / self.stages
+        return time + first.seconds_after(rounds) / self.stages
 
     def _commit(self, now: float) -> None:
-        """Let every lane have run the rounds whose steps began before a time; the order starts over."""
-        order, first = self._order, self._rounds_until(now)
-        self._rounds = 0
-        if not first:
-            self.next_s = order[0].exit_s
-            return
-        exits, before = self._exits(first), self._exits(first - 1)
-        later = 1
-        while later < len(order) and before[later] < now:
-            later += 1
-        enter = self._entered(later - 1, first, before)
-        for place, lane in enumerate(order):
-            count = first if place < later else first - 1
-            step = lane.running
-            if not count or step is None:
-                continue
-            lane.batcher.extend(step, count)
-            lane.seconds += count * lane.growth_s
-            lane.exit_s = exits[place] if place < later else before[place]
-            lane.valid = 0 if step.leaving else lane.valid - count
-            lane.count += count
-        order[later - 1].enter_s = enter
-        if later < len(order):
-            order.rotate(-later)
-        last = order[-1]
-        self._last_exit_s, self._free_s = last.exit_s, enter + last.seconds / self.stages
+        """End the stretch: all lanes have run the steps that ended before a time, and run the next ones.
+
+        Behind each exit of the longest lane the others follow, their shares apart; so do their entries.
+        """
+        order, stages = self._order, self.stages
+        lead, time, free = order[self._longest], order[-1].exit_s, self._free_s
+        exit_s = time
+        ended = self._ended(lead, now)
+        self._rounds = passed = behind = 0
+        if ended:
+            order.rotate(-self._longest)
+            behind = len(order) - self._longest
+            passed, exit_s, time = 1, lead.exit_after(ended - 1), lead.exit_after(ended)
+            lead.run(ended)
+            free = exit_s + lead.seconds / stages
+        for place in range(passed, len(order)):
+            # The next exit of the lane, which belongs to a round after that of the longest lane, or not.
+            lane = order[place]
+            rounds = ended - 1 if place < behind else ended
+            exit_s = exit_s + lane.seconds_after(rounds) / stages if rounds else lane.exit_s
+            if passed == place and exit_s < now:
+                passed += 1
+                lane.run(rounds + 1)
+                free = (exit_s if exit_s > free else free) + lane.seconds / stages
+            else:
+                lane.exit_s = exit_s
+                if rounds:
+                    lane.run(rounds)
+        for place in range(passed):
+            lane = order[place]
+            if lane is not lead:
+                time += lane.seconds / stages
+            lane.exit_s = time
+        order.rotate(-passed)
+        self._free_s, self._last_exit_s = free, order[-1].exit_s
         self.next_s = order[0].exit_s
 
-    def _entered(self, place: int, rounds: int, before: list[float]) -> float:
-        """When the lane at a place enters its step of a round: one share after the lane before it.
-
-        Args:
-            place: of the lane in the order.
-            rounds: of the step; at least one.
-            before: exits of the round before.
-        """
-        order, at, stages = self._order, self._longest, self.stages
-        if place >= at:
-            first, time = at, before[at]
-        else:
-            end, earlier = order[-1], rounds - 1
-            entered = end.enter_s
-            if earlier:
-                entered = self._entered(len(order) - 1, earlier, self._exits(earlier - 1))
-            first, time = 0, max(before[0], entered + (end.seconds + earlier * end.growth_s) / stages)
-        for k in range(first, place):
-            lane = order[k]
-            time = max(before[k + 1], time + (lane.seconds + rounds * lane.growth_s) / stages)
-        return time
+    def _ended(self, lead: Lane, now: float) -> int:
+        """Exits of the longest lane before a time."""
+        passed, growth, most = now - lead.exit_s, lead.growth_s, self._rounds
+        if passed <= 0.0:
+            return 0
+        found = int(steps_in(passed, lead.seconds + growth, growth))
+        # Rounding may miss by one or two: exits after the count are at or after that time.
+        found = found + 1 if found < most else most
+        while lead.exit_after(found - 1) >= now:
+            found -= 1
+        while found < most and lead.exit_after(found) < now:
+            found += 1
+        return found

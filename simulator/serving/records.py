@@ -12,6 +12,8 @@ from simulator.serving.sequence import Sequence
 
 SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
 """Columns of times; the others are whole numbers."""
+PACKED = 4096
+"""Rows packed together."""
 
 
 class Record(NamedTuple):
@@ -45,8 +47,10 @@ class Records:
     """Rows of all requests that ended, in the order of their ends."""
 
     def __init__(self) -> None:
-        self._cells = array("d")
-        """Rows in order of ends."""
+        self._whole = array("d")
+        """Rows in order of ends, as far as they were packed."""
+        self._cells: list[float] = []
+        """Later ones: a list takes a tuple of mixed numbers at once, an array one by one."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -55,16 +59,23 @@ class Records:
     def add(self, sequence: Sequence) -> None:
         """Keep the row of a sequence that has all its tokens."""
         serial, arrival, prompt, output, _, priority, program, _ = sequence.request
-        self._cells.extend(
-            (serial, arrival, sequence.queued_s, sequence.scheduled_s, sequence.first_s, sequence.last_s,
-             prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program,
-             priority, sequence.retries)
+        self._cells += (
+            serial, arrival, sequence.queued_s, sequence.scheduled_s, sequence.first_s, sequence.last_s,
+            prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program, priority,
+            sequence.retries,
         )  # fmt: skip
         self._count += 1
+        if self._count % PACKED == 0:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._whole.frombytes(np.array(self._cells, dtype=np.float64).tobytes())
+        self._cells.clear()
 
     def columns(self) -> dict[str, np.ndarray]:
         """All rows as arrays by column, in the order of serials, shape (requests,)."""
-        cells = np.frombuffer(self._cells).reshape(-1, len(Record._fields))
+        self._pack()
+        cells = np.frombuffer(self._whole).reshape(-1, len(Record._fields))
         cells = cells[np.argsort(cells[:, 0], kind="stable")]
         return {
             name: values.copy() if name in SECONDS else values.astype(np.int64)

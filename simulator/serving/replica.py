@@ -15,7 +15,7 @@ from math import inf, sqrt
 
 from simulator.serving.batcher import Batcher, Step
 from simulator.serving.kv.paged import PagedBlocks
-from simulator.serving.meter import Meter
+from simulator.serving.meter import FULL, Meter
 from simulator.serving.options import Options
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Request, Sequence
@@ -42,6 +42,14 @@ def finish(step: Step, batcher: Batcher, now: float, on_leave: Listener) -> None
         on_leave(sequence, now)
 
 
+def steps_in(passed: float, first: float, growth: float) -> float:
+    """Steps of a stretch that take ``passed`` seconds, but for rounding; as in `steps_done`."""
+    if growth <= 0.0:
+        return passed / first
+    half = first - 0.5 * growth
+    return (sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth
+
+
 def steps_done(passed: float, first: float, growth: float, most: int) -> int:
     """Steps of a stretch, at least one and at most ``most``, after which ``passed`` seconds are over.
 
@@ -51,13 +59,8 @@ def steps_done(passed: float, first: float, growth: float, most: int) -> int:
         growth: what each step is longer than the one before.
         most: steps of the stretch.
     """
-    if growth > 0:
-        half = first - 0.5 * growth
-        done = int((sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth)
-    else:
-        done = int(passed / first)
     # Rounding may miss by one: the last step is the first that ends at or after that time.
-    done = max(done - 1, 0)
+    done = max(int(steps_in(passed, first, growth)) - 1, 0)
     while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
         done += 1
     return max(done, 1)
@@ -135,6 +138,8 @@ class Replica(QueueView):
         self._count = 1
         """Steps of the running stretch."""
         self._first_s = self._growth_s = 0.0
+        self._token_s = -1.0
+        """End of the last step that decoded; negative after idling."""
 
     @property
     def running(self) -> int:
@@ -151,58 +156,63 @@ class Replica(QueueView):
             self.next_s = now
             self._count = 0
 
-    def advance(self, until: float) -> None:
-        """Run everything that ends before a time."""
-        while self.next_s < until:
-            self.turn()
-
     def turn(self) -> None:
         """End the running step or stretch, and start the next."""
-        now, batcher = self.next_s, self.batcher
-        running = self._running
-        if running is not None:
-            count = self._count
-            kv = self.kv
-            self.meter.add(
-                running, self._start_s, now, count, batcher.running, len(self.waiting), kv.total - kv.free
-            )
-            if count > 1:
-                planned = self._planned if self.ahead else running
-                batcher.extend(planned, count - 1)  # type: ignore[arg-type]
-            if running.firsts or running.leaving:
-                finish(running, batcher, now, self.on_leave)
-        if self.ahead:
-            current = self._planned or batcher.plan(now)
-            self._planned = None if current is None else batcher.plan(now)
-        else:
-            current = batcher.plan(now)
-        self._running = current
-        if current is None:
-            self.next_s = inf
-            self._count = 1
-            self.meter.idle()
-            return
-        self._launch(current, now)
+        self.advance(inf, once=True)
 
-    def _launch(self, step: Step, now: float) -> None:
-        self._start_s = now
-        chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
-        more = 0
-        if self.stretches and decodes and not (chunks or step.leaving or step.preempted):
+    def advance(self, until: float, once: bool = False) -> None:
+        """Run everything that ends before a time; of it, with ``once``, only what ends next."""
+        batcher, kv, waiting, meter, ahead = self.batcher, self.kv, self.waiting, self.meter, self.ahead
+        cells, now, plan = meter.cells, self.next_s, self.batcher.plan
+        while now < until:
+            step = self._running
+            if step is not None:
+                decodes, since = step.decodes, self._token_s
+                if decodes:
+                    self._token_s = now
+                    if since <= 0.0:
+                        since = self._start_s
+                cells += (
+                    self._start_s, now, since, self._count, decodes, step.kv_tokens, step.prompt,
+                    len(step.firsts), batcher.running, len(waiting), kv.free,
+                )  # fmt: skip
+                if self._count > 1:
+                    batcher.extend(self._planned if ahead else step, self._count - 1)  # type: ignore[arg-type]
+                if step.firsts or step.leaving:
+                    finish(step, batcher, now, self.on_leave)
+            if ahead:
+                step = self._planned or plan(now)
+                self._planned = None if step is None else plan(now)
+            else:
+                step = plan(now)
+            self._running = step
+            if step is None:
+                now, self._count, self._token_s = inf, 1, -1.0
+            else:
+                self._start_s = now
+                now += self._seconds(step)
+            if len(cells) >= FULL:
+                meter.add_up()
+            if once:
+                break
+        self.next_s = now
+
+    def _seconds(self, step: Step) -> float:
+        """Seconds of the step to launch, or of the stretch that it begins."""
+        decodes = step.decodes
+        if decodes and self.stretches and not (step.chunks or step.leaving or step.preempted):
             more = self._quiet(step)
-        if more + 1 >= SHORTEST_STRETCH:
-            first, growth, valid = self.steps.stretch(decodes, kv_tokens)
-            count = min(more + 1, valid)
-            seconds = count * first + growth * count * (count - 1) * 0.5
-            self._first_s, self._growth_s = first, growth
-        else:
-            count, seconds = 1, self.steps.step(chunks, decodes, kv_tokens)
-            if step.copied:
-                seconds += step.copied * self.copy_s
-            if step.read_s > seconds:
-                seconds = step.read_s
-        self._count = count
-        self.next_s = now + seconds
+            if more + 1 >= SHORTEST_STRETCH:
+                first, growth, count = self.steps.stretch(decodes, step.kv_tokens)
+                if count > more:
+                    count = more + 1
+                self._count, self._first_s, self._growth_s = count, first, growth
+                return count * first + growth * count * (count - 1) * 0.5
+        self._count = 1
+        seconds = self.steps.step(step.chunks, decodes, step.kv_tokens)
+        if step.copied:
+            seconds += step.copied * self.copy_s
+        return step.read_s if step.read_s > seconds else seconds
 
     def _quiet(self, step: Step) -> int:
         """Steps that can follow the one to launch with equal decodes."""

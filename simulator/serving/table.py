@@ -9,6 +9,7 @@ priced on a grid when a run starts; between knots the table is linear. A test ho
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,8 +119,9 @@ class Grid:
         return low + u * (high - low)
 
 
-Line = tuple[list[float], list[float]]
-"""Values and slopes along a grid's second axis."""
+Row = tuple[list[float], list[float], list[float], list[float], float, float]
+"""Of a number of decodes: seconds of their attention at the knots of their mean KV and slopes between them,
+the same beside prefill chunks, and seconds of a decode step outside of attention and of its host time."""
 
 
 def _below(knots: Array) -> array[int]:
@@ -196,13 +198,13 @@ class IterationTable:
             _tile_knots(self.max_tokens),
         )
         self.chunks = Grid(queries, before, chunks)
-        self._lines: dict[int, Line] = {}
-        self._beside: dict[tuple[int, int], tuple[float, float]] = {}
-        self._mixed_lines: dict[int, Line] = {}
-        self._mixes = self.price.mixes
+        self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
+        """By tokens of each decoding sequence, and number of them."""
         self._keys = [float(key) for key in keys]
-        self._chunk_x, self._chunk_y = queries.tolist(), before.tolist()
-        self._chunk_z = chunks.tolist()
+        self._chunk_y, self._chunk_widths = before.tolist(), np.diff(before).tolist()
+        lines, widths = chunks.tolist(), np.diff(queries).tolist()
+        self._chunk_lines = list(zip(queries.tolist(), widths, lines, lines[1:], strict=False))
+        """First queries and width of each interval, and its lines along the cached tokens."""
         self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
 
     def _pad(self) -> None:
@@ -224,35 +226,24 @@ class IterationTable:
 
     # By plain numbers: the event engine
 
-    def _decode_s(self, decodes: int, mean_keys: float) -> tuple[float, float, int]:
-        """Seconds of decode attention, their slope in the mean KV, and the number of the knot below."""
-        values, slopes = self._lines.get(decodes) or self._line(decodes)
-        index = int(mean_keys)
+    def _decode_s(self, decodes: int, kv_tokens: int) -> tuple[float, float]:
+        """Seconds of attention of decodes, alone and beside prefill chunks."""
+        if not decodes:
+            return 0.0, 0.0
+        values, slopes, mixed_values, mixed_slopes, _, _ = self._rows[1].get(decodes) or self._row(decodes, 1)
+        mean = kv_tokens / decodes
+        index = int(mean)
         at = self._below_keys[index] if index < len(self._below_keys) else len(slopes) - 1
-        slope = slopes[at]
-        return values[at] + slope * (mean_keys - self._keys[at]), slope, at
-
-    def _line(self, decodes: int) -> Line:
-        """Decode attention along the mean KV, as cached plain lists."""
-        values = self.decodes(float(decodes), self.decodes.y)
-        slopes = np.diff(values) / np.diff(self.decodes.y)
-        line = self._lines[decodes] = values.tolist(), slopes.tolist()
-        return line
-
-    def _mixed_line(self, decodes: int) -> Line:
-        """The same of decodes beside prefill chunks."""
-        values = self.mixed(float(decodes), self.mixed.y)
-        slopes = np.diff(values) / np.diff(self.mixed.y)
-        line = self._mixed_lines[decodes] = values.tolist(), slopes.tolist()
-        return line
+        past = mean - self._keys[at]
+        return values[at] + slopes[at] * past, mixed_values[at] + mixed_slopes[at] * past
 
     def _chunk_s(self, queries: int, before: int) -> float:
         if queries >= len(self._below_x) or before >= len(self._below_y):
             return float(self.price.prefill_attention(queries, queries + before))
-        i, j = self._below_x[queries], self._below_y[before]
-        x, y, low, high = self._chunk_x, self._chunk_y, self._chunk_z[i], self._chunk_z[i + 1]
-        u = (queries - x[i]) / (x[i + 1] - x[i])
-        v = (before - y[j]) / (y[j + 1] - y[j])
+        first, width, low, high = self._chunk_lines[self._below_x[queries]]
+        j = self._below_y[before]
+        u = (queries - first) / width
+        v = (before - self._chunk_y[j]) / self._chunk_widths[j]
         if not v:
             return low[j] * (1 - u) + high[j] * u
         return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
@@ -274,58 +265,57 @@ class IterationTable:
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Seconds of one step; see `StepTimes`."""
-        alone, attention, at = 0.0, 0.0, 0
+        alone, beside = 0.0, 0.0
         if decodes:
-            attention, _, at = self._decode_s(decodes, kv_tokens / decodes)
-            beside, around = self._beside.get((decodes, queries)) or self._beside_attention(decodes, queries)
+            row = self._rows[queries].get(decodes) or self._row(decodes, queries)
+            values, slopes, mixed_values, mixed_slopes, outside, around = row
+            mean, below = kv_tokens / decodes, self._below_keys
+            index = int(mean)
+            at = below[index] if index < len(below) else len(slopes) - 1
+            past = mean - self._keys[at]
+            attention = values[at] + slopes[at] * past
             if not prefills:
-                return attention + beside
-            alone = attention + beside - around
+                return attention + outside
+            alone = attention + outside - around
+            beside = mixed_values[at] + mixed_slopes[at] * past
         elif not prefills:
             return 0.0
         tokens, chunks = decodes * queries, 0.0
-        rows = tokens + len(prefills)
+        sequences, rows = decodes + len(prefills), tokens + len(prefills)
         for new, before in prefills:
             tokens += new
             chunks += self._chunk_s(new, before)
-        head, table = self._head_s, self._mixed_s
+        if beside:
+            power = self._exponent
+            chunks = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
+        head, table, hosts = self._head_s, self._mixed_s, self._around
         mixed = table[tokens] if tokens < len(table) else self._tokens_at(tokens, False)
         mixed += head[rows] if rows < len(head) else self._head_at(rows)
-        mixed += self._together(chunks, decodes, kv_tokens, attention, at)
-        sequences, hosts = decodes + len(prefills), self._around
+        mixed += chunks
         around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
         return around + alone + self.prefill_factor * (mixed - alone)
 
-    def _together(self, chunks: float, decodes: int, kv_tokens: int, attention: float, at: int) -> float:
-        """Seconds of attention of prefill chunks and decodes in one step.
-
-        Args:
-            chunks: seconds of the chunks' attention alone.
-            decodes, kv_tokens: of the step.
-            attention: seconds of the decodes' attention alone.
-            at: knot below their mean KV.
-        """
-        if not decodes:
-            return chunks
-        if not self._mixes:
-            return chunks + attention
-        values, slopes = self._mixed_lines.get(decodes) or self._mixed_line(decodes)
-        beside = values[at] + slopes[at] * (kv_tokens / decodes - self._keys[at])
-        power = self._exponent
-        return (chunks**power + beside**power) ** (1.0 / power)
-
-    def _beside_attention(self, decodes: int, queries: int) -> tuple[float, float]:
-        """Seconds of a decode step outside of attention (host time, products, logits), and of host time."""
+    def _row(self, decodes: int, queries: int) -> Row:
+        """Make the row of so many decodes with ``queries`` tokens each."""
+        keys = self.decodes.y
+        widths = np.diff(keys)
+        lines = []
+        for grid in (self.decodes, self.mixed):
+            values = grid(float(decodes), keys)
+            lines += [values.tolist(), (np.diff(values) / widths).tolist()]
         around, tokens = self._around_at(decodes), decodes * queries
-        found = around + self._tokens_at(tokens, True) + self._head_at(tokens), around
-        self._beside[decodes, queries] = found
-        return found
+        row = *lines, around + self._tokens_at(tokens, True) + self._head_at(tokens), around
+        self._rows[queries][decodes] = row
+        return row
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Seconds of decode steps from here to the next knot of the table."""
-        mean, keys = kv_tokens / decodes, self._keys
-        first, slope, at = self._decode_s(decodes, mean)
-        first += (self._beside.get((decodes, queries)) or self._beside_attention(decodes, queries))[0]
+        values, slopes, _, _, outside, _ = self._rows[queries].get(decodes) or self._row(decodes, queries)
+        mean, keys, below = kv_tokens / decodes, self._keys, self._below_keys
+        index = int(mean)
+        at = below[index] if index < len(below) else len(slopes) - 1
+        slope = slopes[at]
+        first = values[at] + slope * (mean - keys[at]) + outside
         if at + 2 >= len(keys):
             return first, slope * queries, NO_END
         steps = int((keys[at + 1] - mean) / queries) + 1
@@ -351,7 +341,7 @@ class IterationTable:
             sequences = batch.decodes + len(batch.prefills)
             seconds = self._around_at(sequences) + self._head_at(sequences)
             if batch.decodes:
-                seconds += self._decode_s(batch.decodes, batch.kv_tokens / batch.decodes)[0]
+                seconds += self._decode_s(batch.decodes, batch.kv_tokens)[0]
             seconds += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in batch.prefills)
             own = max(own, seconds)
         factor = self.prefill_factor if prefills else 1.0
@@ -368,9 +358,9 @@ class IterationTable:
         sequences = decodes + len(prefills)
         tokens = decodes + sum(chunk[0] for chunk in prefills)
         found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
-        chunks = sum(self._chunk_s(*chunk) for chunk in prefills)
-        alone, _, at = self._decode_s(decodes, kv_tokens / decodes) if decodes else (0.0, 0.0, 0)
-        attention = self._together(chunks, decodes, kv_tokens, alone, at)
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in prefills), self._exponent
+        alone, beside = self._decode_s(decodes, kv_tokens)
+        attention = (chunks**power + beside**power) ** (1.0 / power) if prefills else alone
         attention *= self.prefill_factor if prefills else 1.0
         experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
         found |= {"attention": attention, "experts": min(experts, total)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from simulator.serving.sequence import Request, Sequence
 
 
@@ -12,7 +14,10 @@ class PagedBlocks:
     blocks freed before them have been taken (``ghost``); without prefix caching it finds none.
     """
 
-    __slots__ = ("block_tokens", "free", "keeps_freed", "taken", "total")
+    __slots__ = ("block_tokens", "free", "keeps_freed", "sequences", "taken", "total")
+
+    shares: ClassVar[bool] = False
+    """Whether sequences share blocks, and so `computed` matters."""
 
     def __init__(self, total: int, block_tokens: int, keeps_freed: bool) -> None:
         self.total = self.free = total
@@ -20,6 +25,8 @@ class PagedBlocks:
         self.keeps_freed = keeps_freed
         self.taken = 0
         """Blocks ever taken."""
+        self.sequences = 0
+        """Admitted ones: of all micro batches in flight of a pipeline."""
 
     def blocks(self, tokens: int) -> int:
         """Blocks that hold the given tokens."""

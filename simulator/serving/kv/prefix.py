@@ -17,6 +17,7 @@ class PrefixBlocks(PagedBlocks):
     uses is free, and lies in the order of its last use. Tails are evicted before heads (vLLM, SGLang).
     """
 
+    shares = True
     __slots__ = ("_idle", "_step", "_unit", "_unit_blocks", "_users")
 
     def __init__(self, total: int, block_tokens: int, span: int) -> None:
