@@ -22,7 +22,9 @@ from simulator.training.step_graph.from_times import from_times
 
 
 def pipeline(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> StepProgram:
-    times = PipelineTimes(stages, micro_batches, chunks, 1.1, 1.0, 1.2, 2.1, 2.0, 2.4, 0.01, True)
+    times = PipelineTimes.of_equal(
+        stages, micro_batches, chunks, (1.1, 1.0, 1.2), (2.1, 2.0, 2.4), 0.01, True
+    )
     return from_times(get_schedule(schedule), times)
 
 

@@ -1,7 +1,9 @@
 """Layers of pipeline stages.
 
-Stages with equal layers form a *class*: the first stage, each different middle stage, and the last. A model
-whose layers are all of one kind has three classes, whatever the number of stages.
+Stages with equal layers form a *class*: the first stage, each different middle stage, and the last. The stage
+axis of a pipeline is the list of its *runs*: consecutive stages of one class, and how many. A model whose
+layers are all of one kind has three runs, whatever the number of stages; an axis padded to the most stages
+of any plan would slow its search down.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -26,13 +29,17 @@ LAYOUT_FIELDS = ("pipeline", "virtual_pipeline", "schedule", "first_stage_layers
 
 @dataclass
 class Stages:
-    """Layers of each class of stage.
+    """Layers of each class of stage, and the runs of a pipeline.
 
     ``layers`` has shape (classes, groups, plans), groups of equal layers as in ``groups``; ``mirrored`` are
     those of the stage at the same distance from the other end. ``index`` is the first stage of a class, -1
     where a plan has none, and ``count`` how many there are, shape (classes, plans). With one stage only the
-    first class counts, and it holds both ends of the model. With two, the class between stands for an
-    average stage without an end.
+    first class counts, and it holds both ends of the model.
+
+    ``runs`` is the class of each run, in the order of the pipeline, and ``lengths`` its stages, shape (runs,
+    plans); the first and the last run are the first and the last stage, and runs that a plan lacks have no
+    stages. ``runs`` is None where every class is a run of its own. ``surplus`` is how many layers the model's
+    first and last position hold beyond the other chunks of their stages, shape (2, groups, plans).
     """
 
     groups: tuple[LayerKind, ...]
@@ -40,6 +47,9 @@ class Stages:
     mirrored: np.ndarray
     index: np.ndarray
     count: np.ndarray
+    surplus: np.ndarray
+    runs: np.ndarray | None
+    lengths: np.ndarray
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans) -> Stages:
@@ -47,23 +57,62 @@ class Stages:
 
         Layers of multi-token prediction follow the model's on the last stage.
         """
-        totals = _totals(setting, plans)
         groups = tuple(setting.model.layer_groups)
-        p = plans.pipeline
         if len(groups) == 1:
-            layers = np.stack(totals)[:, np.newaxis]
-            index = np.stack([0 * p, np.where(p > 2, 1, -1), np.where(p > 1, p - 1, -1)])
-            count = np.stack([1 + 0 * p, np.maximum(p - 2, 0), 1 * (p > 1)])
-            return cls(groups, layers, layers[::-1], index, count)
+            return cls._of_equal_layers(setting, plans)
         distinct, inverse = plans.unique(*LAYOUT_FIELDS)
-        found = [Spread.of(setting, distinct, each) for each in range(len(distinct))]
-        classes = max([3, *(len(spread.classes) for spread in found)])
+        found = [Spread.of(setting, distinct, number) for number in range(len(distinct))]
+        classes = max(3, *(len(spread.members) for spread in found))
+        most = max(3, *(len(spread.runs) for spread in found))
         layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
         index, count = np.full((2, classes, len(distinct)), -1)
+        runs, lengths = np.zeros((2, most, len(distinct)), dtype=int)
+        surplus = np.zeros((2, len(groups), len(distinct)))
         for number, spread in enumerate(found):
-            layers[..., number], mirrored[..., number] = spread.padded(classes)
-            index[:, number], count[:, number] = spread.places(classes)
-        return cls(groups, layers[..., inverse], mirrored[..., inverse], index[:, inverse], count[:, inverse])
+            rows = [*range(len(spread.members) - 1), LAST] if len(spread.stages) > 1 else [FIRST]
+            stages = [ranks[0] for ranks in spread.members]
+            layers[rows, :, number] = spread.stages[stages]
+            mirrored[rows, :, number] = spread.stages[::-1][stages]
+            index[rows, number], count[:, number] = stages, 0
+            count[rows, number] = [len(ranks) for ranks in spread.members]
+            surplus[..., number] = spread.surplus
+            places = [*range(len(spread.runs) - 1), LAST] if len(spread.stages) > 1 else [FIRST]
+            runs[places, number], lengths[places, number] = zip(*spread.runs, strict=True)
+        return cls(
+            groups,
+            layers[..., inverse],
+            mirrored[..., inverse],
+            index[:, inverse],
+            count[:, inverse],
+            surplus[..., inverse],
+            runs[:, inverse],
+            lengths[:, inverse],
+        )
+
+    @classmethod
+    def _of_equal_layers(cls, setting: Setting, plans: Plans) -> Stages:
+        """A model whose layers are all of one kind: first, middle and last stage.
+
+        Middle stages of one chunk may differ by a layer: those that hold one more come first.
+        """
+        first, middle, last = _totals(setting, plans)
+        p, between = plans.pipeline, np.maximum(plans.pipeline - 2, 0)
+        surplus = np.stack([first - middle, last - middle])[:, np.newaxis]
+        layers, mirrored = [first, middle, last], [last, middle, first]
+        index, count = [0 * p, np.where(p > 2, 1, -1)], [1 + 0 * p, between]
+        inside = setting.model.layers + setting.mtp_layers - first - last
+        left = np.where((p > 2) & (plans.virtual_pipeline == 1), middle * between - inside, 0)
+        if left.any():
+            fewer = np.maximum(left, 0).astype(int)
+            layers.insert(2, np.where(fewer > 0, middle - 1, 0.0))
+            mirrored.insert(2, middle)
+            index.append(np.where(fewer > 0, p - 1 - fewer, -1))
+            count[1:] = [between - fewer, fewer]
+        counts = np.stack([*count, 1 * (p > 1)])
+        held, other = (np.stack(rows)[:, np.newaxis] for rows in (layers, mirrored))
+        index.append(np.where(p > 1, p - 1, -1))
+        groups = tuple(setting.model.layer_groups)
+        return cls(groups, held, other, np.stack(index), counts, surplus, None, counts)
 
     @property
     def present(self) -> np.ndarray:
@@ -75,26 +124,15 @@ class Stages:
         """Layers of one stage of each class, shape (classes, plans)."""
         return self.layers.sum(axis=1)
 
-    @property
-    def first(self) -> np.ndarray:
-        """Layers of the first stage, shape (plans,)."""
-        return self.total[FIRST]
-
-    @property
-    def middle(self) -> np.ndarray:
-        """Layers of the fullest stage between the ends, shape (plans,)."""
-        return self.total[1:LAST].max(axis=0)
-
-    @property
-    def last(self) -> np.ndarray:
-        """Layers of the last stage, shape (plans,)."""
-        return self.total[LAST]
-
     def name(self, row: int) -> str:
         """Name of a class: first, middle or last; different middle classes are numbered."""
         if row in (FIRST, len(self.index) - 1):
             return "last" if row else "first"
         return "middle" if len(self.index) == 3 else f"middle {row}"
+
+    def by_run(self, values: np.ndarray) -> np.ndarray:
+        """Values of classes, shape (classes, plans), as those of runs, shape (runs, plans)."""
+        return values if self.runs is None else np.take_along_axis(values, self.runs, axis=0)
 
 
 @dataclass(frozen=True)
@@ -102,13 +140,14 @@ class Spread:
     """The layers of one plan by position of the model and by stage.
 
     ``lengths`` are the layers of each position in order, ``group_of`` the group of each layer. ``stages`` has
-    shape (stages, groups); ``classes`` lists one stage of each class: the first, the different middle stages,
-    the last.
+    shape (stages, groups), ``surplus`` as in ``Stages``. ``classes`` is the class of each stage, LAST for the
+    last.
     """
 
     lengths: tuple[float, ...]
     group_of: np.ndarray
     stages: np.ndarray
+    surplus: np.ndarray
     classes: tuple[int, ...]
 
     @classmethod
@@ -117,23 +156,20 @@ class Spread:
         plan = plans.take(np.array([index]))
         p, v = int(plan.pipeline[0]), int(plan.virtual_pipeline[0])
         schedule = get_schedule(plan.schedule_names[int(plan.schedule[0])])
-        route = schedule.routes(p, v)[0]
+        ranks = np.array([rank for rank, _ in schedule.routes(p, v)[0]])
         first, middle, last = (float(total[0]) for total in _totals(setting, plan))
-        counts = layers_by_position(
-            setting.model.layers + setting.mtp_layers, (first, middle, last), p, len(route)
-        )
-        group_of = _group_of_layers(setting, int(np.ceil(sum(counts) - 1e-9)))
+        layers = setting.model.layers + setting.mtp_layers
+        lengths = layers_by_position(layers, (first, middle, last), p, len(ranks))
+        group_of = _group_of_layers(setting, int(np.ceil(sum(lengths) - 1e-9)))
         groups = np.arange(len(setting.model.layer_groups))
-        held = _shares(counts, len(group_of)) @ (group_of[:, np.newaxis] == groups)
+        held = _shares(lengths, len(group_of)) @ (group_of[:, np.newaxis] == groups)
         stages = np.zeros((p, len(groups)))
-        np.add.at(stages, [rank for rank, _ in route], held)
+        np.add.at(stages, ranks, held)
         stages = np.round(stages, 12)  # equal stages are equal after rounding
-        held = np.concatenate((stages, stages[::-1]), axis=1) if schedule.copies > 1 else stages
-        kept: list[int] = []
-        for rank in range(1, p - 1):
-            if not any(np.all(held[rank] <= held[other]) for other in kept):
-                kept.append(rank)
-        return cls(tuple(counts), group_of, stages, (0, *kept, p - 1))
+        others = np.array([(stages[ranks[end]] - held[end]) / max(v - 1, 1) for end in (0, -1)])
+        twice = schedule.copies > 1 and len(groups) > 1
+        both = np.concatenate((stages, stages[::-1]), axis=1) if twice else stages
+        return cls(tuple(lengths), group_of, stages, held[[0, -1]] - others, _classes(both.tolist()))
 
     @property
     def positions(self) -> list[tuple[tuple[int, float], ...]]:
@@ -145,34 +181,26 @@ class Spread:
             for row in _shares(self.lengths, len(self.group_of))
         ]
 
-    def padded(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Layers and mirrored layers, padded to ``classes`` classes, shape (classes, groups)."""
-        p, groups = self.stages.shape
-        layers, mirrored = np.zeros((2, classes, groups))
-        layers[FIRST], mirrored[FIRST] = self.stages[0], self.stages[-1]
-        if p > 1:
-            layers[LAST], mirrored[LAST] = self.stages[-1], self.stages[0]
-        if p == 2:
-            layers[1] = mirrored[1] = self.stages.sum(axis=0) / p
-        for row, rank in enumerate(self.classes[1:-1], 1):
-            layers[row], mirrored[row] = self.stages[rank], self.stages[p - 1 - rank]
-        return layers, mirrored
+    @cached_property
+    def members(self) -> list[list[int]]:
+        """The stages of each class: of the first, of the middle ones, of the last."""
+        found: dict[int, list[int]] = {}
+        for stage, row in enumerate(self.classes):
+            found.setdefault(row, []).append(stage)
+        return list(found.values())
 
-    def places(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first stage of each class (-1 for none) and its number of stages, padded to ``classes``."""
-        index, count = np.full(classes, -1), np.zeros(classes, dtype=int)
-        rows = [self.class_of(rank) for rank in range(len(self.stages))]
-        for rank, row in reversed(list(enumerate(rows))):
-            index[row], count[row] = rank, count[row] + 1
-        return index, count
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Class and length of each run of equal stages, in the order of the pipeline."""
+        return [(row, len(list(stages))) for row, stages in groupby(self.classes)]
 
-    def class_of(self, rank: int) -> int:
-        """The class that stands for a stage."""
-        if rank in (0, len(self.stages) - 1):
-            return FIRST if rank == 0 else LAST
-        between = self.classes[1:-1]
-        holds = [bool(np.all(self.stages[rank] <= self.stages[other])) for other in between]
-        return 1 + holds.index(True)
+
+def _classes(stages: list[list[float]]) -> tuple[int, ...]:
+    """The class of each stage, from what it holds; classes of middle stages in the order of their first."""
+    middle = [tuple(layers) for layers in stages[1:-1]]
+    rows = {layers: row for row, layers in enumerate(dict.fromkeys(middle), 1)}
+    last = (LAST,) if len(stages) > 1 else ()
+    return (FIRST, *(rows[layers] for layers in middle), *last)
 
 
 def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

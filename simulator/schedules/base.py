@@ -9,7 +9,7 @@ placement (looped, V-shaped, bidirectional) belongs to the schedule.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -46,38 +46,78 @@ class Task(NamedTuple):
 class PipelineTimes:
     """Durations of a pipeline's work; every field broadcasts over plans.
 
-    Times are seconds per micro batch for all the layers of one rank together, whatever the number of chunks.
-    "first" is the rank that also holds the embedding, "last" the one that also holds the output layer and
-    loss; their cost beyond that of a middle rank (which may be negative) belongs to the first and the last
-    position of the model. With one stage the rank costs first + last - middle; with two, "middle" is what a
-    rank without either end would cost.
+    The stage axis is one of *runs*: ``lengths`` consecutive ranks that take the same time, in the order of
+    the pipeline. The first run is the first rank, the last run the last one; a run that a plan lacks has
+    length 0, as has the last run of a single stage. Times are seconds per micro batch for all the layers of
+    one rank together, whatever the number of chunks.
     """
 
     stages: float | Array
     micro_batches: float | Array
     chunks: float | Array
-    forward_first: float | Array
-    forward_middle: float | Array
-    forward_last: float | Array
-    backward_first: float | Array
-    backward_middle: float | Array
-    backward_last: float | Array
+    lengths: Array
+    """Ranks of each run, shape (runs, ...)."""
+    forward: Array
+    """Seconds of a rank of each run, the model's ends included, shape (runs, ...)."""
+    backward: Array
+    forward_ends: Array
+    """Seconds of the model's first and last position beyond the other chunks of their ranks (may be
+    negative), shape (2, ...); with one chunk a rank they mean nothing."""
+    backward_ends: Array
     transfer: float | Array
     """One activation (or gradient) across one stage boundary."""
     overlap_transfer: float | Array
     """Whether sends overlap computation; if not, the next task of the rank waits for the send."""
 
+    @classmethod
+    def of_equal(
+        cls,
+        stages: ArrayLike,
+        micro_batches: ArrayLike,
+        chunks: ArrayLike,
+        forward: tuple[ArrayLike, ArrayLike, ArrayLike],
+        backward: tuple[ArrayLike, ArrayLike, ArrayLike],
+        transfer: ArrayLike,
+        overlap_transfer: ArrayLike,
+    ) -> PipelineTimes:
+        """A pipeline of equal stages but for the ends of the model, which its outermost positions hold.
+
+        Args:
+            stages, micro_batches, chunks: as in ``Schedule.requires``.
+            forward: seconds of the first rank, of one between and of the last. With one stage the rank takes
+                first + last - middle; with two, the middle is that of a rank without either end.
+            backward: the same backward.
+            transfer, overlap_transfer: as the fields.
+        """
+        given = stages, micro_batches, chunks, *forward, *backward, transfer, overlap_transfer
+        p, m, v, *times, sent, overlaps = np.broadcast_arrays(*given)
+
+        def runs(first: Array, middle: Array, last: Array) -> tuple[Array, Array]:
+            single = np.where(p == 1, first + last - middle, first)
+            return np.stack([single, middle, last]), np.stack([first - middle, last - middle])
+
+        forwards, forward_ends = runs(*times[:3])
+        backwards, backward_ends = runs(*times[3:])
+        lengths = np.stack([np.ones_like(p), np.maximum(p - 2, 0), np.where(p > 1, 1, 0)])
+        return cls(p, m, v, lengths, forwards, backwards, forward_ends, backward_ends, sent, overlaps)
+
 
 class Chain(NamedTuple):
-    """Per-chunk times of a pipeline in the form that the recurrences use (arrays)."""
+    """Per-chunk times of a pipeline in the form that the recurrences use (arrays).
+
+    Runs as in ``PipelineTimes``; those that a plan lacks take no time.
+    """
 
     stages: Array
     micro_batches: Array
     chunks: Array
+    lengths: Array
+    starts: Array
+    """The first rank of each run."""
     forward: Array
-    """One chunk's forward on a middle position, with its send where that blocks."""
+    """One chunk's forward on a rank of each run, with its send where that blocks."""
     forward_first: Array
-    """Seconds of position 0 beyond ``forward`` (may be negative)."""
+    """Seconds of position 0 beyond the chunk of its rank (may be negative)."""
     forward_last: Array
     backward: Array
     backward_first: Array
@@ -96,6 +136,37 @@ class Chain(NamedTuple):
             backward_last=self.forward_last,
         )
 
+    def rank_times(self) -> tuple[Array, Array]:
+        """Forward and backward of all chunks of a rank where each has one, shape (runs, ...)."""
+        forward, backward = self.forward.copy(), self.backward.copy()
+        forward[0] += self.forward_first
+        forward[-1] += self.forward_last
+        backward[0] += self.backward_first
+        backward[-1] += self.backward_last
+        return forward, backward
+
+    def ranks(self) -> Iterator[tuple[int, Array]]:
+        """The first and the last rank of each run, as (run, ranks of the run before it)."""
+        for run, length in enumerate(self.lengths):
+            yield run, np.zeros(())
+            if np.max(length) > 1:
+                yield run, np.maximum(length - 1, 0)
+
+    def before(self, values: Array) -> list[Array]:
+        """Sum of the ranks' values before each run, and of all; ``values`` of each run, shape (runs, ...)."""
+        sums = [np.zeros(())]
+        for length, value in zip(self.lengths, values, strict=True):
+            sums.append(sums[-1] + length * value)
+        return sums
+
+    def before_rank(self, rank: Array, values: Array) -> Array:
+        """Sum of the ranks' values before any rank; ``values`` of each run, shape (runs, ...)."""
+        found = values[0] * np.minimum(rank, 1)
+        for run in range(1, len(values)):
+            inside = np.minimum(np.maximum(rank - self.starts[run], 0), self.lengths[run])
+            found = found + values[run] * inside
+        return found
+
 
 def chain(times: PipelineTimes) -> Chain:
     """Per-chunk times, with a blocking send counted into the work that produces the data.
@@ -107,34 +178,48 @@ def chain(times: PipelineTimes) -> Chain:
     def array(value: ArrayLike) -> Array:
         return np.asarray(value, dtype=np.float64)
 
-    stages, chunks = array(times.stages), array(times.chunks)
+    stages, chunks, lengths = array(times.stages), array(times.chunks), array(times.lengths)
     transfer = np.where(stages > 1, array(times.transfer), 0.0)
     blocking = np.where(np.asarray(times.overlap_transfer, dtype=bool), 0.0, transfer)
-    forward, backward = array(times.forward_middle), array(times.backward_middle)
+    present, several = lengths > 0, chunks > 1
+
+    def spread(times: Array, ends: Array) -> tuple[Array, Array, Array]:
+        ranks, first, last = array(times), np.zeros(()), np.zeros(())
+        if several.any():
+            first, last = (np.where(several, end, 0.0) for end in array(ends))
+            ranks = np.stack(np.broadcast_arrays(ranks[0] - first, *ranks[1:-1], ranks[-1] - last)) / chunks
+        ranks = ranks + blocking
+        return ranks if present.all() else np.where(present, ranks, 0.0), first, last
+
+    forward, forward_first, forward_last = spread(times.forward, times.forward_ends)
+    backward, backward_first, backward_last = spread(times.backward, times.backward_ends)
     return Chain(
         stages=stages,
         micro_batches=array(times.micro_batches),
         chunks=chunks,
-        forward=forward / chunks + blocking,
-        forward_first=array(times.forward_first) - forward,
-        forward_last=array(times.forward_last) - forward - blocking,
-        backward=backward / chunks + blocking,
-        backward_first=array(times.backward_first) - backward - blocking,
-        backward_last=array(times.backward_last) - backward,
+        lengths=lengths,
+        starts=np.cumsum(lengths, axis=0) - lengths,
+        forward=forward,
+        forward_first=forward_first,
+        forward_last=forward_last - blocking,
+        backward=backward,
+        backward_first=backward_first - blocking,
+        backward_last=backward_last,
         hop=transfer - blocking,
     )
 
 
-def position_times(times: PipelineTimes, positions: int) -> tuple[list[float], list[float]]:
+def position_times(times: PipelineTimes, route: Route) -> tuple[list[float], list[float]]:
     """Forward and backward seconds of each position of one plan, as ``chain`` spreads them."""
-    free = replace(times, transfer=0.0, chunks=positions / float(np.asarray(times.stages)))
-    c = chain(free)
+    positions, stages = len(route), int(times.stages)
+    c = chain(replace(times, transfer=0.0, chunks=positions / stages))
+    run_of = np.repeat(np.arange(len(c.lengths)), c.lengths.astype(int))
     passes = []
-    for each, first, last in (
+    for ranks, first, last in (
         (c.forward, c.forward_first, c.forward_last),
         (c.backward, c.backward_first, c.backward_last),
     ):
-        seconds = np.full(positions, float(each))
+        seconds = np.array([ranks[run_of[rank]] for rank, _ in route], dtype=float)
         seconds[0] += float(first)
         seconds[-1] += float(last)
         passes.append(np.maximum(seconds, 0.0).tolist())

@@ -62,7 +62,8 @@ class BreadthFirst(Schedule):
         """Rounds of all micro batches through one chunk, then a flow shop through the last chunk.
 
         A round lasts until the first micro batch is back on the first rank and the ranks are free: with
-        fewer micro batches than stages the first, else the second sets the pace. Exact.
+        fewer micro batches than stages the first, else the second sets the pace. Exact where all ranks take
+        the same time, but for the ends of the model.
         """
         c = chain(times)
         return _one_way(c) + _one_way(c.reversed())
@@ -70,22 +71,24 @@ class BreadthFirst(Schedule):
 
 def _one_way(c: Chain) -> Array:
     p, m, v = c.stages, c.micro_batches, c.chunks
-    step = c.forward + c.hop
+    slowest = c.forward.max(axis=0)
     first, last = c.forward_first, c.forward_last
-    # In a busy round a rank runs all micro batches; in any other, the first micro batch goes round once.
-    busy, ring = m * c.forward, p * step
+    # In a busy round the slowest rank runs all micro batches; in any other, the first one goes round once.
+    busy, ring = m * slowest, (c.lengths * c.forward).sum(axis=0) + p * c.hop
     round_ = np.maximum(busy, ring)
-    slow_first, slow_last = np.maximum(m * first, first), np.maximum(m * last, last)
-    end = (p - 1) * step + busy + slow_last
-    rounds = np.maximum(busy + slow_first, ring + first) + (v - 2) * round_ + end
-    # Each of two ranks holds an end: unless a ring changes ranks, one end counts for all micro batches.
-    all_busy = (v - 1) * busy + end - slow_last + np.maximum(m * first + slow_last, first + m * last)
+    busy_first = np.maximum(m * (c.forward[0] + first), busy + first)
+    end = ring - c.hop + last + (m - 1) * np.maximum(slowest, c.forward[-1] + last)
+    rounds = np.maximum(busy_first, ring + first) + (v - 2) * round_ + end
+    # Of two ranks one is busy for some rounds, then the other: each with all micro batches of its end.
+    one, other = c.forward[0], c.forward[-1]
+    all_busy = np.maximum(first + v * m * other + m * last, m * (first + (v - 1) * one + other + last))
+    all_busy = one + c.hop + np.maximum(all_busy, m * first + (v * m - 1) * one + other + last)
     ring_first = ring + first + (v - 2) * round_ + end
-    ring_later = busy + slow_first + ring + (v - 3) * round_ + end
+    ring_later = busy_first + ring + (v - 3) * round_ + end
     two = np.maximum(np.maximum(all_busy, ring_first), np.where(v > 2, ring_later, 0.0))
     rounds = np.where(p == 2, two, rounds)
     # Fewer micro batches than stages: the slowest position spaces them, and the last micro batch runs the
     # rest.
-    through = (p * v - 1) * step + c.forward + first + last
-    spaced = (m - 1) * (c.forward + np.maximum(np.maximum(first, last), 0.0))
-    return np.maximum(rounds, through + spaced)
+    through = v * ring - c.hop + first + last
+    paces = np.maximum(c.forward[0] + first, c.forward[-1] + last)
+    return np.maximum(rounds, through + (m - 1) * np.maximum(paces, slowest))

@@ -50,15 +50,8 @@ class GPipe(Schedule):
     def makespan(self, times: PipelineTimes) -> Array:
         """Two flow shops of equal jobs: one passes all stages, the others the slowest stage. Exact."""
         c = chain(times)
-        once = c.stages * (c.forward + c.backward) + c.forward_first + c.forward_last
-        once = once + c.backward_first + c.backward_last + 2 * c.hop * (c.stages - 1)
-        slowest = _slowest(c.stages, c.forward, c.forward_first, c.forward_last)
-        slowest = slowest + _slowest(c.stages, c.backward, c.backward_first, c.backward_last)
+        once, slowest = 2 * c.hop * (c.stages - 1), 0.0
+        for ranks in c.rank_times():
+            once = once + (c.lengths * ranks).sum(axis=0)
+            slowest = slowest + ranks.max(axis=0)
         return once + (c.micro_batches - 1) * slowest
-
-
-def _slowest(stages: Array, middle: Array, first: Array, last: Array) -> Array:
-    """The largest time of one pass on any rank."""
-    ends = np.maximum(first, last)
-    ends = np.where(stages > 2, np.maximum(ends, 0.0), ends)
-    return middle + np.where(stages == 1, first + last, ends)

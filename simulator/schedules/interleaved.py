@@ -77,21 +77,21 @@ class Interleaved(Schedule):
         Within 2 % of the exact longest path for ends 0.7 to 1.5 times a middle stage.
         """
         c = chain(times)
-        p, m = c.stages, c.micro_batches
-        total = m * c.chunks
+        total = c.micro_batches * c.chunks
         all_visits = _visits(c, total)
+        ways = _Way.of(c), _Way.of(c.reversed())
         best = np.zeros(())
-        for rank in (np.zeros_like(p), np.minimum(1, p - 1), np.maximum(p - 2, 0), p - 1):
+        for run, offset in c.ranks():
+            rank = c.starts[run] + offset
             visits = _WaitVisits.of(c, rank)
-            own_start, data_start = _waits(c, rank, visits)
-            own_end, data_end = _waits(c.reversed(), rank, visits)
+            (own_start, data_start), (own_end, data_end) = (_waits(way, run, offset, visits) for way in ways)
             # With every forward in the warm-up the two waits overlap: one path cannot take both.
-            apart = _warm_up(p, c.chunks, rank) + 1 < total
+            apart = _warm_up(c.stages, c.chunks, rank) + 1 < total
             waits = np.maximum(own_start + data_end, data_start + own_end)
             waits = np.maximum(waits, own_start + own_end)
             waits = np.where(apart, np.maximum(waits, data_start + data_end), waits)
-            work = _forwards(c, rank, all_visits) + _backwards(c, rank, all_visits)
-            best = np.maximum(best, work + waits)
+            work = _forwards(c, run, all_visits) + _backwards(c, run, all_visits)
+            best = np.maximum(best, np.where(c.lengths[run] > 0, work + waits, 0.0))
         return best
 
 
@@ -136,44 +136,67 @@ class _WaitVisits(NamedTuple):
         return cls(*(_visits(c, count) for count in counts))
 
 
-def _forwards(c: Chain, rank: Array, visits: _Visits) -> Array:
-    """Work of a rank's first forward chunks."""
-    extra = np.where(rank == 0, visits.starting * c.forward_first, 0.0)
-    return (
-        visits.visited * c.forward
-        + extra
-        + np.where(rank == c.stages - 1, visits.ending * c.forward_last, 0.0)
-    )
+def _forwards(c: Chain, run: int, visits: _Visits) -> Array:
+    """Work of the first forward chunks of a rank of a run."""
+    work = visits.visited * c.forward[run]
+    if run == 0:
+        work = work + visits.starting * c.forward_first
+    if run == len(c.forward) - 1:
+        work = work + visits.ending * c.forward_last
+    return work
 
 
-def _backwards(c: Chain, rank: Array, visits: _Visits) -> Array:
-    """Work of a rank's first backward chunks, which come from the last position."""
-    extra = np.where(rank == 0, visits.ending * c.backward_first, 0.0)
-    return (
-        visits.visited * c.backward
-        + extra
-        + np.where(rank == c.stages - 1, visits.starting * c.backward_last, 0.0)
-    )
+def _backwards(c: Chain, run: int, visits: _Visits) -> Array:
+    """Work of the first backward chunks of a rank of a run, which come from the last position."""
+    work = visits.visited * c.backward[run]
+    if run == 0:
+        work = work + visits.ending * c.backward_first
+    if run == len(c.backward) - 1:
+        work = work + visits.starting * c.backward_last
+    return work
 
 
-def _waits(c: Chain, rank: Array, visits: _WaitVisits) -> tuple[Array, Array]:
+class _Way(NamedTuple):
+    """The way of the first micro batch in one direction of time."""
+
+    chain: Chain
+    forward: list[Array]
+    """One chunk's forwards of the ranks before each run, and of all."""
+    backward: list[Array]
+    last_forward: Array
+    """End of its forward on the last position."""
+    to_last: Array
+    """Start of its forward on the last rank, without the model's first position."""
+
+    @classmethod
+    def of(cls, c: Chain) -> _Way:
+        p, v, first = c.stages, c.chunks, c.forward_first
+        forward = c.before(c.forward)
+        round_ = forward[-1] + p * c.hop
+        ring = np.maximum(round_, p * c.forward.max(axis=0))
+        first_ring = np.maximum(ring + first, p * (c.forward[0] + first))
+        last_forward = first_ring + (v - 2) * ring + round_ - c.hop + c.forward_last
+        return cls(c, forward, c.before(c.backward), last_forward, round_ - c.hop - c.forward[-1])
+
+
+def _waits(way: _Way, run: int, offset: Array, visits: _WaitVisits) -> tuple[Array, Array]:
     """Idle seconds of a rank before its steady state: if it never waits once started, and if data is late.
 
     Data is late for the first backward because the first micro batch must pass every position, or
     because a whole group must first pass the last rank's slow final position.
     """
-    p, m, v = c.stages, c.micro_batches, c.chunks
-    step = c.forward + c.hop
-    own = rank * step + np.where(rank > 0, c.forward_first, 0.0)
+    c, last = way.chain, len(way.chain.forward) - 1
+    p, rank = c.stages, c.starts[run] + offset
+    to_rank = way.forward[run] + offset * c.forward[run] + rank * c.hop
+    own = to_rank + c.forward_first if run else to_rank
+    data = way.last_forward - _forwards(c, run, visits.warm_up)
+    if run == last:
+        return own, data
 
-    first_ring = np.maximum(p * step + c.forward_first, p * (c.forward + c.forward_first))
-    last_forward = first_ring + (v - 2) * p * step + (p - 1) * step + c.forward + c.forward_last
-    data = last_forward + (p - 1 - rank) * (c.backward + c.hop) + np.where(rank < p - 1, c.backward_last, 0.0)
-    data = data - _forwards(c, rank, visits.warm_up)
-
-    group = np.maximum(last_forward, (p - 1) * step + c.forward_first + _forwards(c, p - 1, visits.group))
-    group = group + p * (c.backward + c.backward_last) + (p - 1) * (c.forward + c.forward_last)
-    group = group + (rank + 1) * step
-    group = group - _forwards(c, rank, visits.second_forward) - _backwards(c, rank, visits.second_backward)
-    data = np.where((m > p) & (rank < p - 1), np.maximum(data, group), data)
-    return own, data
+    back = way.backward[-1] - way.backward[run] - (offset + 1) * c.backward[run] + (p - 1 - rank) * c.hop
+    data = data + back + c.backward_last
+    group = np.maximum(way.last_forward, way.to_last + c.forward_first + _forwards(c, last, visits.group))
+    group = group + p * (c.backward[last] + c.backward_last) + (p - 1) * (c.forward[last] + c.forward_last)
+    group = group + to_rank + c.hop + c.forward[run]
+    group = group - _forwards(c, run, visits.second_forward) - _backwards(c, run, visits.second_backward)
+    return own, np.where(c.micro_batches > p, np.maximum(data, group), data)

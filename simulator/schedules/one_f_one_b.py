@@ -9,7 +9,6 @@ from simulator.schedules.base import (
     BACKWARD,
     FORWARD,
     Array,
-    Chain,
     PipelineTimes,
     Schedule,
     Task,
@@ -58,16 +57,28 @@ class OneFOneB(Schedule):
         """
         c = chain(times)
         p, m = c.stages, c.micro_batches
-        best = _round_trip(c)
-        for rank in (np.zeros_like(p), np.minimum(1, p - 1), np.maximum(p - 2, 0), p - 1):
-            best = np.maximum(best, _slow_rank(c, rank))
-        for start in (np.zeros_like(p), np.minimum(1, p - 1)):
-            first = np.clip(p - m + 1, start, p - 1)  # a step of few micro batches has no longer loop
-            to_last = _loop(c, first, p - 1)
-            best = np.maximum(best, _round_trip(c) + (m - 1) * to_last / (p - first))
-            inner = np.maximum(p - 2, first)
-            inner_mean = _loop(c, first, inner) / (inner - first + 1)
-            best = np.maximum(best, _round_trip(c) + to_last + (m - 1 - p + first) * inner_mean)
+        forward, backward = c.rank_times()
+        work = forward + backward
+        before = c.before(work)
+        round_trip = before[-1] + 2 * c.hop * (p - 1)
+        best = round_trip
+        for run, offset in c.ranks():
+            rank = c.starts[run] + offset
+            beyond = before[-1] - before[run] - (offset + 1) * work[run] + 2 * c.hop * (p - 1 - rank)
+            path = _slow_rank(p - rank, m, forward[run], backward[run], beyond)
+            best = np.maximum(best, np.where(c.lengths[run] > 0, round_trip + path, 0.0))
+        ends = [c.starts[run] + c.lengths[run] - 1 for run in range(len(work) - 1)]
+        for run in range(len(work) - 1):
+            # A step of few micro batches has no longer loop.
+            first = np.minimum(np.maximum(p - m + 1, c.starts[run]), p - 1)
+            skipped = c.before_rank(first, work)
+            to_last = before[-1] - skipped + 2 * c.hop * (p - 1 - first)
+            best = np.maximum(best, round_trip + (m - 1) * to_last / (p - first))
+            for end in range(max(run, 1), len(work) - 1):
+                inner = np.maximum(ends[end], first)
+                loop = c.before_rank(inner + 1, work) - skipped + 2 * c.hop * (inner - first)
+                mean = loop / (inner - first + 1)
+                best = np.maximum(best, round_trip + to_last + (m - 1 - p + first) * mean)
         return best
 
 
@@ -81,32 +92,18 @@ def alternate(forwards: list[Task], backwards: list[Task], warm_up: int) -> list
     return order + backwards[steady:]
 
 
-def _at(rank: Array, stages: Array, middle: Array, first: Array, last: Array) -> Array:
-    return middle + np.where(rank == 0, first, 0.0) + np.where(rank == stages - 1, last, 0.0)
+def _slow_rank(held: Array, m: Array, forward: Array, backward: Array, beyond: Array) -> Array:
+    """Seconds beyond a round trip of the step where one rank sets the pace: its work and waits.
 
-
-def _round_trip(c: Chain) -> Array:
-    ends = c.forward_first + c.forward_last + c.backward_first + c.backward_last
-    return c.stages * (c.forward + c.backward) + ends + 2 * c.hop * (c.stages - 1)
-
-
-def _loop(c: Chain, first: Array, last: Array) -> Array:
-    """Forward from rank ``first`` to ``last`` and backward again, both ranks included."""
-    work = (last - first + 1) * (c.forward + c.backward) + 2 * c.hop * (last - first)
-    work = work + np.where(first == 0, c.forward_first + c.backward_first, 0.0)
-    return work + np.where(last == c.stages - 1, c.forward_last + c.backward_last, 0.0)
-
-
-def _slow_rank(c: Chain, rank: Array) -> Array:
-    """The step where one rank sets the pace: the way to it, its work and waits, and the way back."""
-    p, m = c.stages, c.micro_batches
-    forward = _at(rank, p, c.forward, c.forward_first, c.forward_last)
-    backward = _at(rank, p, c.backward, c.backward_first, c.backward_last)
-    work = forward + backward
-    beyond = np.where(rank < p - 1, _loop(c, np.minimum(rank + 1, p - 1), p - 1) + 2 * c.hop, 0.0)
-    before = _round_trip(c) - beyond - work
-    held = p - rank
+    Args:
+        held: micro batches that the rank holds: the ranks from it to the last.
+        m: micro batches.
+        forward: seconds of its forward.
+        backward: seconds of its backward.
+        beyond: seconds of the way to the last rank and back.
+    """
+    own = forward + backward
     waits = np.maximum(beyond, (held - 1) * forward) + np.maximum(beyond, (held - 1) * backward)
-    long_step = (m - held + 1) * work + waits
-    short_step = work + np.maximum(beyond + (m - 1) * np.maximum(forward, backward), (m - 1) * work)
-    return before + np.where(m > held, long_step, np.where(held == 1, m * work, short_step))
+    long_step = (m - held) * own + waits - beyond
+    short_step = np.maximum((m - 1) * np.maximum(forward, backward), (m - 1) * own - beyond)
+    return np.where(m > held, long_step, np.where(held == 1, (m - 1) * own - beyond, short_step))

@@ -71,12 +71,15 @@ class Component:
 class StageTimes:
     """One micro batch on each class of stage; seconds, shape (classes, plans).
 
-    ``exchanges`` is the communication of sharded parameters of the plans that shard them (``sharded``),
-    ``sharding_exposed`` its exposed seconds.
+    ``forward_ends`` and ``backward_ends`` are those of the model's first and last position beyond the other
+    chunks of their stages, shape (2, plans). ``exchanges`` is the communication of sharded parameters of the
+    plans that shard them (``sharded``), ``sharding_exposed`` its exposed seconds.
     """
 
     forward: np.ndarray
     backward: np.ndarray
+    forward_ends: np.ndarray
+    backward_ends: np.ndarray
     sharding_exposed: np.ndarray
     sharded: np.ndarray
     exchanges: InEachPass | None = None
@@ -162,7 +165,7 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
-    """Components of stages: layers of each kind, and both ends of the model."""
+    """Components of stages: layers of each kind, then the first and the last end of the model."""
     distinct, index = ops.plans, ops.index
     priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
     pieces = []
@@ -244,11 +247,12 @@ def _stage_passes(
     for piece in pieces:
         forward += piece.count * piece.forward
         backward += piece.count * piece.backward
+    forward_ends, backward_ends = _ends(stages, pieces)
     forward += setting.framework.fetch_seconds
     sharded = Sharding(setting, plans).parameters
     index = np.flatnonzero(sharded)
     if not len(index):
-        return StageTimes(forward, backward, exposed, sharded)
+        return StageTimes(forward, backward, forward_ends, backward_ends, exposed, sharded)
     sharded_plans = plans.take(index)
     sharding = Sharding(setting, sharded_plans)
     exchanges = InEachPass.of(
@@ -262,14 +266,19 @@ def _stage_passes(
     forward[:, index] += shown[0]
     backward[:, index] += shown[1]
     exposed[:, index] = shown[0] + shown[1]
-    return StageTimes(forward, backward, exposed, sharded, exchanges)
+    return StageTimes(forward, backward, forward_ends, backward_ends, exposed, sharded, exchanges)
 
 
-def _slowest_between(stages: Stages, passes: StageTimes) -> np.ndarray:
-    """The slowest class of stage between the ends, shape (plans,); the first of them where there is none."""
-    inner = slice(1, LAST)
-    busy = np.where(stages.present[inner], passes.forward[inner] + passes.backward[inner], -1.0)
-    return 1 + np.argmax(busy, axis=0)
+def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:
+    """Forward and backward of the model's first and last position beyond the other chunks of their stages.
+
+    Seconds, shape (2 directions, 2 ends, plans).
+    """
+    ends = np.array([[end.forward for end in pieces[-2:]], [end.backward for end in pieces[-2:]]])
+    for surplus, layer in zip(stages.surplus.swapaxes(0, 1), pieces, strict=False):
+        if surplus.any():
+            ends += surplus * np.stack([layer.forward, layer.backward])[:, np.newaxis]
+    return ends
 
 
 def _pipeline(
@@ -288,21 +297,25 @@ def _makespans(
 ) -> list[np.ndarray]:
     """Makespans of the pipeline under different seconds of a transfer, all in one evaluation."""
     makespans, sent = np.zeros((len(transfers), len(plans))), np.stack(transfers)
-    middle = _slowest_between(stages, passes)
-    times = {
-        f"{direction}_{name}": seconds
-        for direction, values in (("forward", passes.forward), ("backward", passes.backward))
-        for name, seconds in (
-            ("first", values[FIRST]),
-            ("middle", of_class(middle, values)),
-            ("last", values[LAST]),
-        )
-    }
-    times |= {"stages": plans.pipeline, "micro_batches": m, "chunks": plans.virtual_pipeline}
-    times |= {"overlap_transfer": plans.overlap_pipeline.astype(bool)}
+    forward, backward = stages.by_run(passes.forward), stages.by_run(passes.backward)
     for name, chosen in plans.by_schedule:
-        shape = {key: values[chosen] for key, values in times.items()}
-        pipeline = PipelineTimes(**shape, transfer=sent[:, chosen])
+
+        def of(values: np.ndarray, chosen: np.ndarray | slice = chosen) -> np.ndarray:
+            taken = values if isinstance(chosen, slice) else np.take(values, chosen, axis=1)
+            return taken[:, np.newaxis]
+
+        pipeline = PipelineTimes(
+            stages=plans.pipeline[chosen],
+            micro_batches=m[chosen],
+            chunks=plans.virtual_pipeline[chosen],
+            lengths=of(stages.lengths),
+            forward=of(forward),
+            backward=of(backward),
+            forward_ends=of(passes.forward_ends),
+            backward_ends=of(passes.backward_ends),
+            transfer=of(sent)[:, 0],
+            overlap_transfer=plans.overlap_pipeline[chosen],
+        )
         makespans[:, chosen] = get_schedule(name).makespan(pipeline)
     return list(makespans)
 

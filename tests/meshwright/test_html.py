@@ -140,7 +140,9 @@ def test_a_browser_draws_every_chart_of_variations(drawn, variations_page):
 
 
 def timeline(schedule, stages, micro_batches, chunks=1):
-    times = PipelineTimes(stages, micro_batches, chunks, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, False)
+    times = PipelineTimes.of_equal(
+        stages, micro_batches, chunks, (1.0, 1.0, 1.0), (2.0, 2.0, 2.0), 0.0, False
+    )
     return run_step(from_times(schedules[schedule], times))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.layout.stages import Stages
+from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import LayerKind
 from simulator.ops.experts import arrivals
 from simulator.ops.op import MemoryBound
@@ -175,11 +175,11 @@ def test_multi_token_prediction_sits_on_a_last_stage_that_makes_room_for_it(make
         ]
     )
     stages = Stages.of(setting, plans)
-    assert stages.first.tolist() == [4, 16, 7]
-    assert stages.middle.tolist() == [4, 16, 8]
-    assert stages.last.tolist() == [1 + 1, 13 + 1, 6 + 1]
+    assert stages.total[FIRST].tolist() == [4, 16, 7]
+    assert stages.total[1:LAST].max(axis=0).tolist() == [4, 16, 8]
+    assert stages.total[LAST].tolist() == [1 + 1, 13 + 1, 6 + 1]
     without = replace(setting, framework=setting.framework.model_copy(update={"trains_mtp": False}))
-    assert Stages.of(without, plans).last.max() < 16
+    assert Stages.of(without, plans).total[LAST].max() < 16
 
 
 def test_multi_token_prediction_passes_the_output_layer_again(make_setting):

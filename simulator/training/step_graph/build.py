@@ -123,7 +123,7 @@ class _Build:
         shapes: dict[tuple[tuple[tuple[int, float], ...], bool, bool, int], ChunkWork] = {}
         work = []
         for position, held in enumerate(self.spread.positions):
-            row = self.spread.class_of(self.route[position][0])
+            row = self.spread.classes[self.route[position][0]]
             shape = held, position == 0, position == len(self.route) - 1, row
             if shape not in shapes:
                 shapes[shape] = self._chunk(*shape)
@@ -294,13 +294,13 @@ class _Build:
 
     def _finishes(self) -> tuple[Pass, ...]:
         """The finish of each rank; it is the same for all ranks of one class."""
-        rows = [self.spread.class_of(rank) for rank in range(self.plan.pipeline)]
+        rows = list(self.spread.classes)
         by_class = {row: self._finish(rows.index(row)) for row in dict.fromkeys(rows)}
         return tuple(by_class[row] for row in rows)
 
     def _finish(self, rank: int) -> Pass:
         """Exposed reductions, sums and copies of gradients, the optimizer, gathering of its results."""
-        row = self.spread.class_of(rank)
+        row = self.spread.classes[rank]
         dense, experts = self.counts.dense[row], self.counts.experts[row]
         plan, setting, finish = self.plan, self.setting, []
         step = once_a_step(self.sharding, dense, experts, np.array([self.micro_batches]))
@@ -330,7 +330,7 @@ class _Build:
         )
         static = []
         for rank in range(self.plan.pipeline):
-            parts = held.breakdown(0, self.spread.class_of(rank))
+            parts = held.breakdown(0, self.spread.classes[rank])
             if self.schedule.output_barriers:
                 parts["workspace"] = 0.0  # logits are counted with their passes
             static.append(sum(size for name, size in parts.items() if name != "activations"))

@@ -27,10 +27,10 @@ def from_times(
     """
     stages, micro_batches, chunks = (int(each) for each in (times.stages, times.micro_batches, times.chunks))
     schedule.check(stages, micro_batches, chunks)
-    positions = len(schedule.routes(stages, chunks)[0])
-    forward, backward = position_times(times, positions)
+    route = schedule.routes(stages, chunks)[0]
+    forward, backward = position_times(times, route)
     later = weight_share if schedule.splits_backward else 0.0
-    held = stages / positions
+    held = stages / len(route)
     work = tuple(
         ChunkWork(
             forward=(Segment("forward", f),),

@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.validation.cases import balanced_last_stage, read_case
 from meshwright.validation.rows import Skipped
-from simulator.layout.stages import Stages
+from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import models
 from simulator.plan import Plans
 
@@ -181,9 +181,10 @@ def test_layers_are_redistributed_as_the_paper_did(vocabulary, seq_len, last):
     case = read_case(row, "test")
     assert case.plan.schedule == "1f1b"
     stages = Stages.of(case.setting, Plans.of(case.plan))
-    assert stages.last[0] == last
-    assert stages.first[0] == 4
-    assert stages.middle[0] == -(-(28 - last) // 6)
+    more, fewer = -(-(28 - last) // 6), (28 - last) // 6
+    assert stages.total[[FIRST, 1, LAST], 0].tolist() == [4, more, last]
+    assert set(stages.total[1:LAST, 0]) == {more, fewer}
+    assert stages.total[:, 0] @ stages.count[:, 0] == 32
 
 
 def test_a_small_vocabulary_moves_nothing():

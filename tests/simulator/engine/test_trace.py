@@ -16,7 +16,7 @@ from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.step import LinkDemand
 from simulator.training.step_graph.streams import DATA
 
-TIMES = PipelineTimes(4, 8, 2, 1.1, 1.0, 1.2, 2.0, 1.9, 2.4, 0.05, True)
+TIMES = PipelineTimes.of_equal(4, 8, 2, (1.1, 1.0, 1.2), (2.0, 1.9, 2.4), 0.05, True)
 
 
 @pytest.fixture(scope="module")

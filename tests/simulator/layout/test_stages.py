@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -46,8 +48,30 @@ def test_a_kind_of_layer_on_half_of_a_pipeline_keeps_a_class_of_its_own(make_set
     )
     stages = of(setting, Plan(pipeline=6))
     assert stages.index[:, 0].tolist() == [0, 1, 3, 5]
+    assert stages.runs is not None
+    assert stages.runs[:, 0].tolist() == [0, 1, 2, LAST]
+    assert stages.lengths[:, 0].tolist() == [1, 2, 2, 1]
     assert stages.count[:, 0].tolist() == [1, 2, 2, 1]
     assert [stages.name(row) for row in range(4)] == ["first", "middle 1", "middle 2", "last"]
+
+
+def test_runs_follow_the_pipeline_where_kinds_of_stages_alternate(make_setting):
+    """Three layers a stage of a model whose layers alternate between sliding and full attention."""
+    setting = make_setting("gpt-oss-20b", "dgx-h100", 64)
+    stages = of(setting, Plan(pipeline=8), Plan(pipeline=4))
+    assert stages.runs is not None
+    middle = stages.runs[1:-1, 0].tolist()
+    assert len(set(middle)) == 2
+    assert all(one != other for one, other in pairwise(middle))
+    assert stages.lengths[:, 0].tolist() == [1] * 8
+    assert stages.lengths[:, 1].sum() == 4
+
+
+def test_middle_stages_that_differ_by_a_layer_are_two_runs(make_setting):
+    stages = of(make_setting("llama3-8b", "dgx-h100", 64), Plan(pipeline=7), Plan(pipeline=8))
+    assert stages.total[:, 0].tolist() == [4, 5, 4, 4]
+    assert stages.lengths[:, 0].tolist() == [1, 4, 1, 1]
+    assert stages.lengths[:, 1].tolist() == [1, 6, 0, 1]
 
 
 def test_stages_of_a_uniform_model_fall_into_three_classes(make_setting):

@@ -35,7 +35,7 @@ SEND = Segment("send", 0.0, PIPELINE)
 
 
 def times(p=4, m=8, v=1, transfer=0.0, overlap=True):
-    return PipelineTimes(p, m, v, 1.1, 1.0, 1.2, 2.0, 1.9, 2.4, transfer, overlap)
+    return PipelineTimes.of_equal(p, m, v, (1.1, 1.0, 1.2), (2.0, 1.9, 2.4), transfer, overlap)
 
 
 def layers(count, forward=1.0, backward=2.0, **more):
@@ -394,8 +394,8 @@ def test_interlaced_ranks_stop_together_for_the_output_layer():
 
 def test_splitting_the_output_layer_beats_leaving_it_on_the_last_rank():
     """A vocabulary whose output layer costs as much as a stage (Yeung et al., figure 1)."""
-    heavy = PipelineTimes(4, 32, 1, 1, 1, 2, 2, 2, 4, 0, True)
-    even = PipelineTimes(4, 32, 1, 1, 1, 1, 2, 2, 2, 0, True)
+    heavy = PipelineTimes.of_equal(4, 32, 1, (1, 1, 2), (2, 2, 4), 0, True)
+    even = PipelineTimes.of_equal(4, 32, 1, (1, 1, 1), (2, 2, 2), 0, True)
     share = OutputWork((Segment("s", 0.5),), (Segment("t", 0.25),), SEND, SEND)
     baseline = run(from_times(schedules["1f1b"], heavy)).seconds
     split = run(replace(from_times(schedules["vocab-1f1b"], even), output=share)).seconds
