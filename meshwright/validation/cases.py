@@ -115,13 +115,13 @@ def read_case(values: dict[str, str], where: str) -> Case:
 
 def _framework(row: Row) -> Framework:
     """The framework of a row, set up by its words and the recipe that they name."""
-    chosen = frameworks.get(rule_of(row)["framework"])
+    chosen = framework = frameworks.get(rule_of(row)["framework"])
     if name := row.text("recipe") or _recipe(row):
         chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
     found: dict[str, Any] = {}
     defaults = dict(chosen.defaults)
-    # Code with unfused attention came with at most FlashAttention-2.
-    if row.text("flash_attention") == "1" and chosen.attention == "unfused":
+    # Code with unfused attention came with at most FlashAttention-2. A recipe knows better than this column.
+    if row.text("flash_attention") == "1" and framework.attention == "unfused":
         found["attention"] = "flash-2"
     for fact in conventions()["facts"]:
         if matches(row, fact["where"]):

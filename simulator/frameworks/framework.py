@@ -55,6 +55,11 @@ class Framework(Sourced):
     dropout: bool = Field(False, description="dropout after attention and MLP by default")
     gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
     reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
+    fused_latent_rope: bool = Field(
+        True,
+        description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
+        "chain of torch kernels in Megatron Core before 0.13",
+    )
     splits_projection: bool = Field(
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",
@@ -76,9 +81,10 @@ class Framework(Sourced):
     )
     fused_router: bool = Field(True, description="the choice of experts and its statistics are fused kernels")
     reads_token_counts: bool = Field(
-        True,
-        description="the host waits in each layer for the tokens of each expert; not where experts have a "
-        "fixed capacity",
+        True, description="the host waits in each layer for the tokens of each expert, unless they are fixed"
+    )
+    fixed_capacity: bool = Field(
+        False, description="experts drop tokens beyond a capacity and pad to it: their numbers are known"
     )
     dispatcher: Literal["all-to-all", "flex", "flex-between-nodes"] = Field(
         "all-to-all",

@@ -72,7 +72,9 @@ def _before_core(rank: Rank) -> Iterator[Op]:
     model, fusion, tokens = rank.model, rank.how.elementwise, rank.tokens
     if model.position == "rope":
         rotated = tokens * (rank.heads + rank.kv_heads) * model.head_dim
-        yield kernel(rank, "rope", "rope", passes.ROTARY[fusion], rotated, part="core")
+        chain = model.mla and not rank.how.fused_latent_rope
+        rotary = passes.LATENT_ROTARY if chain else passes.ROTARY[fusion]
+        yield kernel(rank, "rope", "rope", rotary, rotated, part="core")
     if model.qk_norm:
         for name, heads in (("query_norm", rank.heads), ("key_norm", rank.kv_heads)):
             elements = tokens * heads * model.head_dim
@@ -216,12 +218,12 @@ def _kept_heads(rank: Rank, segment: Segment) -> Array:
 
 def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
     """Attention as matrix products and a softmax over all scores, including masked ones."""
-    d = rank.model.head_dim
+    d, v = rank.model.head_dim, rank.model.v_head_dim
     rows = np.asarray(segment.queries, dtype=np.float64) / rank.context
     keys = np.asarray(segment.context, dtype=np.float64)
     batch = np.asarray(segment.sequences, dtype=np.float64) * rank.heads
     row_bytes = math.gcd(int(d * rank.width), 16)
-    for suffix, n, k in (("scores", keys, d), ("values", d, keys)):
+    for suffix, n, k in (("scores", keys, d), ("values", v, keys)):
         yield Product(
             name=f"{name}.{suffix}",
             kind="attention",

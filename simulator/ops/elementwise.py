@@ -48,6 +48,15 @@ RESIDUAL = {
 ROTARY = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(10.0, 10.0, 5, 5)}
 """Rotate q and k."""
 
+LATENT_ROTARY = MemoryPasses(4.3, 4.8, 28, 23)
+"""Rotate the part of latent attention's queries and of its one key that has positions, a third of each
+head, and join the parts, in torch kernels. Each rotation has 13 kernels: separate even and odd columns (2
+passes over the rotated part), cosine and sine scaled and cast (6 small kernels), two products (4), a
+negation and a join (3), a sum (3), a join with nothing (2); joins of query and key follow (2 over whole
+heads). Backward: two products, a negation, three sums and the slices' zeroes and copies (Megatron Core
+0.12, rope_utils.py: _apply_rotary_pos_emb_bshd with multi_latent_attention, and
+multi_latent_attention.py)."""
+
 GATED = {"fused": MemoryPasses(3.0, 5.0, 1, 1), "eager": MemoryPasses(5.0, 9.0, 2, 3)}
 """act(a) * b, per element of the product: reads a and b, writes one; backward reads three, writes two."""
 

@@ -29,6 +29,13 @@ DISPATCH_LAUNCHES = 9.0, 4.0
 tokens and probabilities) and by DeepEP or HybridEP (dispatch, permutation, its inverse, combination): the
 kernels outside a graph of the router (Megatron Core, token_dispatcher.py)."""
 
+CAPACITY_LAUNCHES = 8.0, 21.0
+"""Kernels that drop tokens beyond a fixed capacity, and those that bring tokens to experts and back where
+each has as many: top-k by expert with its mask (8); a stable sort of the map with its indices and the
+selections of tokens and probabilities (14), the order of local experts and back (2), weighting and sum into
+zeroes (5). Fused permutation is for tokens without a capacity (Megatron Core 0.12, moe_utils.py:
+topk_softmax_with_capacity, permute and unpermute with drop_and_pad)."""
+
 HAS_GRADIENT = 0.6
 """Share of the routing kernels that have a backward kernel, counted in the source: 24 of 40."""
 
@@ -159,6 +166,9 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     scores = ROUTER_PASSES * 4.0 * own * moe.experts
     choices = ROUTER_LAUNCHES[rank.how.fused_router] - np.where(flex, FLEX_PREPARES, 0.0)
     copies = np.where(flex, DISPATCH_LAUNCHES[1], DISPATCH_LAUNCHES[0])
+    if rank.how.fixed_capacity:
+        dropping, padded = CAPACITY_LAUNCHES
+        choices, copies = choices + dropping, np.where(flex, copies, padded)
     for name, kind, size, launches in (
         (ROUTING, "elementwise", scores, choices),
         ("permutation", "copy", moved, copies),

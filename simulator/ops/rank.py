@@ -71,6 +71,7 @@ class Implementation:
         elementwise: fused kernels between products, or one kernel per operation.
         norm: one kernel, one over input cast to 32 bits, or RMSNorm as a chain of kernels over 32-bit values.
         joins_residual: the residual sum is part of the norm that follows.
+        fused_latent_rope: whether one kernel rotates latent attention's heads and joins their parts.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
@@ -90,6 +91,7 @@ class Implementation:
             casts inside (fused-mlp), or a fused layer with the routing kernels.
         clamps_apart: whether separate kernels clamp an activation's inputs.
         skips_blocks: whether the sliding-window kernel skips masked blocks.
+        fixed_capacity: whether experts drop tokens beyond a capacity and pad to it.
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: library that sends tokens to experts; ``replicated`` where every rank holds all of them.
         flex_domain: speed of DeepEP or HybridEP inside a domain over an NCCL all-to-all.
@@ -105,6 +107,7 @@ class Implementation:
     elementwise: Literal["fused", "eager"] = "fused"
     norm: Literal["fused", "casts", "composite"] = "fused"
     joins_residual: bool = False
+    fused_latent_rope: bool = True
     splits_projection: bool = False
     dropout: bool = False
     appends: bool = False
@@ -119,6 +122,7 @@ class Implementation:
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
     clamps_apart: bool = False
     skips_blocks: bool = True
+    fixed_capacity: bool = False
     fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"
     flex_domain: float = 1.0

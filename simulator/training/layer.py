@@ -152,7 +152,9 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     routed = KernelTimes.of(entry for entry in parts.forward("routed") if entry.op.name != ROUTING)
-    counts = kind.experts and setting.framework.reads_token_counts and setting.graphs != "step"
+    framework = setting.framework
+    known = framework.fixed_capacity or not framework.reads_token_counts or setting.graphs == "step"
+    counts = kind.experts and not known
     reads = ~plans.overlap_expert.astype(bool) & counts
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads)
     back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting)

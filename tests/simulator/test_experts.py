@@ -300,6 +300,32 @@ def test_a_host_that_reads_token_counts_cannot_make_up_for_late_launches(make_se
     assert reading.backward_input.seconds[0] == capacity.backward_input.seconds[0]
 
 
+def test_a_fixed_capacity_takes_more_launches_and_no_read(make_setting):
+    plans = Plans.of(Plan(data=64, expert=64))
+    open_, fixed = (
+        layer(experts(make_setting, "qwen3-30b-a3b", 64, fixed_capacity=fixed), plans, EXPERTS).forward
+        for fixed in (False, True)
+    )
+    assert float(np.ravel(fixed.work.launches - open_.work.launches)[0]) == 20.0
+    assert np.all(open_.reads) and not np.any(fixed.reads)
+
+
+def test_latent_heads_rotated_in_torch_take_many_launches(make_setting):
+    plans = Plans.of(Plan(data=64, expert=64))
+    fused, chain = (
+        layer(experts(make_setting, "deepseek-v3", 64, fused_latent_rope=fused), plans, EXPERTS)
+        for fused in (True, False)
+    )
+    assert float(np.ravel(chain.forward.work.launches - fused.forward.work.launches)[0]) == 27.0
+    assert chain.forward.work.seconds["rope"][0] > 2 * fused.forward.work.seconds["rope"][0]
+    assert chain.forward.work.seconds["attention"] == fused.forward.work.seconds["attention"]
+    dense = [
+        layer(experts(make_setting, "mixtral-8x7b", fused_latent_rope=fused), EIGHT, EXPERTS).forward.seconds
+        for fused in (True, False)
+    ]
+    assert dense[0] == dense[1]
+
+
 def test_graphs_of_more_modules_leave_fewer_launches(make_setting):
     launches = []
     for graphs in ("none", "router", "attention", "layer", "step"):
