@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, log
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from hwmodels.cluster import Cluster
@@ -140,6 +141,11 @@ class Question:
     def tail(self) -> float:
         """Quantile over mean of an exponential wait, for the share of requests that must meet the targets."""
         return -log(max(1 - self.workload.slo.share, 1e-4))
+
+    @property
+    def deviations(self) -> float:
+        """Standard deviations above the mean that hold the share of requests that must meet targets."""
+        return NormalDist().inv_cdf(min(self.workload.slo.share, 0.9999))
 
     def pool(self, **fields: Any) -> Pool:
         """A pool with the question's engine.

@@ -1,13 +1,15 @@
 """The largest rate within the targets, on the event engine with the real arrivals and lengths.
 
 Bisection with common random numbers: every rate of a seed draws the same lengths and the same unit gaps.
-Several seeds give the confidence interval.
+Several seeds give the confidence interval. A run lasts several times a request's own time in the system, and
+its first part is left out: batches and queues need such a time to settle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,17 @@ from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
+from simulator.serving.workload.serving import MOST_REQUESTS
 
-HALVINGS = 6
+RUNS = 9
+"""Runs of a seed, at most."""
+CLOSE = 0.02
+"""Width of the interval, over its end, at which bisection ends."""
 SEEDS = 3
-WIDEST = 2.0
-"""How far above and below the steady state's rate the search begins."""
+FIRST_STEP = 1.15
+"""Factor from the steady state's rate to the next; its square to the one after, and so on."""
+LIFETIMES, SETTLING = 10, 2
+"""Length of a run, and of its part left out, over the time of a request in the system."""
 STUDENT = 4.303
 """97.5th percentile of Student's t with two degrees of freedom: three seeds."""
 
@@ -55,23 +63,28 @@ def refine_serving(
     Yields:
         The number of a plan and its figures, in the order in which they are done.
     """
-    calls = [(scenario_of(question, plan), question.folder, plan.goodput, question.rate) for plan in plans]
+    calls = [
+        (scenario_of(question, plan), question.folder, plan.goodput, question.rate, _lifetime(question, plan))
+        for plan in plans
+    ]
     for number, run, _ in execution.run(_largest, calls, _inputs):
         yield number, RefinedServing(**run)
 
 
-def _inputs(scenario: dict[str, Any], folder: Path, expected: float, natural: float | None) -> dict[str, Any]:
+def _inputs(
+    scenario: dict[str, Any], folder: Path, expected: float, natural: float | None, lifetime: float
+) -> dict[str, Any]:
     """Inputs of a deployment's run."""
     files = file_digests(scenario, folder)
-    return {"ask": "refine", "scenario": scenario, "files": files, "rates": [expected, natural]}
+    return {"ask": "refine", "scenario": scenario, "files": files, "rates": [expected, natural, lifetime]}
 
 
 def _largest(
-    scenario: dict[str, Any], folder: Path, expected: float, natural: float | None
+    scenario: dict[str, Any], folder: Path, expected: float, natural: float | None, lifetime: float
 ) -> dict[str, Any]:
     """Run of a deployment, as plain data."""
     try:
-        setting = make_serving(scenario, "plan", folder)
+        setting = _settled(make_serving(scenario, "plan", folder), expected * lifetime)
         found = [
             _bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
         ]
@@ -81,16 +94,38 @@ def _largest(
     return asdict(RefinedServing(float(np.mean(found)), STUDENT * spread))
 
 
+def _lifetime(question: Question, plan: ServingPlan) -> float:
+    """Seconds of a request in the system where the targets just hold, at most."""
+    slo = question.workload.slo
+    told = plan.e2e_s if plan.load >= plan.goodput else inf
+    bound = inf if slo.tpot is None else (slo.ttft or 0.0) + slo.tpot * question.output
+    found = min(told, bound, slo.e2e or inf)
+    return found if found < inf else plan.e2e_s
+
+
+def _settled(setting: ServingSetting, held: float) -> ServingSetting:
+    """A run long enough for ``held`` requests in the system; a trace has the requests that it has."""
+    serving = setting.serving
+    requests = min(max(serving.requests, ceil(LIFETIMES * held)), MOST_REQUESTS)
+    share = max(serving.skipped, min(SETTLING * held / requests, SETTLING / LIFETIMES))
+    return replace(setting, serving=serving.model_copy(update={"requests": requests, "warmup": share}))
+
+
 def _bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
-    """Largest rate of one seed, to a few percent."""
-    low, high = 0.0, max(expected, 1e-3) * WIDEST
-    rate = max(expected, 1e-3)
-    for _ in range(HALVINGS):
+    """Largest rate of one seed: growing steps from the steady state's rate, then halving the interval."""
+    low, high = 0.0, inf
+    rate, factor = max(expected, 1e-3), FIRST_STEP
+    for _ in range(RUNS):
         if _meets(setting, rate, natural):
             low = rate
         else:
             high = rate
-        rate = 0.5 * (low + high) if low else rate / WIDEST
+        if low and high < inf:
+            if high - low <= CLOSE * high:
+                break
+            rate = 0.5 * (low + high)
+        else:
+            rate, factor = rate * factor if low else rate / factor, factor**2
     return low
 
 

@@ -82,6 +82,11 @@ def ttft_quantile(question: Question, state: Steady) -> Array:
     return np.where(state.stable, state.ttft_s + np.maximum(waits, 0.0), np.inf)
 
 
+def tpot_quantile(question: Question, state: Steady) -> Array:
+    """TPOT of the share of requests that must meet it, s, as a normal distribution."""
+    return state.tpot_s + question.deviations * state.tpot_spread_s
+
+
 def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) -> NDArray[np.bool_]:
     """Whether the targets hold, a mask."""
     slo = question.workload.slo
@@ -90,7 +95,7 @@ def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) ->
     if slo.ttft is not None:
         held &= first <= slo.ttft
     if slo.tpot is not None:
-        held &= state.tpot_s <= slo.tpot
+        held &= tpot_quantile(question, state) <= slo.tpot
     if slo.e2e is not None:
         held &= first + state.decode_s <= slo.e2e
     return held
@@ -129,7 +134,7 @@ def meets_phase(
         # The first token follows the transfer of the KV and a step of the decode pool.
         after = transfer_s(question, shape) + (slo.tpot or 0.0)
         return state.stable & (ttft_quantile(question, state) + after <= (slo.ttft or slo.e2e or np.inf))
-    return state.stable & (state.tpot_s <= (slo.tpot or np.inf))
+    return state.stable & (tpot_quantile(question, state) <= (slo.tpot or np.inf))
 
 
 def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, phase: str) -> Steady:

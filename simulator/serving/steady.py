@@ -3,12 +3,13 @@
 A request decodes beside the sequences that an arrival finds decoding; every decode token also waits for
 prefills of other requests. Under constant concurrency C, a request spends D of its E seconds decoding,
 so C D / E sequences decode; at a rate r, r D. TPOT is a fixed point, found by damped iteration with
-extrapolation. Little's law gives the throughput.
+extrapolation. Little's law gives the throughput. Data-parallel ranks step together: prompts of all ranks make
+a step longer, and those on different ranks share one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +26,14 @@ LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
+MOST_FILLED = 0.98
+"""Share of the steps' room that prompts may take."""
 MOST_BUNCHING = 0.2
 """Maximum share that bunched arrivals add to a batch."""
+AVERAGED = (2.0 / 3.0) ** 0.5
+"""Standard deviation of a batch's mean over the time of a request, over that at an instant."""
+CORRELATED = 0.5 / AVERAGED
+"""Correlation of that mean with the number of arrivals in the time."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +82,14 @@ class Steady:
     queue_s: Array
     """Part of it before the first own step: for a slot, for memory, for prefills of others."""
     tpot_s: Array
+    tpot_spread_s: Array
+    """Standard deviation of TPOT over requests, by the batches and prompts met; 0 in closed loops."""
     batch: Array
     """Decoding sequences of one rank."""
     prefill_s: Array
     """Prefill of one prompt on an otherwise idle replica."""
+    prefill_beside_s: Array
+    """The same where every data-parallel rank prefills one."""
     step_s: Array
     """A pure decode step."""
     requests_s: Array
@@ -98,6 +109,40 @@ class Steady:
     """From first to last token."""
 
 
+@dataclass(frozen=True)
+class Prefills:
+    """Elapsed times of steps with prompts' chunks."""
+
+    chunks: Array
+    """Steps of a prompt; the rest of the last one is filled by the next prompt."""
+    most: Array
+    """Chunks that one step computes on a rank, at most."""
+    step: Array
+    """Without any."""
+    one: Array
+    """With one chunk."""
+    beside: Array
+    """What a further chunk on another rank adds."""
+    behind: Array
+    """What a further chunk adds where all ranks have one."""
+    ranks: float
+
+    def seconds(self, chunks: Array) -> Array:
+        """With that many chunks on all ranks together."""
+        others = np.minimum(chunks, self.ranks) - 1.0
+        return self.one + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
+
+    def beside_step(self, step: Array) -> Prefills:
+        """The same with a slightly different batch, whose own step takes ``step``."""
+        return replace(self, step=step, one=self.one + step - self.step)
+
+    @property
+    def full(self) -> Array:
+        """Seconds of a prompt where all steps are full."""
+        most = self.ranks * self.most
+        return self.chunks * self.seconds(most) / most
+
+
 class _Cases:
     """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
 
@@ -112,7 +157,7 @@ class _Cases:
         engine, pool = table.price.engine, table.price.pool
         self.lanes = pool.data * pool.pipeline
         """Batches in flight: one an attention rank and pipeline stage."""
-        self.table, self.output = table, output
+        self.table, self.output, self.ranks = table, output, float(pool.data)
         self.closed = concurrency > 0
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
         self.arrivals = rate / self.lanes
@@ -123,12 +168,7 @@ class _Cases:
         self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / pool.pipeline, 1.0)
         """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
         self.gaps = np.maximum(output - 1.0, 1e-9)
-        self.chunks = np.ceil(self.new / np.minimum(self.new, budget))
-        self.chunk = self.new / self.chunks
-        self.before = cached + 0.5 * (self.new - self.chunk)
-        """Mean context before a chunk."""
-        self.most = np.maximum(np.floor(budget / self.chunk), 1.0)
-        """Prompts that one step computes, at most."""
+        self.cached, self.budget = cached, budget
         self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
         """Whether prefill chunks share steps with decodes."""
         self.ahead = float(engine.schedules_ahead.value)
@@ -136,17 +176,27 @@ class _Cases:
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT that no step explains, s."""
 
-    def prefills(self, batch: Array) -> tuple[Array, Array]:
-        """Elapsed time of a step with one prompt's chunk, and of each further prompt in it."""
+    def prefills(self, batch: Array) -> Prefills:
+        """Steps with prompts beside a batch, whose tokens count towards the budget."""
         decoding = batch if self.interleaved else np.zeros_like(batch)
-        one = self.table.mixed_seconds(self.chunk, self.before, decoding, self.keys)
-        two = self.table.mixed_seconds(2 * self.chunk, self.before, decoding, self.keys, 2.0)
-        return one, np.where(self.most > 1, np.maximum(two - one, 0.0), one)
+        room = np.maximum(self.budget - decoding, 1.0)
+        chunk = np.minimum(self.new, room)
+        before = self.cached + 0.5 * (self.new - chunk)
 
-    def prefill_alone(self) -> Array:
-        """Seconds of one prompt's steps on an idle replica."""
-        none = np.zeros_like(self.new)
-        return self.chunks * self.table.mixed_seconds(self.chunk, self.before, none, self.keys)
+        def mixed(prompts: float, ranks: float) -> Array:
+            return self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
+
+        step = self.decode(batch)
+        one, every = mixed(1.0, 1.0), mixed(1.0, self.ranks)
+        beside = np.maximum(every - one, 0.0) / max(self.ranks - 1.0, 1.0)
+        behind = np.maximum(mixed(2.0, self.ranks) - every, 0.0) / self.ranks
+        return Prefills(self.new / chunk, room / chunk, step, one, beside, behind, self.ranks)
+
+    def prefill(self) -> tuple[Array, Array]:
+        """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
+        steps = self.prefills(np.zeros_like(self.new))
+        every = np.full_like(self.new, self.ranks)
+        return steps.chunks * steps.one, steps.chunks * steps.seconds(every)
 
     def decode(self, batch: Array) -> Array:
         """Seconds of a pure decode step."""
@@ -166,18 +216,18 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
     seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
     step = tpot = cases.decode(seen)
-    one, further = cases.prefills(seen)
-    service, wait = cases.fixed + one + step, np.zeros_like(seen)
+    steps = cases.prefills(seen)
+    service, wait = cases.fixed + steps.one + step, np.zeros_like(seen)
     through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
-    delay = prefill = one
+    delay = prefill = steps.one
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed, 0.0, 1.0 / growth)
-    before = moved = np.zeros_like(seen)
+    before = moved = interference = np.zeros_like(seen)
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
-            one, further = cases.prefills(seen)
+            steps = cases.prefills(seen)
         decode = tpot * gaps
         lifetime = np.maximum(service + wait + decode, 1e-9)
         served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
@@ -186,20 +236,25 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
         beside = others * decode
         seen = np.minimum(1.0 + beside + np.minimum(bunching * delay, MOST_BUNCHING * beside), slots)
         step = cases.decode(seen)
-        prefill, delay, first = _prompts(cases, others, step, tpot, one, further)
-        interference = np.minimum(others * delay, MOST_INTERFERENCE)
+        if cases.interleaved:
+            steps = steps.beside_step(step)
+        arriving = others * cases.ranks
+        prefill, delay, first = _prompts(cases, arriving, step, tpot, steps)
+        interference = np.minimum(arriving * delay, MOST_INTERFERENCE)
         before, moved = moved, (1 - DAMPING) * (step / (1.0 - interference) - tpot)
         longest = gaps * full / (1.0 - interference)
-        stable = closed | (through * longest <= slots) & (others * delay < MOST_INTERFERENCE)
+        busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
+        stable = closed | (through * longest <= slots) & (busy < 1.0)
         tpot = tpot + moved
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
         service = cases.fixed + first + prefill
-        queue = _budget_wait(cases, others, one, further) + _slot_wait(
+        queue = _budget_wait(cases, arriving, steps) + _slot_wait(
             cases, through, tpot, alone, longest, service
         )
         wait = DAMPING * wait + (1 - DAMPING) * queue
-    return _means(cases, through, tpot, step, service, wait, stable)
+    spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, delay, interference))
+    return _means(cases, through, tpot, spread, step, service, wait, stable)
 
 
 def _leap(before: Array, moved: Array) -> Array:
@@ -209,39 +264,71 @@ def _leap(before: Array, moved: Array) -> Array:
 
 
 def _prompts(
-    cases: _Cases, others: Array, step: Array, tpot: Array, one: Array, further: Array
+    cases: _Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
 ) -> tuple[Array, Array, Array]:
     """A prompt's own steps, the delay of decodes a prompt, and the wait for steps that run already.
 
-    Prompts that arrive during one step are computed together in the next.
+    Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
+    different ranks.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        step, tpot: seconds of a pure decode step, and of the mean one.
+        steps: steps with prompts.
     """
     if cases.interleaved:
         window = tpot
     else:
-        busy = np.minimum(others * one, 0.9)
-        window = step * (1.0 - busy) + one * busy
-    arriving = np.minimum(others * window, cases.most - 1.0 + 1e-9)
-    together = np.clip(arriving / -np.expm1(-np.maximum(arriving, 1e-9)), 1.0, cases.most)
-    length = one + (together - 1.0) * further
-    delay = cases.chunks * (length - step if cases.interleaved else length) / together
+        busy = np.minimum(arriving * steps.one, 0.9)
+        window = step * (1.0 - busy) + steps.one * busy
+    most = steps.ranks * steps.most
+    met = np.minimum(arriving * window * (steps.chunks if steps.ranks > 1 else 1.0), most - 1.0 + 1e-9)
+    together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
+    length = steps.seconds(together)
+    delay = steps.chunks * (length - step if cases.interleaved else length) / together
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
-    own = np.clip(-np.expm1(-others * window), 1e-9, 1.0 - 1e-9)
+    own = np.clip(-np.expm1(-arriving * window), 1e-9, 1.0 - 1e-9)
     delay = delay * -np.expm1(cases.table.stages * np.log1p(-own)) / own
-    prefill = cases.chunks * (one + arriving * further)
-    share = np.minimum(others * cases.chunks * length / together, 1.0)
+    prefill = steps.chunks * steps.seconds(1.0 + met)
+    share = np.minimum(arriving * steps.chunks * length / together, 1.0)
     running = (1.0 - share) * step + share * length
     following = 1.0 / ((1.0 - share) / step + share / length)
-    meets = -np.expm1(-others * (tpot * cases.gaps + prefill))
+    meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following)
 
 
-def _budget_wait(cases: _Cases, others: Array, one: Array, further: Array) -> Array:
-    """Wait for the prompts of others where steps are full (M/D/1)."""
-    own = cases.chunks * (one + (cases.most - 1.0) * further) / cases.most
-    busy = np.clip(others * own, 0.0, 0.95)
-    wait = 0.5 * busy ** (np.sqrt(2.0 * cases.most + 2.0) - 1.0) / (1.0 - busy) * own
-    bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * own
+def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills) -> Array:
+    """Wait for the prompts of others where steps are full (M/D/c)."""
+    busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
+    slots = 2.0 * steps.ranks * steps.most + 2.0
+    wait = 0.5 * busy ** (np.sqrt(slots) - 1.0) / (1.0 - busy) * steps.full
+    bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
     return np.where(cases.closed, np.minimum(wait, bound), wait)
+
+
+def _spread(
+    cases: _Cases,
+    through: Array,
+    tpot: Array,
+    alone: Array,
+    seen: Array,
+    delay: Array,
+    interference: Array,
+) -> Array:
+    """Standard deviation of TPOT at a rate of Poisson arrivals.
+
+    A request sees the mean batch over its own decoding: two thirds of the variance of the batch (that of a
+    shared processor), a triangle of weights over arrivals. The prompts that delay it arrive meanwhile; their
+    number has correlation ``CORRELATED`` with that batch.
+    """
+    arrivals = through * tpot * cases.gaps
+    deviation = np.sqrt(arrivals / cases.lanes * tpot / alone)
+    more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
+    slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
+    batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
+    prompts = delay * np.sqrt(arrivals * cases.lanes) / cases.gaps
+    return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
 
 
 def _slot_wait(
@@ -250,18 +337,18 @@ def _slot_wait(
     """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
 
     The number of decoding sequences varies as that of a shared processor does (negative binomial, its
-    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically.
+    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks and
+    micro batches share arrivals, each of which goes to a free slot.
     """
-    slots = cases.slots
-    mean = through * tpot * cases.gaps
+    slots, arrivals = cases.slots * cases.lanes, np.maximum(through * cases.lanes, 1e-9)
+    mean = arrivals * tpot * cases.gaps
     spread = np.sqrt(mean * tpot / alone) + 1e-9
     z = np.clip((slots - mean) / spread, -4.0, 8.0)
     density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
-    ratio = np.clip(through * longest / slots, 0.0, 0.98)
+    ratio = np.clip(arrivals * longest / slots, 0.0, 0.98)
     full = density / (1.0 - ratio)
-    arrivals = np.maximum(through, 1e-9)
     opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
-    beyond = np.maximum(cases.clients / slots - 1.0, 0.0) * (tpot * cases.gaps + service)
+    beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
     return np.where(cases.closed, beyond, opened)
 
 
@@ -269,6 +356,7 @@ def _means(
     cases: _Cases,
     through: Array,
     tpot: Array,
+    spread: Array,
     step: Array,
     service: Array,
     wait: Array,
@@ -285,12 +373,15 @@ def _means(
     # All stages of a pipeline together run one micro batch's step in each of these intervals.
     interval = tpot / stages
     watts = table.power.watts(tokens, batch * ranks, batch * cases.keys * ranks, interval, hosts=False)
+    prefill, prefill_beside = cases.prefill()
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
         queue_s=np.where(stable, wait, np.inf),
         tpot_s=tpot,
+        tpot_spread_s=spread,
         batch=batch * stages,
-        prefill_s=cases.prefill_alone(),
+        prefill_s=prefill,
+        prefill_beside_s=prefill_beside,
         step_s=step,
         requests_s=ends * lanes,
         output_tokens_s=ends * cases.output * lanes,

@@ -155,6 +155,7 @@ class IterationTable:
         self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
         self.sizes = engine.graphs() if graphs is None else graphs
         self.graphs_mixed = engine.graphs_mixed.value
+        self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor
         self.power = PowerModel.of(price)
         self._price_tokens()
@@ -219,7 +220,8 @@ class IterationTable:
         eager = np.maximum(self.tokens_s, least)
         self.padded = padded
         self.padded_s = np.where(inside, self.tokens_s[padded], eager)
-        mixed = np.maximum(self.tokens_s, least / self.prefill_factor)
+        self._least_mixed_s = float(least[-1]) / self.prefill_factor
+        mixed = np.maximum(self.tokens_s, self._least_mixed_s * (every > 0))
         self.mixed_s = self.padded_s if self.graphs_mixed else mixed
         self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
         self._head_s = self.head_s.tolist()
@@ -323,19 +325,17 @@ class IterationTable:
 
     def lockstep(self, ranks: Sequence[Batch]) -> float:
         """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
-        experts of all ranks' tokens, each rank padded to the largest."""
+        experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
         tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
         most = max(tokens)
         if not most:
             return 0.0
         prefills = any(batch.prefills for batch in ranks)
-        padded = (
-            int(self.padded[most])
-            if most < len(self.padded) and (self.graphs_mixed or not prefills)
-            else most
-        )
+        graphed = most <= self.largest_graph and (self.graphs_mixed or not prefills)
+        padded = int(self.padded[most]) if graphed and most < len(self.padded) else most
         rank_s = self.rank_s[padded] if padded < len(self.rank_s) else self.price.linear(padded)
-        whole = min(len(ranks) * padded, len(self.experts_s) - 1)
+        even = graphed or self.price.engine.pads_ranks.value
+        whole = min(len(ranks) * padded if even else sum(tokens), len(self.experts_s) - 1)
         own = 0.0
         for batch in ranks:
             sequences = batch.decodes + len(batch.prefills)
@@ -383,22 +383,24 @@ class IterationTable:
         sequences: ArrayLike,
         keys: ArrayLike,
         chunks: ArrayLike = 1.0,
+        ranks: ArrayLike | None = None,
     ) -> Array:
         """Seconds of steps with prefill chunks of ``queries`` tokens in total, beside decoding sequences.
 
         Args:
-            queries: prompt tokens of the step, over all chunks.
+            queries: prompt tokens of the step on one rank, over all chunks.
             before: cached tokens of each prompt.
-            sequences: that decode.
+            sequences: that decode on each rank.
             keys: mean KV of a decoding sequence.
             chunks: prompts among which the tokens are shared.
+            ranks: data-parallel ranks with such chunks; all where not given.
         """
         queries = np.asarray(queries, dtype=np.float64)
         sequences = np.asarray(sequences, dtype=np.float64)
         chunks = np.asarray(chunks, dtype=np.float64)
         busy = sequences >= 0.5
         alone = np.where(busy, _at(self.padded_s, sequences), 0.0) + _at(self.head_s, sequences)
-        whole = _at(self.mixed_s, queries + sequences) + _at(self.head_s, sequences + chunks)
+        whole = self._mixed_tokens(queries, sequences, ranks) + _at(self.head_s, sequences + chunks)
         some = np.maximum(sequences, 1.0)
         alone = alone + np.where(busy, self.decodes(some, keys), 0.0)
         beside = np.where(busy, self.mixed(some, keys), 0.0)
@@ -407,3 +409,14 @@ class IterationTable:
         whole = whole + ((own**power + beside**power) ** (1.0 / power) if power != 1.0 else own + beside)
         around = self._around[0] + self._sequence_s * (sequences + chunks)
         return around + alone + self.prefill_factor * (whole - alone)
+
+    def _mixed_tokens(self, queries: Array, sequences: Array, ranks: ArrayLike | None) -> Array:
+        """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
+        every = queries + sequences
+        padded = _at(self.mixed_s, every)
+        data = self.price.pool.data
+        if data == 1 or ranks is None or self.price.engine.pads_ranks.value:
+            return padded
+        experts = _at(self.experts_s, np.asarray(ranks) * queries + data * sequences)
+        uneven = np.maximum(_at(self.rank_s, every) + experts, self._least_mixed_s)
+        return np.where(self.graphs_mixed & (every <= self.largest_graph), padded, uneven)

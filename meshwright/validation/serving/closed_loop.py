@@ -330,7 +330,7 @@ def _disaggregated(questions: Sequence[ClosedLoop], gain: float) -> tuple[np.nda
     clients = concurrency / np.array([one.replicas for one in questions])
     servers = _prefill_replicas(questions) * first.prefill.pool.data
     idle = _state(questions, first.prefill, Load(prompt, np.full_like(prompt, 2.0), np.ones_like(prompt)))
-    own, fixed = idle.prefill_s, idle.ttft_s - idle.prefill_s
+    own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
     decoding, prefill = np.ones_like(prompt), own
     state = idle
     for _ in range(ROUNDS_OF_CLIENTS):

@@ -127,6 +127,10 @@ class Engine(Strict):
     """Captured token counts, as ``first:last:step`` ranges and single sizes; empty: always eager."""
     graphs_mixed: Figure[bool]
     """Whether steps with prefill tokens run in (piecewise) graphs too."""
+    pads_ranks: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="only steps in graphs are padded"
+    )
+    """Whether steps outside of graphs pad every data-parallel rank to the tokens of the largest."""
     stream_interval: Figure[int]
     """Tokens of a request between two streamed chunks."""
 

@@ -1,5 +1,7 @@
 """Steady states: Little's law, limits, and agreement with the event engine."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
 from simulator.serving.memory import check_fits, memory
 from simulator.serving.price import StepPrice
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
 from simulator.serving.sequence import Request
 from simulator.serving.steady import Limits, Load, steady_state
 from simulator.serving.table import IterationTable
@@ -118,5 +122,38 @@ def test_a_model_that_does_not_fit_says_by_how_much():
 
     cluster = usual_cluster("h100-sxm")
     price = StepPrice(models.get("llama3.1-70b"), cluster, Pool(), engines.get("vllm-0.15"))
-    with pytest.raises(InfeasibleError, match=r"GiB too much a device.*2 devices a replica, or fp8 weights"):
+    with pytest.raises(InfeasibleError, match=r"GiB too much a device.*2 devices a replica or fp8 weights"):
         check_fits(price, memory(price, 2048, 128))
+
+
+def served(rate: float, prompt: int, output: int, pool: dict) -> dict:
+    """A scenario of Mixtral under Poisson arrivals of equal requests."""
+    return {
+        "model": "mixtral-8x7b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 1200,
+            "warmup": 0.3,
+            "arrivals": {"kind": "poisson", "rate": rate},
+            "input": {"kind": "fixed", "tokens": prompt},
+            "output": {"kind": "fixed", "tokens": output},
+        },
+        "deployment": {"engine": "vllm-0.19", **pool},
+    }
+
+
+@pytest.mark.parametrize(("rate", "prompt", "budget"), [(8.0, 2000, 2048), (14.0, 1000, 512)])
+def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
+    """Prompts of all ranks delay all decodes, and decodes take tokens of the budget."""
+    pool = {"data": 4, "expert": 4, "options": {"token_budget": budget, "max_sequences": 128}}
+    setting = make_serving(served(rate, prompt, 200, pool), "test", Path())
+    run = serve(setting).metrics.latencies
+    one = setting.pools[0]
+    price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
+    limits = Limits(budget, 128, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(IterationTable(price, budget, 128, 4096), Load(prompt, 200, rate=rate), limits)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.06)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.2)
+    tail = float(state.tpot_s + 1.28 * state.tpot_spread_s)
+    assert tail == pytest.approx(run["tpot"].p90, rel=0.08)

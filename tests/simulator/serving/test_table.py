@@ -112,6 +112,11 @@ def test_ranks_in_lockstep_take_as_long_as_the_slowest():
     assert even == pytest.approx(table.step((), 32, 32 * 2000), rel=1e-6)
     assert table.lockstep([busy] + [idle] * 7) == pytest.approx(even, rel=0.01)
     assert table.lockstep([idle] * 8) == 0.0
+    prompt = Batch([(2048, 0)], 0, 0)
+    alone, together = table.lockstep([prompt] + [idle] * 7), table.lockstep([prompt] * 8)
+    assert alone < 0.9 * together, "steps outside of graphs are not padded"
+    arrays = [float(table.mixed_seconds(2048, 0.0, 0.0, 1.0, ranks=ranks)) for ranks in (1, 8)]
+    assert arrays == pytest.approx([alone, together], rel=2e-3)
 
 
 def test_more_work_takes_longer(table):
