@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.serving.traces.base import Row, TraceFormat, csv_rows, number
+from simulator.serving.traces.base import LARGEST, Row, TraceFormat, csv_rows, number
 
 COLUMNS = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 
 
 def _read(path: Path) -> Iterator[Row]:
+    time, prompt, output = COLUMNS
     for where, cells in csv_rows(path, COLUMNS):
-        yield Row(
-            number(cells, COLUMNS[0], where, float, 0),
-            number(cells, COLUMNS[1], where, int, 1),
-            number(cells, COLUMNS[2], where, int, 1),
-            where=where,
-        )
+        try:
+            row = Row(float(cells[time]), int(cells[prompt]), int(cells[output]), (), where)
+            if 0.0 <= row[0] <= LARGEST and 1 <= row[1] <= LARGEST and 1 <= row[2] <= LARGEST:
+                yield row
+                continue
+        except (TypeError, ValueError):
+            pass
+        # Raises, naming the column.
+        number(cells, time, where, float, 0)
+        number(cells, prompt, where, int, 1)
+        number(cells, output, where, int, 1)
 
 
 FORMAT = TraceFormat(

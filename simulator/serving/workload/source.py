@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
 
@@ -57,7 +58,7 @@ class Source:
         with_ids = form is not None and form.prefix_tokens > 0
         return with_ids or self.serving.prefix is not None or not isinstance(self.serving.program, Single)
 
-    @property
+    @cached_property
     def feeds_back(self) -> bool:
         """Whether completions decide when requests arrive."""
         arrivals = self.serving.arrivals
@@ -174,8 +175,9 @@ class Source:
         if trace is None or self._path is None:
             return
         last, read = 0.0, get_format(trace.format).read
+        changed = trace.start > 0.0 or trace.rate_scale != 1.0
         for number, row in enumerate(read(self._path), start=1):
-            time = row.arrival_s
+            time = row[0]
             if time < last or time > LATEST_S:
                 wrong = f"before the one above it ({last:g} s)" if time >= 0 else "before the first"
                 if time > LATEST_S:
@@ -187,9 +189,10 @@ class Source:
                     row.where or str(self._path),
                 )
             last = time if time == time else last
-            if time < trace.start:
-                continue
-            yield Row((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
+            if not changed:
+                yield row
+            elif not time < trace.start:
+                yield Row((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
 
 
 Sender = Callable[[Request], None]
