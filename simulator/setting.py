@@ -81,6 +81,8 @@ class Setting:
             elementwise=framework.elementwise,
             norm=framework.norm,
             fused_latent_rope=framework.fused_latent_rope,
+            rotary=framework.rotary,
+            swaps_batch=framework.swaps_batch,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
             cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),

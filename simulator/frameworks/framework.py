@@ -60,6 +60,16 @@ class Framework(Sourced):
         description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
         "chain of torch kernels in Megatron Core before 0.13",
     )
+    rotary: Literal["", "halves"] = Field(
+        "",
+        description="rotary embedding as torch kernels over both halves of each head; empty: as "
+        "``elementwise`` says",
+    )
+    swaps_batch: bool = Field(
+        False,
+        description="fused attention reads copies of query, key and value with the batch before the "
+        "sequence, and its output is copied back",
+    )
     splits_projection: bool = Field(
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",

@@ -73,7 +73,7 @@ def _before_core(rank: Rank) -> Iterator[Op]:
     if model.position == "rope":
         rotated = tokens * (rank.heads + rank.kv_heads) * model.head_dim
         chain = model.mla and not rank.how.fused_latent_rope
-        rotary = passes.LATENT_ROTARY if chain else passes.ROTARY[fusion]
+        rotary = passes.LATENT_ROTARY if chain else passes.ROTARY[rank.how.rotary or fusion]
         yield kernel(rank, "rope", "rope", rotary, rotated, part="core")
     if model.qk_norm:
         for name, heads in (("query_norm", rank.heads), ("key_norm", rank.kv_heads)):
@@ -110,6 +110,9 @@ def _core(rank: Rank, kind: str) -> Iterator[Op]:
         yield from _merge_blocks(rank)
         if rank.how.splits_projection and model.position == "rope":
             yield _split_projection(rank)
+    if fused and rank.how.swaps_batch:
+        swapped = 2 * tokens * (rank.heads + rank.kv_heads) * model.head_dim
+        yield kernel(rank, "batch_first", "copy", passes.BATCH_FIRST, swapped, part="core")
     copies = passes.JOIN_HEADS[fusion] if fused else passes.SPLIT_HEADS[fusion]
     copied = tokens * (rank.heads + 2 * rank.kv_heads) * model.head_dim
     if copies.forward or copies.backward:

@@ -45,8 +45,15 @@ RESIDUAL = {
 """Bias, dropout and residual add; by fusion and dropout. The backward pass adds the two gradient branches
 (read both, write the sum) and, with dropout, applies the mask."""
 
-ROTARY = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(10.0, 10.0, 5, 5)}
-"""Rotate q and k."""
+ROTARY = {
+    "fused": MemoryPasses(2.0, 2.0, 1, 1),
+    "eager": MemoryPasses(10.0, 10.0, 5, 5),
+    "halves": MemoryPasses(12.0, 17.0, 20, 20),
+}
+"""Rotate q and k. Halves, launches of both: cosine and sine with their casts, two products, one half negated
+and joined to the other, their sum, and the part that is not rotated joined to it; backward two products, a
+half negated, both stacked, the sum, two slices filled with zeroes and copied into, and their sum
+(Megatron-DeepSpeed, rotary_pos_embedding.py)."""
 
 LATENT_ROTARY = MemoryPasses(4.3, 4.8, 28, 23)
 """Rotate the part of latent attention's queries and of its one key that has positions, a third of each
@@ -77,6 +84,9 @@ SPLIT_HEADS = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(4.0,
 JOIN_HEADS = {"fused": MemoryPasses(0.0, 0.0, 0, 0), "eager": MemoryPasses(0.0, 4.0, 0, 2)}
 """Beside fused attention, which needs no copy of heads: autograd stacks the gradients of query, key and
 value and copies them into the projection's layout. Per element of the three."""
+
+BATCH_FIRST = MemoryPasses(2.0, 2.0, 4, 4)
+"""Copies of query, key, value and output between layouts with the sequence and with the batch first."""
 
 CONVOLUTION = MemoryPasses(2.0, 5.0, 1, 2)
 """Causal convolution and activation over a few tokens, per channel: read and write; backward reads the

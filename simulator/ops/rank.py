@@ -72,6 +72,8 @@ class Implementation:
         norm: one kernel, one over input cast to 32 bits, or RMSNorm as a chain of kernels over 32-bit values.
         joins_residual: the residual sum is part of the norm that follows.
         fused_latent_rope: whether one kernel rotates latent attention's heads and joins their parts.
+        rotary: kernels of the rotary embedding (``elementwise.ROTARY``); empty: those of ``elementwise``.
+        swaps_batch: whether fused attention reads copies with the batch before the sequence.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
@@ -108,6 +110,8 @@ class Implementation:
     norm: Literal["fused", "casts", "composite"] = "fused"
     joins_residual: bool = False
     fused_latent_rope: bool = True
+    rotary: Literal["", "halves"] = ""
+    swaps_batch: bool = False
     splits_projection: bool = False
     dropout: bool = False
     appends: bool = False

@@ -90,6 +90,27 @@ def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
     assert after.time[0] > before.time[0]
 
 
+def test_halves_rotate_in_more_kernels_and_passes(make_setting):
+    plan = Plans.of(Plan(data=8, micro_batch=1))
+
+    def rope(rotary):
+        facts = {"elementwise": "eager", "rotary": rotary, "devices": 8, "global_batch": 8}
+        return predict(make_setting(model="llama2-7b", **facts), plan).seconds["rope"][0]
+
+    assert rope("halves") == pytest.approx(29 / 20 * rope(""), rel=0.02)
+
+
+def test_only_fused_attention_reads_copies_with_the_batch_first(make_setting):
+    plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2))
+
+    def copied(attention, swaps):
+        step = predict(make_setting(attention=attention, swaps_batch=swaps), plan)
+        return step.seconds.get("copy", [0.0])[0]
+
+    assert copied("flash", True) > copied("flash", False)
+    assert copied("unfused", True) == copied("unfused", False)
+
+
 def test_norms_are_repeated_only_where_nothing_else_is(make_setting):
     def repeated(recompute, **facts):
         plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, recompute=recompute))
