@@ -113,7 +113,9 @@ def rule_of(row: Row) -> dict[str, Any]:
     """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
     text = row.text("framework")
     for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], f"{text} | {row.text('precision')}"):
+        if re.search(rule["match"], f"{text} | {row.text('precision')} | {row.text('zero_stage')}"):
+            if rule.get("assumed"):
+                row.assume("framework")
             return rule
     raise Skipped(f"framework {text!r} is not known")
 

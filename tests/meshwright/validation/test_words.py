@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.validation.cases import balanced_last_stage, read_case
-from meshwright.validation.rows import Skipped
+from meshwright.validation.rows import Row, Skipped, rule_of
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import models
 from simulator.plan import Plans
@@ -93,6 +93,21 @@ def test_a_precision_without_a_number_format_is_skipped():
 )
 def test_frameworks(framework, precision, name):
     assert read(framework=framework, precision=precision).setting.framework.name == name
+
+
+@pytest.mark.parametrize(
+    ("framework", "zero_stage", "name"),
+    [
+        ("DeepSpeed", "3", "deepspeed-zero3"),
+        ("DeepSpeed", "2", "megatron-deepspeed"),
+        ("Colossal-AI", "", "megatron-lm-2022"),
+        ("HF Transformers + Accelerate", "", "torch-fsdp"),
+    ],
+)
+def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name):
+    row = Row({"framework": framework, "zero_stage": zero_stage}, "row")
+    assert rule_of(row)["framework"] == name
+    assert row.assumed == ["framework"]
 
 
 def test_async_tensor_parallelism_cuts_products():
