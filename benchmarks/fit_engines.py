@@ -4,9 +4,10 @@
 
 FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A first fit
 pools the versions of an engine with one scheduling policy (before or after the running step ends); it is the
-prior of each version's own. TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill
-kernels tell in both. Errors, of TPOT and of TTFT, are those on rows of a model, else of a GPU, else of a
-tensor-parallel degree that the fit did not see.
+prior of each version's own. Sampling and the host's work for a sequence do not depend on layers or formats:
+that of dense layers in 16 bits is the prior of the others. TPOT (or ITL, latency, throughput) and TTFT are
+fitted together, since prefill kernels tell in both. Errors of TPOT and of TTFT are those on rows of a model,
+else of a GPU, else of a tensor-parallel degree that the fit did not see.
 ``--write`` puts the constants into `simulator/serving/engines/*.yaml`.
 """
 
@@ -62,8 +63,14 @@ SPREAD = np.array([60e-6, 4e-6, 30e-6, 0.4, 40e-3, 300e-6])
 OWN_SPREAD = np.array([30e-6, 2e-6, 20e-6, 0.3, 30e-3, 200e-6])
 """How far a version's constants may lie from those of all versions."""
 LOWEST = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
+PREFILL = CONSTANTS.index("prefill_factor")
+SEQUENCE, SEQUENCE_SPREAD = CONSTANTS.index("sequence_s"), 4e-6
+"""Spread of the time a sequence between classes of layers and formats of one engine."""
 NOISE, FIRST_NOISE = 0.08, 0.25
 """Relative errors of a row, and of TTFT, that the fit takes for granted."""
+
+FIRST = "dense", "16-bit"
+"""Class of layers and format that give the time a sequence."""
 
 Key = tuple[str, str, str]
 
@@ -186,7 +193,7 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
     known[CONSTANTS.index("eager_layer_s")] = launches(rows[0].setup.engine)
     if not any(one.first for one in rows):
         # Throughput alone tells little of prefill kernels.
-        spread = spread * np.where(np.arange(len(prior)) == CONSTANTS.index("prefill_factor"), 0.5, 1.0)
+        spread = spread * np.where(np.arange(len(prior)) == PREFILL, 0.5, 1.0)
     prior = prior * np.maximum(known, np.arange(len(prior)) < 4)
     spread = spread * np.where(known > 0, 1.0, 1e-9)
 
@@ -199,6 +206,29 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
     low = np.minimum((LOWEST - prior) / spread, -1e-6)
     best = least_squares(residuals, np.zeros(len(prior)), bounds=(low, np.inf), diff_step=0.02, max_nfev=12)
     return np.maximum(prior + best.x * spread, LOWEST)
+
+
+def family_of(engine: Engine) -> tuple[str, str, bool]:
+    """Versions of one family share an engine and a scheduling policy."""
+    return engine.engine, engine.scheduler.value, engine.schedules_ahead.value
+
+
+def sequence_of(family: tuple[str, str, bool], key: Key) -> float | None:
+    """Time a sequence of the family's presets with plain dense layers, for other classes and formats."""
+    if key[:2] == FIRST:
+        return None
+    same = [engines.get(name) for name in engines.names() if family_of(engines.get(name)) == family]
+    times = [t for engine in same for t in engine.times if (t.layers, t.format) == FIRST]
+    found = [t.sequence_s for t in times if t.generation == key[2]]
+    return float(np.median(found)) if found else None
+
+
+def prefill_of(family: tuple[str, str, bool], key: Key) -> float | None:
+    """Prefill factor of an engine and class of layers where TTFT tells it, for rows without TTFT."""
+    same = [engines.get(name) for name in engines.names() if engines.get(name).engine == family[0]]
+    times = [t for engine in same for t in engine.times if t.layers == key[0] and t.generation == key[2]]
+    found = [t.prefill_factor for t in times if t.first_token_s]
+    return float(np.median(found)) if found else None
 
 
 def error(rows: Sequence[Rows], times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,7 +285,9 @@ def _entry(e: LayerTimes) -> str:
         + f"layer_s: {e.layer_s:.2e}, all_reduce_s: {e.all_reduce_s:.2e}, sequence_s: {e.sequence_s:.2e}, "
         + (f"eager_layer_s: {e.eager_layer_s:.2e}, " if e.eager_layer_s else "")
         + (f"first_token_s: {e.first_token_s:.3f}, " if e.first_token_s else "")
-        + f"prefill_factor: {e.prefill_factor:.2f}, kind: {e.kind}, rows: {e.rows}, "
+        + f"prefill_factor: {e.prefill_factor:.2f}, "
+        + ("reads_kv_per_head: true, " if e.reads_kv_per_head else "")
+        + f"kind: {e.kind}, rows: {e.rows}, "
         + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
         + f'source: "{e.source}"}}'
     )
@@ -276,17 +308,22 @@ def main() -> None:
             continue
         families: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
         for name in by_engine:
-            engine = engines.get(name)
-            families[engine.engine, engine.scheduler.value, engine.schedules_ahead.value].append(name)
-        for (family, *_), names in sorted(families.items()):
+            families[family_of(engines.get(name))].append(name)
+        for family, names in sorted(families.items()):
             pooled = [one for name in names for one in by_engine[name]]
-            prior = fit(pooled, START, SPREAD)
-            print(f"{family:13s} {' '.join(key):24s} {_line(prior, *error(pooled, prior))}  all versions")
+            start, spread = START.copy(), SPREAD.copy()
+            if sequence := sequence_of(family, key):
+                start[SEQUENCE], spread[SEQUENCE] = sequence, SEQUENCE_SPREAD
+            if not any(one.first for one in pooled) and (factor := prefill_of(family, key)):
+                start[PREFILL] = factor
+            prior = fit(pooled, start, spread)
+            own = np.minimum(OWN_SPREAD, spread)
+            print(f"{family[0]:13s} {' '.join(key):24s} {_line(prior, *error(pooled, prior))}  all versions")
             for name in sorted(names):
                 rows = by_engine[name]
-                times = fit(rows, prior, OWN_SPREAD) if len(names) > 1 else prior
+                times = fit(rows, prior, own) if len(names) > 1 else prior
                 off = error(rows, times)
-                what, rest, first = ("", None, None) if arguments.quick else left_out(rows, prior, OWN_SPREAD)
+                what, rest, first = ("", None, None) if arguments.quick else left_out(rows, prior, own)
                 line = f"{name:22s}      {'':15s} {_line(times, *off)}"
                 print(f"{line}  left out: {what} {rest} TTFT {first}", flush=True)
                 entries[name].append(_times(rows, key, times, len(off[0]), rest))
@@ -303,6 +340,7 @@ def _times(rows: Sequence[Rows], key: Key, times: np.ndarray, count: int, left: 
     if not launches(engines.get(rows[0].setup.engine.name)):
         found["eager_layer_s"] = 0.0
     return LayerTimes(
+        reads_kv_per_head=price_of(rows[0].setup).times.reads_kv_per_head,
         layers=key[0],  # type: ignore[arg-type]
         format=key[1],  # type: ignore[arg-type]
         generation=key[2],

@@ -181,6 +181,8 @@ class StepPrice:
         """Attention of one new token of each sequence over ``keys`` tokens, all layers."""
         sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
         rank = self._rank(Batch.decode(sequences, keys))
+        if self.times.reads_kv_per_head:
+            rank = replace(rank, model=self.model.model_copy(update={"kv_heads": self.model.heads}))
         return self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
 
     @property

@@ -138,10 +138,15 @@ def setup(row: Row, engine_name: str, version: str, pool: Mapping[str, Any], pre
     values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}
     if kv and find_format(kv) in ("fp8", "int8", "fp4"):
         values["kv"] = find_format(kv)
-    elif weights == "fp4" and not kv and cluster.device.vendor == "nvidia":
-        # NVFP4 checkpoints name an fp8 KV cache, which engines then take.
+    elif not kv and cluster.device.vendor == "nvidia" and weights in _scaled(preset.engine):
         values.setdefault("kv", "fp8")
     return Setup(model, cluster, pool_of(values, row.where), preset.engine, preset.assumed)
+
+
+def _scaled(engine: Engine) -> tuple[str, ...]:
+    """Formats whose checkpoints carry scales for an fp8 KV cache, which engines then take: NVFP4, and the fp8
+    of TensorRT-LLM (ModelOpt)."""
+    return ("fp4", "fp8") if engine.engine == "tensorrt-llm" else ("fp4",)
 
 
 @lru_cache(maxsize=512)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
-from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of
+from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of, start_of
 from meshwright.validation.serving.names import Skipped
 from meshwright.validation.serving.replay import Client
 from simulator.serving.steady import Limits, Load, Steady, steady_state
@@ -71,6 +71,14 @@ class ClosedLoop:
         """Token budget of a step."""
         default = self.serving.engine.token_budget(self.serving.cluster.device.memory_bytes)
         return self.flags.token_budget or default
+
+    @property
+    def start_s(self) -> float:
+        """Seconds that several clients' first requests wait for kernels to be compiled or tuned."""
+        found = self.serving
+        if self.concurrency <= 1:
+            return 0.0
+        return start_of(found.engine.engine, found.cluster.device.name, found.pool.weights)
 
     @property
     def longest(self) -> float:
@@ -228,7 +236,8 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, f
         later = np.tile(values[clients:], (ROUNDS - 1) // (rounds - 1))
         return np.concatenate([values[:clients], later])
 
-    ttft, tpot, e2e = whole(run.ttft), whole(run.tpot), whole(run.e2e)
+    late = np.where(np.arange(count) < clients, one.start_s, 0.0)
+    ttft, tpot, e2e = whole(run.ttft + late), whole(run.tpot), whole(run.e2e + late)
     rate = RUN_SHARE * clients / float(e2e.mean()) * one.replicas
     gpus = one.replicas * found.pool.devices
     mean_tpot = float(tpot.mean())
@@ -259,22 +268,24 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     prompt = np.array([one.prompt for one in questions])
     clients = np.array([one.concurrency / one.replicas for one in questions])
     replicas = np.array([one.replicas for one in questions])
-    gain = mtp_gain(found) if first.speculates else 1.0
     state = _state(questions, found, Load(prompt, output, clients))
+    gain = _gains(questions, state)
     polls = np.array([one.flags.wait_steps(one.concurrency) for one in questions])
     tpot, ttft = state.tpot_s, state.ttft_s + 0.5 * np.where(clients > 1, polls, 0) * state.step_s
     tpot = tpot / gain
     decode_gpus = replicas * found.pool.devices
     prefill_gpus = decode_gpus
     if first.prefill is not None:
-        ttft, state = _disaggregated(questions, gain)
-        tpot = state.tpot_s / gain
+        ttft, state = _disaggregated(questions)
+        tpot = state.tpot_s / _gains(questions, state)
         prefill_gpus = _prefill_replicas(questions) * first.prefill.pool.devices
     gaps = np.maximum(output - 1, 1)
     e2e = ttft + tpot * gaps
     bursts = np.array([one.bursts for one in questions])
     share = clients * (np.ones(()) if first.prefill is None else replicas / _prefill_replicas(questions))
-    burst = np.where(bursts, BURST_SHARE * np.maximum(share - 1, 0) / 2 * state.prefill_s, 0.0)
+    start = np.array([one.start_s for one in questions])
+    burst = BURST_SHARE * (np.maximum(share - 1, 0) / 2 * state.prefill_s + start)
+    burst = np.where(bursts, burst, 0.0)
     rate = clients * replicas / (e2e + burst) * np.where(bursts, RUN_SHARE, 1.0)
     watts = state.watts / found.pool.devices
     gpus = decode_gpus if first.prefill is None else decode_gpus + prefill_gpus
@@ -314,7 +325,19 @@ def _prefill_replicas(questions: Sequence[ClosedLoop]) -> np.ndarray:
     return np.array([one.prefill_replicas for one in questions])
 
 
-def _disaggregated(questions: Sequence[ClosedLoop], gain: float) -> tuple[np.ndarray, Steady]:
+def _gains(questions: Sequence[ClosedLoop], state: Steady) -> np.ndarray:
+    """TPOT without over with prediction heads, of rows at their steady states."""
+    found, count = questions[0].serving, len(questions)
+    if not questions[0].speculates:
+        return np.ones(count)
+    batch = np.broadcast_to(state.batch, count)
+    context = max(one.longest for one in questions) + 2
+    table = table_of(found, 1024, float(np.max(batch)) + 1, context)
+    keys = [one.prompt + 0.5 * one.output for one in questions]
+    return np.array([mtp_gain(found, table, float(batch[i]), keys[i]) for i in range(count)])
+
+
+def _disaggregated(questions: Sequence[ClosedLoop]) -> tuple[np.ndarray, Steady]:
     """TTFT of disaggregated rows, and the steady state of the side that decodes.
 
     Clients go round between both sides: those that wait for a prefill do not decode. Prefill replicas serve
@@ -332,10 +355,11 @@ def _disaggregated(questions: Sequence[ClosedLoop], gain: float) -> tuple[np.nda
     idle = _state(questions, first.prefill, Load(prompt, np.full_like(prompt, 2.0), np.ones_like(prompt)))
     own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
     decoding, prefill = np.ones_like(prompt), own
-    state = idle
+    state, gain = idle, np.ones_like(prompt)
     for _ in range(ROUNDS_OF_CLIENTS):
         load = Load(prompt, output, np.maximum(clients * decoding, 1.0), cached=prompt - 1.0)
         state = _state(questions, first.serving, load)
+        gain = _gains(questions, state)
         away = fixed + state.tpot_s / gain * np.maximum(output, 1.0)
         for _ in range(4 * ROUNDS_OF_CLIENTS):
             queued = concurrency / servers * prefill / (prefill + away)
@@ -344,14 +368,35 @@ def _disaggregated(questions: Sequence[ClosedLoop], gain: float) -> tuple[np.nda
     return fixed + prefill + state.tpot_s / gain, state
 
 
-MTP_GAIN = {"sglang": 1.7, "tensorrt-llm": 1.9, "vllm": 1.7}
-"""TPOT without over with multi-token prediction on random prompts: accepted tokens over the cost of a step
-that drafts and verifies. Assumed."""
+MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
+"""Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
+dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
+OTHER_DRAFTS = 1, 1
+ACCEPTED = 0.75
+"""Share of drafted tokens accepted after those before them: less on random prompts than the 0.85 to 0.90 that
+DeepSeek-V3 states on text (arXiv 2412.19437; assumed)."""
+RAW_ACCEPTED = {"sglang": 0.5}
+"""The same where clients send random tokens without a chat template, by engine (assumed)."""
 
 
-def mtp_gain(found: Setup) -> float:
-    """TPOT without over TPOT with multi-token prediction."""
-    return MTP_GAIN.get(found.engine.engine, 1.7)
+def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float) -> float:
+    """TPOT without over TPOT with prediction heads: accepted tokens over the cost of a step that drafts, one
+    layer a token, and verifies.
+
+    Args:
+        found: the replica.
+        table: its step times.
+        batch: decoding sequences of a rank.
+        keys: their mean context.
+    """
+    drafts = MTP_DRAFTS.get(found.engine.engine, OTHER_DRAFTS)[found.pool.data > 1]
+    share = RAW_ACCEPTED.get(found.engine.engine, ACCEPTED)
+    sequences = max(round(batch), 1)
+    kv = round(sequences * keys)
+    plain = table.step((), sequences, kv)
+    verify = table.step((), sequences, kv, queries=drafts + 1)
+    drafting = drafts * plain / found.model.layers
+    return sum(share**token for token in range(drafts + 1)) * plain / (verify + drafting)
 
 
 def group_key(question: ClosedLoop) -> tuple[Any, ...]:

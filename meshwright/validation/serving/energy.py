@@ -77,7 +77,10 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     alone = found.engine.scheduler.value == "prefill-first"
     beside = np.zeros_like(each) if alone else each
     prefill = table.mixed_seconds(np.minimum(together * prompt, budget), 0.0, beside, keys, together)
-    gap = step + (prefill - (0.0 if alone else step)) * arriving / together
+    # Data-parallel ranks step together: a prompt on any of them makes the step of all longer.
+    chance = np.clip(-np.expm1(-arriving), 1e-9, 1.0 - 1e-9)
+    met = -np.expm1(found.pool.data * np.log1p(-chance)) / chance
+    gap = step + (prefill - (0.0 if alone else step)) * arriving / together * met
     rate = batch / gap
     tokens = each * found.pool.data * (1.0 + prompt / output)
     watts = table.power.watts(tokens, batch, batch * keys, gap, hosts=False)

@@ -1,4 +1,4 @@
-"""Flags of InferenceX's servers, which its rows leave out."""
+"""Flags of InferenceX's servers, which its rows leave out, and the slow start of benchmark runs."""
 
 from __future__ import annotations
 
@@ -40,17 +40,43 @@ class Rule(Flags):
     source: str
 
 
+class Start(Strict):
+    """How long the first burst of a run waits for kernels to be compiled or tuned."""
+
+    engine: str
+    gpu: str = ""
+    weights: str = ""
+    start_s: Positive
+    source: str
+
+
 class _Rules(Strict):
     rules: list[Rule] = Field(strict=False)
+    starts: list[Start] = Field(strict=False)
 
 
 DEFAULTS = Flags()
 
 
 @cache
+def _rules() -> _Rules:
+    return build(_Rules, read_mapping(FILE), str(FILE))
+
+
+def _fits(rule: Rule | Start, engine: str, gpu: str, weights: str) -> bool:
+    return rule.engine == engine and gpu.startswith(rule.gpu) and rule.weights in ("", weights)
+
+
+@cache
+def start_of(engine: str, gpu: str, weights: str) -> float:
+    """Seconds that the requests of a run's first burst wait more than those of later bursts."""
+    return next((rule.start_s for rule in _rules().starts if _fits(rule, engine, gpu, weights)), 0.0)
+
+
+@cache
 def flags_of(engine: str, gpu: str, weights: str) -> Flags:
     """The flags of an engine family on a device, for weights in a format."""
-    for rule in build(_Rules, read_mapping(FILE), str(FILE)).rules:
-        if rule.engine == engine and gpu.startswith(rule.gpu) and rule.weights in ("", weights):
+    for rule in _rules().rules:
+        if _fits(rule, engine, gpu, weights):
             return rule
     return DEFAULTS

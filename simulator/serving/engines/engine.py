@@ -78,6 +78,9 @@ class LayerTimes(Strict):
     """Further fixed part of TTFT beside the engine's, s."""
     prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Elapsed over priced time of prefill kernels."""
+    reads_kv_per_head: bool = False
+    """Whether decode kernels read KV again for every query head of a group (PagedAttention without grouped
+    queries: vLLM 0 on ROCm)."""
     kind: Kind
     source: str
     rows: Annotated[int, Field(ge=0)] | None = None

@@ -6,6 +6,9 @@ import pytest
 
 from hwmodels.errors import InputError
 from meshwright.reports.serving_ledger import as_json, as_tables
+from meshwright.validation.serving.case import Row
+from meshwright.validation.serving.closed_loop import read
+from meshwright.validation.serving.inferencex import start_of
 from meshwright.validation.serving.ledger import evaluate
 from meshwright.validation.serving.names import Skipped, find_cluster, find_format, find_model
 
@@ -135,3 +138,17 @@ def test_a_wrong_number_names_file_line_and_column(tmp_path):
     path = written(tmp_path / "closed.csv", CLOSED | {"concurrency": "many"})
     with pytest.raises(InputError, match=r"closed\.csv: line 2.*concurrency"):
         evaluate([path])
+
+
+def test_a_run_starts_slowly_only_beside_other_clients():
+    first = read(Row({**CLOSED, "concurrency": "1"}, "row"), "closed_loop.csv").question
+    several = read(Row(CLOSED, "row"), "closed_loop.csv").question
+    assert first.start_s == 0.0
+    assert several.start_s == start_of("vllm", "h100-sxm", "bf16") > 0.0
+    assert start_of("sglang", "mi300x", "fp8") > start_of("sglang", "h200-sxm", "fp8")
+
+
+def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():
+    stated = {**CLOSED, "engine_version": "1.0.0", "weight_precision": "fp8"}
+    found = [read(Row({**stated, "engine": name}, "row"), "x").question for name in ("trtllm", "vllm")]
+    assert [each.serving.pool.kv for each in found] == ["fp8", None]

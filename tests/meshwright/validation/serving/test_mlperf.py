@@ -1,0 +1,63 @@
+"""MLPerf rows: limits, degrees, devices and engines that rows leave to the rules of the benchmark."""
+
+import pytest
+
+from meshwright.validation.serving.case import Row
+from meshwright.validation.serving.mlperf import predict, read
+
+ROW = {
+    "case_id": "one",
+    "round": "v5.1",
+    "accelerator": "NVIDIA H100-SXM-80GB",
+    "gpu": "h100-sxm",
+    "n_gpus": "8",
+    "framework": "TensorRT 10.11, CUDA 12.9",
+    "model": "meta-llama/Llama-2-70b-chat-hf",
+    "benchmark": "llama2-70b-99",
+    "scenario": "Offline",
+    "realised_output_tokens": "292",
+    "out_tok_s": "30000",
+}
+
+
+def question(**changes):
+    return read(Row({**ROW, **changes}, "row"), "mlperf.csv").question
+
+
+def test_rows_without_limits_have_those_of_their_scenario():
+    interactive, server = question(scenario="Interactive"), question(scenario="Server")
+    assert (interactive.ttft_limit, interactive.tpot_limit) == (0.45, 0.04)
+    assert (server.ttft_limit, server.tpot_limit) == (2.0, 0.2)
+    assert question(scenario="Server", tpot_limit_ms="150").tpot_limit == pytest.approx(0.15)
+
+
+def test_a_server_card_has_its_own_bandwidth():
+    card = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    found = question(gpu="rtx-pro-6000", accelerator=card).serving.cluster.device
+    assert found.name == "rtx-pro-6000-server"
+
+
+def test_rounds_before_v5_have_no_pipelines():
+    stages = {each.pool.pipeline for each in question(round="v4.1").setups}
+    assert stages == {1}
+    assert {each.pool.pipeline for each in question().setups} == {1, 2, 4}
+
+
+@pytest.mark.parametrize(
+    ("framework", "engine"),
+    [
+        ("vLLM 0.4.3+rocm614, PyTorch 2.3.0", "vllm-0.11"),
+        ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0", "vllm-0.11"),
+        ("vLLM 0.10.0, RHEL 9.6", "vllm-0.11"),
+    ],
+)
+def test_forks_of_amd_have_the_kernels_of_later_versions(framework, engine):
+    found = question(gpu="mi300x", accelerator="AMD Instinct MI300X", framework=framework)
+    assert found.serving.engine.name == engine
+
+
+def test_tighter_limits_cost_throughput():
+    rates = [
+        predict([question(scenario=name)])[0]["out_tok_s"] for name in ("Offline", "Server", "Interactive")
+    ]
+    assert rates[0] >= rates[1] > rates[2] > 0
