@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
 from planner.serving.question import Question
@@ -33,12 +33,14 @@ class Limited:
     Attributes:
         budget, sequences: the limits.
         prompt, output: tokens of a request; None for the question's means.
+        replicas: among which a router balances arrivals; None for one.
     """
 
     budget: Array
     sequences: Array
     prompt: Array | None = None
     output: Array | None = None
+    replicas: Array | None = None
 
     @classmethod
     def of(cls, question: Question, shape: Shape) -> Limited:
@@ -58,6 +60,13 @@ class Limited:
                 "--fix",
             )
         return cls(budget.ravel()[keep], sequence.ravel()[keep])
+
+    def shared_by(self, replicas: ArrayLike) -> Limited:
+        """The same limits, of replicas that share arrivals; counts and limits broadcast."""
+        budget, sequences, count = np.broadcast_arrays(
+            self.budget, self.sequences, np.asarray(replicas, float)
+        )
+        return Limited(budget, sequences, replicas=count)
 
     def __len__(self) -> int:
         return len(self.budget)
@@ -141,11 +150,10 @@ def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, 
     """The steady state of a replica that runs one phase: prefill only, decode only, or both."""
     prompt = question.prompt if limits.prompt is None else limits.prompt
     output = question.output if limits.output is None else limits.output
-    if phase == "prefill":
-        return steady(shape, Load(prompt, 1.0, rate=rate), limits)
-    if phase == "decode":
-        return steady(shape, Load(prompt, output, rate=rate, cached=prompt - 1), limits)
-    return steady(shape, Load(prompt, output, rate=rate), limits)
+    shared = 1.0 if limits.replicas is None else limits.replicas
+    cached = prompt - 1 if phase == "decode" else 0.0
+    load = Load(prompt, 1.0 if phase == "prefill" else output, rate=rate, cached=cached, replicas=shared)
+    return steady(shape, load, limits)
 
 
 def transfer_s(question: Question, prefill: Shape) -> float:

@@ -1,7 +1,7 @@
 """Every candidate deployment in arrays: one row a set of counts and limits, scored on the steady state.
 
-A replica's figures depend on its rate alone, so each shape and phase is scored once by its limits and once by
-its number of replicas; rows of one pool and of two pools combine these with additions.
+A replica's figures depend on its rate and on how many replicas share the arrivals, so each shape and phase is
+scored once by its limits and once by its number of replicas; rows of one pool and of two pools combine these.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ MOST_COUNTS = 128
 """Replicas of one shape up to which every count is tried beside every count of the other pool."""
 
 
+def _by_count(counts: Ints, rate: Callable[[Ints], Array]) -> Array:
+    """A figure by the number of replicas, found at small counts and a geometric series and linear between."""
+    series = np.geomspace(1, counts[-1], 2 * int(counts[-1]).bit_length()).round().astype(np.int64)
+    some = np.unique(series)
+    return np.interp(counts, some, rate(some))
+
+
 @dataclass(frozen=True, eq=False)
 class Phase:
     """One shape in one role: its best limits, and its figures by the number of replicas.
@@ -38,7 +45,7 @@ class Phase:
     shape: Shape
     role: str
     limits: Limited
-    rate: float
+    rate: Array
     """Largest rate of a replica within the targets, requests a second."""
     ttft: Array
     tpot: Array
@@ -51,17 +58,17 @@ class Phase:
     def of(cls, question: Question, shape: Shape, role: str) -> Phase:
         """Score a shape; the figures are those at the asked rate, else at the largest."""
         limits = Limited.of(question, shape)
-        rates = largest_rate(question, shape, limits, role)
-        best = int(np.argmax(rates))
-        chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
         counts = np.arange(1, question.devices // shape.devices + 1)
-        load = float(rates[best]) * np.ones(len(counts)) if question.rate is None else question.rate / counts
-        state = phase_state(question, shape, chosen, np.maximum(load, LEAST_RATE), role)
+        best = int(np.argmax(largest_rate(question, shape, limits.shared_by(counts[-1]), role)))
+        chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
+        rates = _by_count(counts, lambda some: largest_rate(question, shape, chosen.shared_by(some), role))
+        load = rates if question.rate is None else question.rate / counts
+        state = phase_state(question, shape, chosen.shared_by(counts), np.maximum(load, LEAST_RATE), role)
         return cls(
             shape=shape,
             role=role,
             limits=chosen,
-            rate=float(rates[best]),
+            rate=rates,
             ttft=np.minimum(ttft_quantile(question, state), NEVER),
             tpot=np.where(state.stable, state.tpot_s, NEVER),
             decode=np.where(state.stable, state.decode_s, NEVER),
@@ -244,7 +251,7 @@ def _together(question: Question, index: int, phase: Phase) -> tuple[np.ndarray,
         none - 1,
         np.stack([counts, none]),
         counts * phase.shape.devices,
-        counts * phase.rate,
+        counts * phase.rate[at],
         phase.ttft[at],
         phase.tpot[at],
         phase.decode[at],
@@ -262,7 +269,7 @@ def _apart(
     devices = before * prefill.shape.devices + after * decode.shape.devices
     fits = devices <= question.devices
     before, after, devices = before[fits], after[fits], devices[fits]
-    goodput = np.minimum(before * prefill.rate, after * decode.rate)
+    goodput = np.minimum(before * prefill.rate[before - 1], after * decode.rate[after - 1])
     ttft = prefill.ttft[before - 1] + transfer_s(question, prefill.shape) + decode.tpot[after - 1]
     return (
         np.full_like(before, first),

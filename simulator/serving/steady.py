@@ -48,6 +48,7 @@ class Load:
         cached: prompt tokens found in the prefix cache.
         variation: variance of the output lengths over the square of their mean. A sequence that is met while
             it decodes is a long one more often, and so holds more context.
+        replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
     """
 
     prompt: ArrayLike
@@ -56,6 +57,7 @@ class Load:
     rate: ArrayLike = 0.0
     cached: ArrayLike = 0.0
     variation: ArrayLike = 0.0
+    replicas: ArrayLike = 1.0
 
 
 @dataclass(frozen=True)
@@ -149,15 +151,17 @@ class _Cases:
     def __init__(self, table: IterationTable, load: Load, limits: Limits) -> None:
         given = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
-            *(limits.budget, limits.sequences, limits.kv_tokens),
+            *(load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
         )
-        prompt, output, concurrency, rate, cached, variation, budget, slots, room = np.broadcast_arrays(
-            *(np.asarray(value, dtype=np.float64) for value in given)
+        prompt, output, concurrency, rate, cached, variation, replicas, budget, slots, room = (
+            np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
         )
         engine, pool = table.price.engine, table.price.pool
         self.lanes = pool.data * pool.pipeline
         """Batches in flight: one an attention rank and pipeline stage."""
         self.table, self.output, self.ranks = table, output, float(pool.data)
+        self.shared = self.lanes * replicas
+        """Batches in flight among which arrivals are balanced."""
         self.closed = concurrency > 0
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
         self.arrivals = rate / self.lanes
@@ -301,8 +305,9 @@ def _prompts(
 def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills) -> Array:
     """Wait for the prompts of others where steps are full (M/D/c)."""
     busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
-    slots = 2.0 * steps.ranks * steps.most + 2.0
-    wait = 0.5 * busy ** (np.sqrt(slots) - 1.0) / (1.0 - busy) * steps.full
+    servers = cases.shared / cases.lanes * steps.ranks * steps.most
+    wait = 0.5 * busy ** (np.sqrt(2.0 * servers + 2.0) - 1.0) / (1.0 - busy) * steps.full
+    wait = wait * cases.lanes / cases.shared
     bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
     return np.where(cases.closed, np.minimum(wait, bound), wait)
 
@@ -323,11 +328,11 @@ def _spread(
     number has correlation ``CORRELATED`` with that batch.
     """
     arrivals = through * tpot * cases.gaps
-    deviation = np.sqrt(arrivals / cases.lanes * tpot / alone)
+    deviation = np.sqrt(arrivals / cases.shared * tpot / alone)
     more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
     slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
     batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
-    prompts = delay * np.sqrt(arrivals * cases.lanes) / cases.gaps
+    prompts = delay * np.sqrt(arrivals * cases.lanes**2 / cases.shared) / cases.gaps
     return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
 
 
@@ -337,10 +342,10 @@ def _slot_wait(
     """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
 
     The number of decoding sequences varies as that of a shared processor does (negative binomial, its
-    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks and
-    micro batches share arrivals, each of which goes to a free slot.
+    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks, micro
+    batches and replicas share arrivals, each of which goes to a free slot.
     """
-    slots, arrivals = cases.slots * cases.lanes, np.maximum(through * cases.lanes, 1e-9)
+    slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
     mean = arrivals * tpot * cases.gaps
     spread = np.sqrt(mean * tpot / alone) + 1e-9
     z = np.clip((slots - mean) / spread, -4.0, 8.0)

@@ -110,9 +110,10 @@ def read(row: Row, file: str) -> Case:
     if not concurrency:
         raise Skipped("concurrency not stated")
     batch = row.number("batch")
-    if batch and concurrency > batch * replicas:
-        # The load was spread by a router over replicas that each ran `batch` requests.
-        replicas = concurrency / batch
+    ranks = replicas * serving.pool.data
+    if batch and concurrency > batch * ranks:
+        # The load was spread by a router over replicas whose attention ranks each ran `batch` requests.
+        replicas *= concurrency / (batch * ranks)
     question = ClosedLoop(
         serving=serving,
         prefill=prefill,
@@ -159,6 +160,9 @@ def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
 def _aggregated(row: Row, engine: str, version: str, precision: str) -> tuple[Setup, float]:
     tp, dp, ep = row.count("tp"), row.count("dp"), row.count("ep")
     gpus = row.count("n_gpus", tp * row.count("pp"))
+    if row.text("harness") == "inferencex" and dp == tp:
+        # The source lists TP x DP or TP x EP GPUs: attention ranks lie inside the tensor-parallel group.
+        gpus = tp * row.count("pp")
     pool = _degrees(tp, dp, ep, row.count("pp"), gpus)
     found = setup(row, engine, version, pool, precision)
     kv = _flags(row, found).kv

@@ -11,7 +11,7 @@ import pytest
 import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError
 from meshwright.serving_questions import serving_question
-from planner.serving.score import Limited, meets_phase, phase_state, ttft_quantile
+from planner.serving.score import meets_phase, phase_state, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import choices, shapes
@@ -74,7 +74,9 @@ def test_a_row_is_its_replicas_on_the_steady_state(asked, table):
     for index in np.flatnonzero(table.second < 0):
         phase = table.mixed[table.first[index]]
         count = table.replicas[0, index]
-        state = phase_state(asked, phase.shape, phase.limits, np.array([asked.rate / count]), "mixed")
+        state = phase_state(
+            asked, phase.shape, phase.limits.shared_by(count), np.array([asked.rate / count]), "mixed"
+        )
         if state.stable[0]:
             assert table.tpot[index] == pytest.approx(state.tpot_s[0])
             assert table.ttft[index] == pytest.approx(ttft_quantile(asked, state)[0])
@@ -83,11 +85,9 @@ def test_a_row_is_its_replicas_on_the_steady_state(asked, table):
 
 def test_the_largest_rate_meets_the_targets_and_a_higher_one_does_not(asked, table):
     for phase in itertools.chain(table.mixed, table.prefill, table.decode):
-        if phase.rate > 0:
-            rates = np.array([phase.rate, phase.rate * 1.01])
-            limits = Limited(
-                *(np.repeat(values, 2) for values in (phase.limits.budget, phase.limits.sequences))
-            )
+        if phase.rate[0] > 0:
+            rates = np.array([phase.rate[0], phase.rate[0] * 1.01])
+            limits = phase.limits.shared_by([1, 1])
             held = meets_phase(asked, phase.shape, limits, rates, phase.role)
             assert held.tolist() == [True, False]
 
