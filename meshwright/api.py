@@ -311,13 +311,14 @@ def simulate(
 
 
 def simulate_mixed(
-    scenario: Reference | None, changes: Mapping[str, Any] | None = None
+    scenario: Reference | None, changes: Mapping[str, Any] | None = None, *, engine: bool = False
 ) -> MixedSimulation | None:
     """Predict a step of a plan whose stages or replicas lie on different groups of nodes.
 
     Args:
         scenario: file, shipped name or mapping with ``plan`` and ``placement``.
         changes: arguments of ``simulate`` that replace its keys.
+        engine: run it on the event engine too, as a schedule without a closed form always does.
 
     Returns:
         The step; None where the scenario's cluster is of one kind.
@@ -329,9 +330,15 @@ def simulate_mixed(
     mixed = make_mixed(data, where, folder)
     if mixed is None:
         return None
+    from simulator.schedules import get_schedule
+    from simulator.training.mixed import predict_mixed
     from simulator.training.mixed import simulate_mixed as run
 
-    return MixedSimulation(mixed, run(mixed.setting, mixed.plan, f"{where}: placement"))
+    asked = mixed.setting, mixed.plan, f"{where}: placement"
+    closed = get_schedule(mixed.plan.schedule).has_closed_form
+    events = run(*asked) if engine or not closed else None
+    step = predict_mixed(*asked) if closed or events is None else events
+    return MixedSimulation(mixed, step, events)
 
 
 def whatif(

@@ -198,16 +198,21 @@ class StepSimulation:
 
 @dataclass(frozen=True, eq=False)
 class MixedSimulation:
-    """One plan's step on a cluster of groups, timed by the event engine."""
+    """One plan's step on a cluster of groups.
+
+    ``engine`` is the step that the event engine timed, where it ran; ``step`` is that of the closed form, or
+    the engine's where the schedule has none.
+    """
 
     scenario: MixedScenario
     step: MixedStep
+    engine: MixedStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What ``meshwright simulate --json`` prints."""
         from meshwright.reports.mixed import describe_mixed
 
-        return describe_mixed(self.scenario, self.step)
+        return describe_mixed(self.scenario, self.step, self.engine)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,7 +100,7 @@ def simulate_training(
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.timeline import run_tables
 
-    mixed = api.simulate_mixed(scenario or None, arguments)
+    mixed = api.simulate_mixed(scenario or None, arguments, engine=engine or trace is not None)
     if mixed is not None:
         _show_mixed(mixed, trace, html, json)
         return
@@ -154,8 +154,8 @@ def _show_mixed(mixed: MixedSimulation, trace: Path | None, html: Path | None, j
         print_json(report)
     else:
         show_tables(*mixed_tables(report))
-    if trace is not None:
-        _write_traces(mixed.step.timeline, trace, _is_folder(trace))
+    if trace is not None and mixed.engine is not None and mixed.engine.timeline is not None:
+        _write_traces(mixed.engine.timeline, trace, _is_folder(trace))
         note(f"trace written: {trace}")
     if short := shortage(report):
         raise InfeasibleError(short)

@@ -13,13 +13,13 @@ from planner.metrics import flops_per_token
 from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
 from simulator.scenario import MixedScenario
-from simulator.training.mixed import GroupRun, MixedStep
+from simulator.training.mixed import GroupStep, MixedStep
 
 
-def describe_mixed(scenario: MixedScenario, step: MixedStep) -> dict[str, Any]:
-    """A step with documented keys."""
+def describe_mixed(scenario: MixedScenario, step: MixedStep, engine: MixedStep | None) -> dict[str, Any]:
+    """A step with documented keys; ``engine`` where the event engine ran it too."""
     setting, plan = scenario.setting, scenario.plan
-    return {
+    report = {
         "title": scenario.title,
         "model": setting.model.name,
         "cluster": setting.cluster.name,
@@ -30,8 +30,12 @@ def describe_mixed(scenario: MixedScenario, step: MixedStep) -> dict[str, Any]:
         "precision": setting.training.precision,
         "plan": plan.model_dump(mode="json"),
         **_figures(setting, plan, step),
-        "groups": [_group(run, step.seconds) for run in step.groups],
+        "groups": [_group(group, step.seconds) for group in step.groups],
     }
+    if engine is not None:
+        groups = [_group(group, engine.seconds) for group in engine.groups]
+        report["engine"] = {"step_time_s": engine.seconds, "groups": groups}
+    return report
 
 
 def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, float]:
@@ -41,7 +45,7 @@ def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, fl
     model, again = flops_per_token(uniform, Plans.of(plan))
     peak = cluster.peak_flops(training.precision)
     busy = {group.name: 0.0 for group in cluster.groups}
-    busy |= {run.share.group.name: run.busy_share(step.seconds) for run in step.groups}
+    busy |= {group.share.group.name: group.compute_s / step.seconds for group in step.groups}
     return {
         "step_time_s": step.seconds,
         "tokens_per_s_per_gpu": rate / cluster.devices,
@@ -53,8 +57,8 @@ def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, fl
     }
 
 
-def _group(run: GroupRun, step_s: float) -> dict[str, Any]:
-    share = run.share
+def _group(group: GroupStep, step_s: float) -> dict[str, Any]:
+    share = group.share
     return {
         "name": share.group.name,
         "device": share.group.cluster.device.name,
@@ -63,11 +67,11 @@ def _group(run: GroupRun, step_s: float) -> dict[str, Any]:
         "layers_per_stage": share.layers,
         "replicas": share.replicas,
         "micro_batches": share.micro_batches,
-        "busy_share": run.busy_share(step_s),
+        "busy_share": group.compute_s / step_s,
         "memory": {
-            "peak_bytes": run.peak_memory,
+            "peak_bytes": group.peak_memory,
             "capacity_bytes": share.group.cluster.device.memory_bytes,
-            "fits": run.fits,
+            "fits": group.fits,
         },
     }
 
@@ -76,6 +80,7 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
     """The same for people."""
     words = {
         "step": seconds(report["step_time_s"]),
+        **({"on the engine": seconds(report["engine"]["step_time_s"])} if "engine" in report else {}),
         "throughput": f"{report['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, "
         f"{counted(report['tokens_per_day'])} tokens a day",
         "MFU": f"{percent(report['mfu'])} of the peak of all devices together",

@@ -98,22 +98,30 @@ def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
     return setting.training.micro_batches(plans.data, plans.micro_batch).astype(float)
 
 
-def predict(setting: Setting, plans: Plans) -> Step:
+def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Step:
     """Predict the step time of each plan.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        links: the setting whose links carry what data-parallel ranks exchange; by default the same.
 
     Returns:
         Times and breakdown in seconds, shape (plans,).
     """
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
-    pieces = _pieces(setting, plans, stages, counts.ops)
+    pieces = components(setting, plans, stages, counts.ops)
     m = micro_batches(setting, plans)
-    passes = _stage_passes(setting, plans, stages, counts, pieces)
+    passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
     busy, slowest = _slowest(stages, passes, m)
-    parts, sent = _breakdown(pieces, slowest, m)
+    parts, sent = breakdown(pieces, slowest, m)
     parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
-    data, gradients_exposed, parameters_exposed = _data_parallel(setting, plans, passes, counts, slowest)
+    largest = np.argmax(counts.total, axis=0)
+    data, gradients_exposed, parameters_exposed = data_parallel_times(
+        setting, plans, passes, counts, largest, slowest, links
+    )
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
     sharding = passes.sharding(slowest)
@@ -145,10 +153,11 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
     m = micro_batches(setting, plans)
-    passes = _stage_passes(setting, plans, stages, counts, _pieces(setting, plans, stages, counts.ops))
+    passes = stage_times(setting, plans, stages, counts, components(setting, plans, stages, counts.ops))
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
-    data, gradients, gathers = _data_parallel(setting, plans, passes, counts, _slowest(stages, passes, m)[1])
+    largest, slowest = np.argmax(counts.total, axis=0), _slowest(stages, passes, m)[1]
+    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds
     return makespan + gradients + gathers + tied + data.gradient_kernels + data.optimizer
 
@@ -164,7 +173,7 @@ def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, chosen[np.newaxis], axis=0)[0]
 
 
-def _pieces(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
+def components(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
     """Components of stages: layers of each kind, then the first and the last end of the model."""
     distinct, index = ops.plans, ops.index
     priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
@@ -224,7 +233,7 @@ def _piece(
     )
 
 
-def _breakdown(
+def breakdown(
     pieces: list[Component], chosen: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
     """Micro batches on one class of stage: seconds by part, and communication."""
@@ -239,10 +248,15 @@ def _breakdown(
     return parts, sent
 
 
-def _stage_passes(
-    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, pieces: list[Component]
+def stage_times(
+    setting: Setting,
+    plans: Plans,
+    stages: Stages,
+    counts: Parameters,
+    pieces: list[Component],
+    links: Setting | None = None,
 ) -> StageTimes:
-    """Time one micro batch on each class of stage."""
+    """Time one micro batch on each class of stage; ``links`` as in ``predict``."""
     forward, backward, exposed = (np.zeros(stages.index.shape) for _ in range(3))
     for piece in pieces:
         forward += piece.count * piece.forward
@@ -254,7 +268,7 @@ def _stage_passes(
     if not len(index):
         return StageTimes(forward, backward, forward_ends, backward_ends, exposed, sharded)
     sharded_plans = plans.take(index)
-    sharding = Sharding(setting, sharded_plans)
+    sharding = Sharding(links or setting, sharded_plans)
     exchanges = InEachPass.of(
         sharding,
         np.maximum(np.ceil(stages.total[:, index]), 1),
@@ -320,14 +334,29 @@ def _makespans(
     return list(makespans)
 
 
-def _data_parallel(
-    setting: Setting, plans: Plans, passes: StageTimes, counts: Parameters, slowest: np.ndarray
+def data_parallel_times(
+    setting: Setting,
+    plans: Plans,
+    passes: StageTimes,
+    counts: Parameters,
+    largest: np.ndarray,
+    slowest: np.ndarray,
+    links: Setting | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
-    """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering."""
-    largest = np.argmax(counts.total, axis=0)
+    """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        passes: times of each class of stage.
+        counts: parameters of each class of stage.
+        largest: the class with the most parameters, shape (plans,).
+        slowest: the class that computes longest, shape (plans,).
+        links: as in ``predict``.
+    """
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
     backward, forward = of_class(slowest, passes.backward), of_class(slowest, passes.forward)
-    m, sharding = micro_batches(setting, plans), Sharding(setting, plans)
+    m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
     step = once_a_step(sharding, dense, experts, m)

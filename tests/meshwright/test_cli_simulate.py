@@ -179,3 +179,12 @@ def test_progress_of_the_engine_grows_to_one(scenario):
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert api.simulate(scenario(), engine=True).to_dict() == whole.to_dict()
+
+
+def test_a_mixed_cluster_is_answered_in_closed_form(run):
+    closed = json.loads(run("simulate", "mixed-llama3-70b", "--json").out)
+    both = json.loads(run("simulate", "mixed-llama3-70b", "--engine", "--json").out)
+    engine = both.pop("engine")
+    assert closed == both
+    assert closed["step_time_s"] == pytest.approx(engine["step_time_s"], rel=0.015)
+    assert [group["stages"] for group in closed["groups"]] == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -77,7 +77,7 @@ def keys_of(value) -> set[str]:
     [
         ["plan", "llama3-8b-64-h100", "--refine", "2"],
         ["simulate", "llama3-8b-64-h100", "--engine"],
-        ["simulate", "mixed-llama3-70b"],
+        ["simulate", "mixed-llama3-70b", "--engine"],
         ["whatif", "papers/interleaved-175b"],
         ["validate", "--cases", str(ROOT / "meshwright" / "published" / "korthikanti_2022.csv")],
         ["show", "devices"],

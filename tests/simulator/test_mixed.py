@@ -6,8 +6,10 @@ import pytest
 
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
+from simulator.plan import Plans
 from simulator.scenario import make_mixed, make_scenario
-from simulator.training.mixed import simulate_mixed
+from simulator.training import predict
+from simulator.training.mixed import predict_mixed, simulate_mixed
 from simulator.training.step_graph.build import simulate
 
 A100, H100 = "dgx-a100-80gb", "dgx-h100"
@@ -37,6 +39,11 @@ def question(one=A100, other=H100, join=NETWORK[A100], nodes=2, model="llama3-8b
 def step(data):
     mixed = make_mixed(data, "test", Path())
     return simulate_mixed(mixed.setting, mixed.plan)
+
+
+def closed(data):
+    mixed = make_mixed(data, "test", Path())
+    return predict_mixed(mixed.setting, mixed.plan)
 
 
 def uniform(cluster, plan=PLAN, batch=64, gpus=32):
@@ -152,3 +159,47 @@ def test_a_cluster_of_one_kind_takes_no_placement():
         make_scenario(data, "test", Path())
     with pytest.raises(InputError, match="only `meshwright simulate` takes a cluster of groups"):
         make_scenario(question(), "test", Path())
+
+
+@pytest.mark.parametrize("placement", [STAGES, REPLICAS], ids=["stages", "replicas"])
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_the_closed_form_of_groups_of_one_kind_is_that_of_a_cluster(placement, zero):
+    order = "pipeline-data" if placement is REPLICAS else "data-pipeline"
+    plan = PLAN | {"zero": zero, "rank_order": f"tensor-context-{order}"}
+    found = closed(question(H100, H100, NETWORK[H100], plan=plan, placement=placement))
+    alone = question() | {"cluster": H100, "gpus": 32, "plan": plan}
+    del alone["placement"]
+    expected = make_scenario(alone, "test", Path())
+    seconds = predict(expected.setting, Plans.of(expected.plan)).time[0]
+    assert found.seconds == pytest.approx(seconds, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("plan", "placement"),
+    [
+        (PLAN, STAGES),
+        (PLAN, {**STAGES, "layers": {"one": 5, "other": 11}}),
+        (PLAN, {"stages": ["one", "other", "one", "other"]}),
+        (PLAN | {"schedule": "gpipe"}, STAGES),
+        (PLAN | {"schedule": "interleaved", "virtual_pipeline": 2}, STAGES),
+        (PLAN | {"overlap_pipeline": False}, STAGES),
+        (PLAN, REPLICAS),
+        (PLAN, {**REPLICAS, "micro_batches": {"one": 19, "other": 45}}),
+    ],
+)
+def test_the_closed_form_agrees_with_the_engine_on_a_mixed_cluster(plan, placement):
+    data = question(plan=plan, placement=placement)
+    found, engine = closed(data), step(data)
+    assert found.seconds == pytest.approx(engine.seconds, rel=0.015)
+    for one, other in zip(found.groups, engine.groups, strict=True):
+        assert one.share == other.share
+        assert one.compute_s == pytest.approx(other.compute_s, rel=0.01)
+        assert one.peak_memory == pytest.approx(other.peak_memory, rel=0.06)
+
+
+def test_sharded_parameters_are_gathered_over_the_slowest_links():
+    """As far from the engine as on one cluster: 5 % too fast with replicas outside the pipeline."""
+    data = question(plan=PLAN | {"zero": 3}, placement=REPLICAS)
+    assert closed(data).seconds == pytest.approx(step(data).seconds, rel=0.06)
+    uncrossed = question(A100, A100, NETWORK[A100], plan=PLAN | {"zero": 3}, placement=REPLICAS)
+    assert closed(data).seconds >= closed(uncrossed).seconds * (1 - 1e-9)

@@ -1,4 +1,4 @@
-"""A training step whose stages or replicas lie on groups of different nodes.
+"""A training step whose stages or replicas lie on groups of different nodes, on the event engine.
 
 The step of a mixed cluster is put together from step programs of uniform clusters, one a group: what a
 rank computes and sends inside its group is that of its own kind of node. What leaves a group takes as long
@@ -8,54 +8,17 @@ as its slowest member, on its own links or on the joining network, whichever is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from hwmodels.errors import InputError
 from simulator.engine import Timeline
-from simulator.placement import MixedSetting, Share, shares
+from simulator.placement import MixedSetting, Share
 from simulator.plan import Plan
+from simulator.training.mixed.step import GroupStep, MixedStep, placed
 from simulator.training.step_graph import run
 from simulator.training.step_graph.build import step_program
 from simulator.training.step_graph.step import Attached, Pass, Port, Segment, StepProgram
 from simulator.training.step_graph.streams import DATA, TIED
-
-
-@dataclass(frozen=True)
-class GroupRun:
-    """What one group did in a step."""
-
-    share: Share
-    timeline: Timeline
-    ranks: tuple[int, ...]
-    """Of the timeline."""
-
-    @cached_property
-    def peak_memory(self) -> float:
-        """Bytes at once on the fullest device."""
-        return max(self.timeline.peak_memory(rank) for rank in self.ranks)
-
-    def busy_share(self, step_s: float) -> float:
-        """Mean share of a step of so many seconds in which the group's devices compute."""
-        return sum(self.timeline.busy(rank) for rank in self.ranks) / len(self.ranks) / step_s
-
-    @property
-    def fits(self) -> bool:
-        """Whether the fullest device holds what it must."""
-        return self.peak_memory <= self.share.group.cluster.device.memory_bytes
-
-
-@dataclass(frozen=True)
-class MixedStep:
-    """One step on a cluster of groups."""
-
-    seconds: float
-    groups: tuple[GroupRun, ...]
-
-    @property
-    def timeline(self) -> Timeline:
-        """Of the ranks that set the pace."""
-        return max((group.timeline for group in self.groups), key=lambda each: each.period)
 
 
 def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedStep:
@@ -64,9 +27,7 @@ def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedS
     Raises:
         InputError: a placement that does not fit plan or cluster, or a schedule that cannot run it.
     """
-    made = shares(setting, plan, where)
-    if setting.placement.replicas:  # the ranks of a replica are neighbours, since they share a group
-        plan = plan.model_copy(update={"rank_order": "tensor-context-pipeline-data"})
+    made, plan = placed(setting, plan, where)
     own = [step_program(setting.on(share, plan), plan) for share in made]
     far = [step_program(setting.on(share, plan, joined=True), plan) for share in made]
     if setting.placement.stages:
@@ -106,7 +67,8 @@ def _by_stage(
         ports=_ports(made, own, at),
     )
     timeline = run(program)
-    return MixedStep(timeline.period, tuple(GroupRun(share, timeline, share.stages) for share in made))
+    groups = tuple(_group_step(share, timeline) for share in made)
+    return MixedStep(timeline.period, groups, timeline)
 
 
 def _ports(
@@ -128,7 +90,7 @@ def _ports(
 def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
     """Replicas compute at their own pace; what they reduce and gather together is as slow as the slowest."""
     together = [*own, *far] if len(made) > 1 else own
-    groups = []
+    groups, timelines = [], []
     for share, program in zip(made, own, strict=True):
         work = list(program.work)
         for position, chunk in enumerate(work):
@@ -144,8 +106,15 @@ def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence
             for stage, chosen in enumerate(program.finish)
         )
         timeline = run(replace(program, work=tuple(work), finish=finish))
-        groups.append(GroupRun(share, timeline, share.stages))
-    return MixedStep(max(group.timeline.period for group in groups), tuple(groups))
+        groups.append(_group_step(share, timeline))
+        timelines.append(timeline)
+    slowest = max(timelines, key=lambda timeline: timeline.period)
+    return MixedStep(slowest.period, tuple(groups), slowest)
+
+
+def _group_step(share: Share, timeline: Timeline) -> GroupStep:
+    busy = sum(timeline.busy(rank) for rank in share.stages) / len(share.stages)
+    return GroupStep(share, busy, max(timeline.peak_memory(rank) for rank in share.stages))
 
 
 def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:

@@ -1,0 +1,169 @@
+"""The closed form of a step whose stages or replicas lie on groups of different nodes.
+
+Each stage takes the time of its own group's devices; the schedule's closed form reads them all. What leaves a
+group takes as long as its slowest member, on its own links or on the joining network, whichever is slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from simulator.layout.parameters import Parameters, parameters
+from simulator.layout.stages import Stages
+from simulator.placement import MixedSetting, Share
+from simulator.plan import Plan, Plans
+from simulator.schedules import PipelineTimes, get_schedule
+from simulator.setting import Setting
+from simulator.training.analytic import (
+    StageTimes,
+    components,
+    data_parallel_times,
+    micro_batches,
+    predict,
+    stage_times,
+    tied_embedding,
+)
+from simulator.training.boundary import hop_transfer
+from simulator.training.memory import memory
+from simulator.training.mixed.step import GroupStep, MixedStep, placed
+
+
+def predict_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedStep:
+    """Predict a step in closed form.
+
+    Raises:
+        InputError: a placement that does not fit plan or cluster, or a schedule without a closed form.
+    """
+    made, plan = placed(setting, plan, where)
+    groups = [_Group.of(setting, share, plan, apart=len(made) > 1) for share in made]
+    if setting.placement.stages:
+        seconds = _by_stage(groups, plan)
+    else:
+        links = [group.setting for group in groups] + [group.joined for group in groups]
+        plans = Plans.of(plan)
+        # What all replicas reduce and gather together is as slow as the slowest links or group.
+        seconds = max(
+            float(predict(group.setting, plans, link).time[0]) for group in groups for link in links
+        )
+    return MixedStep(seconds, tuple(group.step for group in groups))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The stages of one group: every array is that of a whole pipeline of the group's devices."""
+
+    share: Share
+    setting: Setting
+    joined: Setting
+    """The same with nodes that communicate over the joining network."""
+    plans: Plans
+    stages: Stages
+    counts: Parameters
+    times: StageTimes
+
+    @classmethod
+    def of(cls, mixed: MixedSetting, share: Share, plan: Plan, apart: bool) -> _Group:
+        """Price a pipeline whose devices are all of the group's kind."""
+        setting, plans = mixed.on(share, plan), Plans.of(plan)
+        joined = mixed.on(share, plan, joined=True) if apart else setting
+        stages = Stages.of(setting, plans)
+        counts = parameters(setting, plans, stages)
+        pieces = components(setting, plans, stages, counts.ops)
+        times = stage_times(setting, plans, stages, counts, pieces)
+        return cls(share, setting, joined, plans, stages, counts, times)
+
+    @cached_property
+    def classes(self) -> np.ndarray:
+        """The class of each stage of the pipeline, shape (stages,)."""
+        rows = np.arange(len(self.stages.index)) if self.stages.runs is None else self.stages.runs[:, 0]
+        return np.repeat(rows, self.stages.lengths[:, 0])
+
+    @cached_property
+    def own(self) -> list[int]:
+        """The classes of the group's own stages."""
+        return [int(self.classes[stage]) for stage in self.share.stages]
+
+    def finish(self) -> tuple[float, float]:
+        """Seconds of exchanges and updates once a step, and those of kernels among them."""
+        largest = max(self.own, key=lambda row: self.counts.total[row, 0])
+        slowest = max(self.own, key=lambda row: self.times.forward[row, 0] + self.times.backward[row, 0])
+        chosen = np.array([largest]), np.array([slowest])
+        step, gradients, gathers = data_parallel_times(
+            self.setting, self.plans, self.times, self.counts, *chosen
+        )
+        kernels = float((step.gradient_kernels + step.optimizer)[0])
+        return float((gradients + gathers)[0]) + kernels, kernels
+
+    @property
+    def step(self) -> GroupStep:
+        """The group's compute and memory."""
+        m, times = micro_batches(self.setting, self.plans), self.times
+        passes = m * (times.forward + times.backward - times.sharding_exposed)
+        held = memory(self.setting, self.plans, self.stages, self.counts).stages[self.own, 0]
+        compute = float(passes[self.own, 0].mean()) + self.finish()[1]
+        return GroupStep(self.share, compute, float(held.max()))
+
+
+def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
+    """Step time where each group carries some of the stages."""
+    at = {stage: group for group in groups for stage in group.share.stages}
+    ranks = [at[stage] for stage in range(plan.pipeline)]
+    m = micro_batches(ranks[0].setting, ranks[0].plans)
+    runs = _runs([(groups.index(group), int(group.classes[stage])) for stage, group in enumerate(ranks)])
+
+    def times(of: str) -> np.ndarray:
+        return np.stack([getattr(groups[number].times, of)[row] for (number, row), _ in runs])
+
+    def ends(of: str) -> np.ndarray:
+        return np.stack([getattr(ranks[end].times, of)[end] for end in (0, -1)])
+
+    pipeline = PipelineTimes(
+        stages=np.array([plan.pipeline]),
+        micro_batches=m,
+        chunks=np.array([plan.virtual_pipeline]),
+        lengths=np.array([[length] for _, length in runs]),
+        forward=times("forward"),
+        backward=times("backward"),
+        forward_ends=ends("forward_ends"),
+        backward_ends=ends("backward_ends"),
+        transfer=np.array([_transfer(ranks, plan)]),
+        overlap_transfer=np.array([plan.overlap_pipeline]),
+    )
+    makespan = float(get_schedule(plan.schedule).makespan(pipeline)[0])
+    tied = [tied_embedding(_between(ranks[0], ranks[-1], end), end.plans) for end in (ranks[0], ranks[-1])]
+    finish = max(group.finish()[0] for group in groups)
+    return makespan + finish + max(float(cost.seconds[0]) for cost in tied)
+
+
+def _runs(ranks: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]:
+    """Equal neighbours with their number; the first and the last rank are runs of their own."""
+    if len(ranks) < 2:
+        return [(rank, 1) for rank in ranks]
+    between = [(rank, len(list(same))) for rank, same in groupby(ranks[1:-1])]
+    return [(ranks[0], 1), *between, (ranks[-1], 1)]
+
+
+def _between(one: _Group, other: _Group, end: _Group) -> Setting:
+    """The setting whose links join two stages, as one of them sees it."""
+    return end.setting if one is other else end.joined
+
+
+def _transfer(ranks: Sequence[_Group], plan: Plan) -> float:
+    """Seconds of one boundary tensor: the mean of all hops, or of the slowest two neighbours that block."""
+    hops = []
+    for stage, (one, other) in enumerate(pairwise(ranks)):
+        costs = []
+        for end in (one, other):
+            cluster = _between(one, other, end).cluster
+            level = int(cluster.level_between(end.plans.pipeline_stride[0], stage, stage + 1))
+            far = len(cluster.levels) if one is not other else level
+            costs.append(hop_transfer(_between(one, other, end), end.plans, far).seconds[0])
+        hops.append(float(max(costs)))
+    if plan.overlap_pipeline or len(hops) < 2:
+        return float(np.mean(hops)) if hops else 0.0
+    return max((one + other) / 2 for one, other in pairwise(hops))
