@@ -64,6 +64,8 @@ class Launch:
     options: Options
     devices: int | None = None
     notes: tuple[str, ...] = ()
+    script: str = ""
+    """Training script or module that the command starts."""
 
 
 @dataclass(frozen=True)

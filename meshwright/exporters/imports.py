@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,10 @@ def read_launch(
         raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")
     launch = chosen.parse(text, where, path)
     if asked.get("gpus"):
-        launch = Launch(launch.options, asked["gpus"], launch.notes)
-    facts = chosen.read(launch, where)
+        launch = replace(launch, devices=asked["gpus"])
     known = table(chosen.table)
+    known.check(launch.options, where, named="model" in asked)
+    facts = chosen.read(launch, where)
     _, left = known.read(launch.options)
     scenario = _scenario(facts, launch, asked, known.framework, where)
     checked = make_scenario(scenario, where, path.parent if path else Path())
@@ -93,6 +94,9 @@ def recognised(text: str, where: str) -> Exporter:
     found = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
     best = max(found, key=lambda name: found[name])
     if not found[best]:
+        if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):
+            problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
+            raise InputError(problem, where)
         raise InputError("is no launch file that Meshwright knows; name its kind with --from", where)
     return exporter(best)
 
@@ -189,7 +193,9 @@ def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str
     if "vocabulary" in asked:
         told["vocabulary"] = asked["vocabulary"]
     if not {"layers", "hidden", "heads"} & told.keys():
-        raise InputError("no model is in it: give --model", where)
+        named = facts.get("derived.model")
+        problem = f"the model {named!r} is not in the catalogue" if named else "no model is in it"
+        raise InputError(f"{problem}: give --model", where)
     if match := catalogue_name(told):
         return match
     if "vocabulary" not in told:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, shown
+from hwmodels.parsing import parse_text
 from meshwright.exporters.base import Export, Exporter, Launch, Question, array, commented, flags, header
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
@@ -209,6 +212,8 @@ def read(launch: Launch, where: str) -> Facts:
         InputError: a value that is not a number, or a layout that plans do not express.
     """
     facts, _ = table(TABLE).read(launch.options)
+    if "pretrain_bert" in launch.script:
+        facts["workload.causal"] = False
     return undone(facts, launch, where)
 
 
@@ -247,6 +252,11 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
         first, last = ends_of(lengths, chunks, f"{where}: --pipeline-model-parallel-layout")
     else:
         first, last = (whole(facts, f"derived.{end}_layers", where) or 0 for end in ("first", "last"))
+        both = bool(facts.get("derived.embedding_as_layer")), bool(facts.get("derived.loss_as_layer"))
+        if layers and any(both):
+            share = (layers + sum(both)) // stages
+            first, last = share - both[0], share - both[1]
+            chunks = share // each if each else chunks
     if chunks > 1:
         facts["plan.virtual_pipeline"] = chunks
     for end, count in (("first", first), ("last", last)):
@@ -257,8 +267,8 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
 def _read_model(facts: Facts, where: str) -> None:
     """Shape that Megatron derives: key-value heads, windows, expert layers."""
     if facts.get("derived.latent"):
-        facts.pop("model.kv_heads", None)
-        facts.pop("model.head_dim", None)
+        for name in ("model.kv_heads", "model.head_dim", "model.qk_norm"):  # its norms are of the latents
+            facts.pop(name, None)
     elif not facts.get("derived.grouped_heads"):
         facts.pop("model.kv_heads", None)
     hidden = whole(facts, "model.hidden", where)
@@ -346,8 +356,27 @@ def _evaluated(node: ast.expr) -> Any:
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
-    """The launch of a script or a command line."""
-    return read_script(text, where)
+    """The launch of a script, a command line, or a recipe (YAML with the options under ``ARGS``)."""
+    if path is None or path.suffix not in (".yaml", ".yml"):
+        launch = read_script(text, where)
+        bert = "pretrain_bert" in launch.script
+        notes = ("masks no keys (BERT); its pooler and second loss are not modelled",) if bert else ()
+        return replace(launch, notes=(*launch.notes, *notes))
+    written = parse_text(text, where)
+    arguments = written.get("ARGS", written) if isinstance(written, dict) else None
+    if not isinstance(arguments, dict):
+        raise InputError("is no mapping of options", where)
+    options = {
+        f"--{name.removeprefix('--').replace('_', '-')}": " ".join(map(str, value))
+        if isinstance(value, list)
+        else value
+        for name, value in arguments.items()
+        if value is not None and value is not False
+    }
+    devices = re.search(r"(?:^|_)(\d{1,6})GPUs?_", path.name, re.IGNORECASE)
+    if devices is None:
+        return Launch(options)
+    return Launch(options, int(devices[1]), (f"{devices[1]} GPUs are read from the file's name",))
 
 
 EXPORTER = Exporter(
@@ -358,5 +387,11 @@ EXPORTER = Exporter(
     read=read,
     parse=parse,
     table=TABLE,
-    hints=("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_"),
+    hints=(
+        "--tensor-model-parallel-size",
+        "--num-layers",
+        "--micro-batch-size",
+        "pretrain_",
+        "\n  tensor_model_parallel_size:",
+    ),
 )

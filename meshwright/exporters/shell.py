@@ -10,6 +10,7 @@ import operator
 import re
 import shlex
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from hwmodels.errors import InputError
@@ -59,12 +60,12 @@ def read_script(text: str, where: str) -> Launch:
             "starts no training script (torchrun, deepspeed, python ... script.py --options)", where
         )
     words = _split(max(launching, key=len), where)
-    before, script, after = _parts(words)
+    before, script, after = _parts(_nested(words))
     options = read_options(after)
     notes = [f"{skipped} lines under conditions were not evaluated"] if skipped else []
     if unset := sorted(_unset(options)):
         notes.append(f"variables without a value in the file: {', '.join(unset[:8])}")
-    return Launch(options, _devices(read_options(before), variables, bool(script)), tuple(notes))
+    return Launch(options, _devices(read_options(before), variables, bool(script)), tuple(notes), script)
 
 
 def read_options(words: list[str]) -> Options:
@@ -92,11 +93,20 @@ def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
     variables: dict[str, str] = {}
     commands, skipped = [], 0
     conditions: list[bool | None] = []
+    cases: list[_Case] = []
     for line in _lines(joined):
         first = line.split(None, 1)[0].rstrip(";")
         if first in CLOSING:
-            conditions = conditions[:-1]
+            conditions, cases = conditions[:-1], cases[:-1] if first == "esac" else cases
             continue
+        if first == "case" and line.endswith(" in"):
+            cases.append(_Case(_unquoted(_expand(line[4:-2].strip(), variables)), len(conditions)))
+            conditions.append(False)
+            continue
+        if cases and cases[-1].depth == len(conditions) - 1:
+            line, conditions[-1] = cases[-1].arm(line, conditions[-1])
+            if not line:
+                continue
         if first in OPENING and not line.rstrip().rstrip(";").endswith(CLOSING):
             conditions.append(_holds(line, variables) if first == "if" else None)
             continue
@@ -124,6 +134,26 @@ def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
         else:
             commands.append(line)
     return variables, commands, skipped
+
+
+class _Case:
+    """A ``case`` statement: the first arm whose pattern matches the word holds."""
+
+    def __init__(self, word: str, depth: int) -> None:
+        self.word, self.depth = word, depth
+        self.known, self.chosen, self.inside = "$" not in word, False, False
+
+    def arm(self, line: str, holds: bool | None) -> tuple[str, bool | None]:
+        """The rest of a line after the arm's pattern or end, and whether it holds."""
+        if not self.inside and (found := re.match(r"\(?([^()]*)\)\s*", line)):
+            self.inside, line = True, line[found.end() :]
+            patterns = [_unquoted(part.strip()) for part in found[1].split("|")]
+            holds = any(fnmatchcase(self.word, part) for part in patterns) and not self.chosen
+            self.chosen |= holds
+            holds = holds if self.known else None
+        if line.rstrip().endswith(";;"):
+            self.inside, line = False, line.rstrip().removesuffix(";;").rstrip()
+        return line, holds
 
 
 def _holds(line: str, variables: Mapping[str, str]) -> bool | None:
@@ -182,7 +212,9 @@ def _expand(text: str, variables: Mapping[str, str]) -> str:
         text = re.sub(rf"\"\$\{{({NAME})\[[@*]\]\}}\"", lambda m: variables.get(m[1], ""), text)
         # Words of an unquoted array are split again.
         text = re.sub(rf"\$\{{({NAME})\[[@*]\]\}}", lambda m: variables.get(m[1], "").replace('"', ""), text)
-        text = re.sub(rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or m[2], text)
+        text = re.sub(
+            rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or _unquoted(m[2]), text
+        )
         text = re.sub(rf"\$\{{({NAME})\}}", lambda m: variables.get(m[1], m[0]), text)
         text = re.sub(rf"\$({NAME})", lambda m: variables.get(m[1], m[0]), text)
         text = re.sub(
@@ -260,6 +292,11 @@ def _parts(words: list[str]) -> tuple[list[str], str, list[str]]:
     )
     before = [word for word in words[: places[0]] if word != "-m"]
     return before, words[places[0]], words[places[0] + 1 : end]
+
+
+def _nested(words: list[str]) -> list[str]:
+    """Words with quoted commands (``bash -c "python script.py --options"``) split."""
+    return [part for word in words for part in (word.split() if re.search(r"\.py\s+--", word) else [word])]
 
 
 def _devices(launcher: Options, variables: Mapping[str, str], scripted: bool) -> int | None:

@@ -69,6 +69,8 @@ class Table(Strict):
     """The launcher's names of catalogue models."""
     configs: dict[str, Options] = Field(default_factory=dict)
     """Configurations that ship with the launcher, by name, as far as a prediction reads them."""
+    refused: dict[str, str] = Field(default_factory=dict)
+    """Options (or ``option=value``) that change a step in a way that no prediction knows, and the reason."""
     aside: list[str] = Field(default_factory=list)
     """Options of the launcher that no prediction reads."""
 
@@ -110,6 +112,23 @@ class Table(Strict):
                 facts[field] = choice.value
                 read |= choice.sets.keys()
         return facts, {name: value for name, value in options.items() if name not in read}
+
+    def check(self, options: Options, where: str, named: bool = False) -> None:
+        """Refuse options that no prediction knows.
+
+        Args:
+            options: of a launch file.
+            where: to name in errors.
+            named: whether the user names the model, so that options of its shape do not count.
+
+        Raises:
+            InputError: such an option, with the reason.
+        """
+        for name, reason in self.refused.items():
+            option, _, value = name.partition("=")
+            given = option in options and (not value or same(options[option], value))
+            if given and not (named and "--model" in reason):
+                raise InputError(reason, f"{where}: {name}")
 
     def unknown(self, left: Options) -> list[str]:
         """Remaining options that are unknown to the table."""

@@ -26,7 +26,7 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
         InputError: none of these.
     """
     if path is not None and path.suffix == ".py":
-        return Launch(python_options(text, where))
+        return Launch(python_options(text, where, path.absolute().parent.name))
     if path is not None and path.suffix == ".toml":
         return Launch(toml_options(text, where))
     launch = read_script(text, where)
@@ -58,8 +58,13 @@ def toml_options(text: str, where: str) -> Options:
     return found
 
 
-def python_options(text: str, where: str) -> Options:
+def python_options(text: str, where: str, package: str = "") -> Options:
     """Options of the last function that makes a configuration.
+
+    Args:
+        text: of the module.
+        where: to name in errors.
+        package: of the module; relative imports are from it.
 
     Raises:
         InputError: broken, or no such function.
@@ -70,7 +75,7 @@ def python_options(text: str, where: str) -> Options:
         raise InputError(f"not valid Python ({error})", where) from None
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     modules = {
-        alias.asname or alias.name: (node.module or "").rpartition(".")[2]
+        alias.asname or alias.name: (node.module or package).rpartition(".")[2]
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

@@ -151,6 +151,7 @@ def read(launch: Launch, where: str) -> Facts:
     if "/" not in str(flavor) and "model.name" in options:
         flavor = f"{options['model.name']}/{flavor}"
     facts["model.name"] = next((ours for ours, theirs in known.models.items() if theirs == flavor), None)
+    facts["derived.model"] = flavor
     stages, local = whole(facts, "plan.pipeline", where) or 1, whole(facts, "derived.local_batch", where)
     _read_sharding(facts, launch, where)
     if stages > 1:

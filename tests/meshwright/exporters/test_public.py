@@ -267,3 +267,155 @@ def test_torchtitan_old_toml(tmp_path):
     found = read_launch(str(path), given={"cluster": "dgx-h100", "gpus": 16})
     assert found.scenario["model"] == "llama3.1-8b"
     assert found.scenario["plan"]["zero"] == 3 and found.scenario["plan"]["recompute"] == "selective"
+
+
+RECIPE = """\
+ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: '32'
+ARGS:
+  num_layers: 94
+  hidden_size: 4096
+  ffn_hidden_size: 12288
+  num_attention_heads: 64
+  kv_channels: 128
+  max_position_embeddings: 4096
+  group_query_attention: true
+  num_query_groups: 4
+  qk_layernorm: true
+  normalization: RMSNorm
+  swiglu: true
+  disable_bias_linear: true
+  untie_embeddings_and_output_weights: true
+  position_embedding_type: rope
+  num_experts: 128
+  moe_ffn_hidden_size: 1536
+  moe_router_topk: 8
+  moe_router_pre_softmax: false
+  attention_dropout: 0.0
+  hidden_dropout: 0.0
+  seq_length: 4096
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 8
+  expert_model_parallel_size: 32
+  expert_tensor_parallel_size: 1
+  num_layers_per_virtual_pipeline_stage: 3
+  account_for_embedding_in_pipeline_split: true
+  account_for_loss_in_pipeline_split: true
+  use_distributed_optimizer: true
+  sequence_parallel: true
+  moe_token_dispatcher_type: flex
+  overlap_moe_expert_parallel_comm: true
+  recompute_granularity: selective
+  recompute_modules: [moe_act, layernorm]
+  micro_batch_size: 1
+  global_batch_size: 2048
+  bf16: true
+"""
+"""NVIDIA/Megatron-LM, examples/moe_recipes/qwen3_235b/h100/bf16_256GPU_TP2PP8EP32.yaml at 256f606."""
+
+
+def test_megatron_recipe(tmp_path):
+    path = tmp_path / "bf16_256GPU_TP2PP8EP32.yaml"
+    path.write_text(RECIPE)
+    found = read_launch(str(path), given={"cluster": "dgx-h100"})
+    assert (found.target, found.scenario["model"], found.scenario["gpus"]) == (
+        "megatron-lm",
+        "qwen3-235b-a22b",
+        256,
+    )
+    plan = found.scenario["plan"]
+    assert (plan["tensor"], plan["pipeline"], plan["expert"], plan["virtual_pipeline"]) == (2, 8, 32, 4)
+    assert (plan["first_stage_layers"], plan["last_stage_layers"]) == (11, 11)
+    assert any("256 GPUs are read from the file's name" in note for note in found.notes)
+    assert not found.unknown
+    assert 5 < predicted(found) < 60
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--encoder-num-layers 12", "encoder-decoder models are not modelled"),
+        ("--retro-add-retriever", "retrieval is not modelled"),
+        ("--img-h 336", "vision encoders are not modelled"),
+        ("--offload-optimizer-states", "offloading is not modelled"),
+        (
+            "--hybrid-attention-ratio 0.08",
+            "layers of several kinds are not read from options; name the model",
+        ),
+    ],
+)
+def test_megatron_options_without_a_model_of_them_are_refused(option, reason):
+    with pytest.raises(InputError, match=f"{option.split()[0]}: {reason}"):
+        read_launch(
+            MIXTRAL.format(nodes=8).replace("--bf16", f"--bf16 {option}"), given={"cluster": "dgx-h100"}
+        )
+
+
+def test_megatron_bert_masks_no_keys():
+    text = GPT3.format(nodes=128).replace("pretrain_gpt.py", "pretrain_bert.py")
+    found = read_launch(text, given={"cluster": "dgx-h100", "vocabulary": 30592})
+    assert found.scenario["workload"]["causal"] is False
+    assert any("BERT" in note for note in found.notes)
+
+
+CASE = """\
+SCALE="8B" # or "800M"
+case "${SCALE}" in
+    "800M")
+        TP=1
+        ;;
+    "8B"|"9B")
+        TP=4
+        ;;
+    *)
+        TP=2
+        ;;
+esac
+options=" --tensor-model-parallel-size ${TP} --seq-length 4096 --micro-batch-size 1 --bf16"
+bash -c "python ${ROOT:-"/opt"}/pretrain_gpt.py   ${options}"
+"""
+"""The case statement of examples/mamba/train.sh, the nested command of examples/megatron_fsdp/*.sh."""
+
+
+def test_case_statements_and_nested_commands_are_read():
+    given = {"cluster": "dgx-h100", "model": "llama3.1-8b", "gpus": 8}
+    found = read_launch(CASE, target="megatron-lm", given=given)
+    assert found.scenario["plan"]["tensor"] == 4
+    assert not found.notes
+
+
+def test_options_in_other_files_are_said():
+    with pytest.raises(InputError, match=r"takes its options from \./CONFIG\.sh; give a file"):
+        read_launch("PP=2\nTP=$((64/PP))\n. ./CONFIG.sh\nexit 0\n", given={"cluster": "dgx-h100"})
+
+
+def test_deepspeed_experts_and_compressed_gradients(tmp_path):
+    path = tmp_path / "ds_config.json"
+    given = {"cluster": "dgx-h100", "model": "qwen3-30b-a3b", "gpus": 16, "seq_len": 4096}
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "zero_optimization": {"stage": 1},
+        "bf16": {"enabled": True},
+    }
+    path.write_text(json.dumps({**config, "expert_parallel": {"enabled": True, "autoep_size": 8}}))
+    assert read_launch(str(path), given=given).scenario["plan"]["expert"] == 8
+    path.write_text(json.dumps({**config, "optimizer": {"type": "OneBitAdam"}}))
+    with pytest.raises(InputError, match="compressed gradients are not modelled"):
+        read_launch(str(path), given=given)
+
+
+def test_torchtitan_module_of_its_own_package(tmp_path):
+    path = tmp_path / "qwen3" / "config_registry.py"
+    path.parent.mkdir()
+    text = (
+        "from . import model_registry\ndef mine() -> Trainer.Config:\n"
+        "    model_spec = model_registry('{flavor}')\n"
+        "    return Trainer.Config(model_spec=model_spec,\n"
+        "        training=TrainingConfig(local_batch_size=1, seq_len=4096))\n"
+    )
+    path.write_text(text.format(flavor="14B"))
+    given = {"cluster": "dgx-h100", "gpus": 16}
+    assert read_launch(str(path), given=given).scenario["model"] == "qwen3-14b"
+    path.write_text(text.format(flavor="debugmodel"))
+    with pytest.raises(InputError, match="'qwen3/debugmodel' is not in the catalogue: give --model"):
+        read_launch(str(path), given=given)

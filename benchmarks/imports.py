@@ -1,0 +1,103 @@
+"""Public launch files as scenarios: how many predict, and for each other file the reason.
+
+    python -m benchmarks.imports DIR [DIR ...] [--cluster dgx-h100] [--model NAME] [--gpus N] [--seq-len N]
+
+DIR holds files as their projects ship them: scripts and recipes of Megatron-LM's ``examples/``,
+configurations of DeepSpeed (``*.json``), ``config_registry.py`` of torchtitan's wheel (every function that
+returns a ``Trainer.Config`` counts). A file is read alone first; values that it does not state come from the
+options, and the count says so. The cluster is that of a folder's name (h100, b200, gb200, gb300), else
+--cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import MeshwrightError
+from meshwright.exporters.imports import Imported, read_launch
+from planner.prediction import simulate_plan
+from simulator.scenario import make_scenario
+
+CLUSTERS = {"h100": "dgx-h100", "b200": "dgx-b200", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
+SUFFIXES = (".sh", ".json", ".yaml", ".toml", ".py")
+
+
+def cases(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Names and files of a folder; a file of several configurations becomes one file each."""
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix != ".py":
+            yield name, path
+            continue
+        if path.name != "config_registry.py":
+            continue
+        text = path.read_text()
+        for function in ast.parse(text).body:
+            if isinstance(function, ast.FunctionDef) and "Config" in ast.unparse(
+                function.returns or function
+            ):
+                if function.name.startswith("_"):
+                    continue
+                part = scratch / path.parent.name / f"{function.name}.py"
+                part.parent.mkdir(exist_ok=True)
+                part.write_text("".join(text.splitlines(keepends=True)[: function.end_lineno]))
+                yield f"{name}: {function.name}", part
+
+
+def step_s(found: Imported) -> float:
+    """Predicted seconds of a step."""
+    scenario = make_scenario(found.scenario, "imported", Path())
+    assert scenario.plan is not None
+    return float(simulate_plan(scenario.setting, scenario.plan).prediction.step.time[0])
+
+
+def read(path: Path, given: Mapping[str, Any]) -> tuple[Imported, float]:
+    """A file's scenario and its step."""
+    found = read_launch(str(path), given=given)
+    return found, step_s(found)
+
+
+def main() -> None:
+    """Print the counts and the reasons."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--cluster", default="dgx-h100")
+    parser.add_argument("--model")
+    for name in ("--gpus", "--seq-len", "--global-batch", "--vocabulary"):
+        parser.add_argument(name, type=int)
+    asked = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    folders, bare = asked.pop("folders"), {"cluster": asked["cluster"]}
+    for folder in folders:
+        counts = {"alone": 0, "with options": 0, "refused": 0}
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, path in cases(folder, Path(scratch)):
+                problems = []
+                cluster = [CLUSTERS[part] for part in path.parts if part in CLUSTERS]
+                own = {"cluster": cluster[0]} if cluster else {}
+                for kind, given in (("alone", bare), ("with options", asked)):
+                    try:
+                        found, seconds = read(path, {**given, **own})
+                    except MeshwrightError as error:
+                        problems.append(" ".join(str(error).replace(f"{path}: ", "").split()))
+                        continue
+                    counts[kind] += 1
+                    unknown = f", {len(found.unknown)} unknown options" if found.unknown else ""
+                    told = f" ({problems[0]})" if problems else ""
+                    print(f"  {name}: {seconds:.3g} s a step {kind}{told}{unknown}")
+                    break
+                else:
+                    counts["refused"] += 1
+                    print(f"  {name}: REFUSED: {problems[-1]}")
+        print(f"{folder}: {counts['alone']} predict alone, {counts['with options']} with options, ", end="")
+        print(f"{counts['refused']} do not")
+
+
+if __name__ == "__main__":
+    main()
