@@ -63,6 +63,11 @@ UNALIGNED_SHARE = 0.63
 on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
 83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
 
+FULL_LOAD = {"cdna": 4}
+"""Bytes that a lane loads at once at the full rate of the first cache, by family of devices; 16 elsewhere.
+Load units of GCN, CDNA's forerunner, return 16 values of 32 bits a cycle (GPUOpen, Understanding Memory
+Coalescing on GCN)."""
+
 
 NO_TIME = np.zeros(())
 """Seconds of an op that is idle in all cases."""
@@ -84,6 +89,7 @@ class Prices:
             the kernel before.
         experts_as_dense: whether products of experts fill tiles as dense ones do, as at a training step's
             sizes; else they are priced by the grouped form.
+        product_share: speed of dense and batched products over that of the calibrated library.
     """
 
     kernels: KernelModel
@@ -92,6 +98,7 @@ class Prices:
     quantises: bool = False
     served: bool = False
     experts_as_dense: bool = False
+    product_share: float = 1.0
 
 
 def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
@@ -183,8 +190,10 @@ def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Ar
     seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, [op.layout for op in ops])
     flops = 2 * groups * m * n * k
     if first.weights:
-        return np.maximum(prices.cold * seconds, kernels.settled_seconds(flops, first.dtype))
-    return _unaligned(first, prices, seconds, flops)
+        seconds = np.maximum(prices.cold * seconds, kernels.settled_seconds(flops, first.dtype))
+    else:
+        seconds = _unaligned(first, prices, seconds, flops)
+    return seconds / prices.product_share
 
 
 def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Array:
@@ -199,7 +208,8 @@ def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Arr
     ):
         return np.maximum(aligned, flops / (UNALIGNED_SHARE * device.peak("fp32")))
     # Other alignments keep the matrix units, but load 8, 4 or 2 bytes at a time.
-    return aligned * 16 / op.row_bytes
+    full = FULL_LOAD.get(device.generation.rstrip("0123456789"), 16)
+    return aligned * np.maximum(full / op.row_bytes, 1.0)
 
 
 def _served_products(

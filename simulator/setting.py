@@ -54,7 +54,8 @@ class Setting:
     def prices(self) -> Prices:
         """Pricing conditions of a step's ops. In a training step every operand comes from memory."""
         cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
-        return Prices(self.kernels, self.cluster, cold=cold, experts_as_dense=True)
+        share = self.framework.product_share
+        return Prices(self.kernels, self.cluster, cold=cold, experts_as_dense=True, product_share=share)
 
     @cached_property
     def formats(self) -> Formats:

@@ -161,6 +161,9 @@ class Wiring:
         if concurrent:
             shared = fabric.send_receive_shared_efficiency if pairs else fabric.shared_efficiency
             usable = usable * np.where(group.sharing > 1, shared, 1.0)
+        if fabric.part_ring_shares is not None and concurrent and operation not in PAIRED:
+            part = per_device * fabric.part_ring_shares * fabric.shared_efficiency
+            usable = np.minimum(usable, np.where(group.sharing > 1, part, np.inf))
         if fabric.group_gbps is not None and operation not in PAIRED:
             nodes = self.levels[-1].devices / self.devices_per_node
             usable = np.minimum(usable, nodes * fabric.group_gbps * 1e9 / 8)

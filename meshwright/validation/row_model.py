@@ -93,7 +93,8 @@ def _of_columns(row: Row) -> Model:
     activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
     experts = row.number("n_experts")
     defaults = conventions()["defaults"]
-    vocabulary = rule_of(row).get("vocabulary", defaults["vocabulary"])
+    rule = rule_of(row)
+    vocabulary = rule.get("vocabulary", defaults["vocabulary"])
     if not row.text("vocab"):
         row.assume("vocabulary")
     data: dict[str, Any] = {
@@ -107,8 +108,8 @@ def _of_columns(row: Row) -> Model:
         "max_sequence": row.need("seq_len"),
         "activation": activation,
         "norm": "rmsnorm" if gated else "layernorm",
-        "position": "learned" if activation == "gelu" else "rope",
-        "tied_embeddings": activation == "gelu",
+        "position": rule.get("position", "learned") if activation == "gelu" else "rope",
+        "tied_embeddings": rule.get("tied_embeddings", True) and activation == "gelu",
         "bias": activation == "gelu",
     }
     if hidden % heads:

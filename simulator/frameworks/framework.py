@@ -41,6 +41,12 @@ class Framework(Sourced):
     modules: list[
         Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "moe_act", "shared_experts", "moe"]
     ] = Field([], description="modules that selective recomputation repeats, where it names them")
+    product_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="speed of matrix products over that of the library which the device was calibrated with",
+    )
     elementwise: Literal["fused", "eager"] = Field(
         "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )

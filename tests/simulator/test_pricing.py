@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import simulator.pricing
 from hwmodels.cluster import clusters
+from hwmodels.kernels import KernelModel
 from simulator.models import models
 from simulator.ops import SERVING, Batch, Collective, MemoryBound, Product, Rank, Shard, backward, layer
 from simulator.pricing import Prices, price
@@ -44,6 +46,24 @@ def test_products_are_those_of_the_kernel_model(prices):
         max(least, float(kernels.batched_gemm(1, 8192, 1024, 4096, layout="wgrad"))),
     ]
     assert np.allclose(seconds, alone, rtol=1e-6, atol=0)
+
+
+def test_an_older_library_slows_every_product(prices):
+    product = Product(name="p", m=4096.0, n=8192.0, k=1024.0)
+    heads = Product(name="scores", groups=64.0, m=2048.0, n=2048.0, k=128.0, weights=False)
+    slow = price([product, heads], replace(prices, product_share=0.8))
+    assert np.allclose(slow, np.divide(price([product, heads], prices), 0.8))
+
+
+@pytest.mark.parametrize(("generation", "slower"), [("cdna2", [1.0, 2.0]), ("gaudi", [4.0, 8.0])])
+def test_loads_of_4_bytes_run_at_full_rate_on_amd(generation, slower):
+    """GCN returns 16 values of 32 bits a cycle (GPUOpen, Understanding Memory Coalescing on GCN)."""
+    lumi = clusters.get("lumi").resized(8)
+    found = KernelModel(lumi.device.model_copy(update={"generation": generation}))
+    scores = Product(name="scores", groups=64.0, m=2048.0, n=2048.0, k=86.0, weights=False)
+    ops = [scores.changed(row_bytes=row_bytes) for row_bytes in (16, 4, 2)]
+    aligned, *rest = (float(seconds) for seconds in price(ops, Prices(found, lumi)))
+    assert [seconds / aligned for seconds in rest] == pytest.approx(slower)
 
 
 def test_cases_are_priced_side_by_side(prices):

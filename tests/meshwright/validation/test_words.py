@@ -110,6 +110,19 @@ def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name
     assert row.assumed == ["framework"]
 
 
+def test_libraries_of_rocm_5_are_those_of_mi250x_alone():
+    words = {"framework": "Megatron-DeepSpeed, rocm5.2.3", "fabric": "slingshot"}
+    assert read(**words, gpu="mi250x-gcd", gpus_per_node="8").setting.prices.product_share == 0.8
+    assert read(framework=words["framework"]).setting.prices.product_share == 1.0
+
+
+def test_models_of_gpt_neox_are_rotary_and_have_an_output_layer_of_their_own():
+    model = read(framework="GPT-NeoX", ffn_type="gelu").setting.model
+    assert model.position == "rope"
+    assert not model.tied_embeddings
+    assert read(framework="Megatron-LM (2021)", ffn_type="gelu").setting.model.tied_embeddings
+
+
 def test_async_tensor_parallelism_cuts_products():
     words = {"tp": "8", "framework": "torchtitan + torch.compile"}
     assert read(**words).plan.overlap_tensor == "none"
