@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -250,4 +250,21 @@ class Cluster(Strict):
         return self._wiring.topology
 
 
-clusters = Catalogue("cluster", Path(__file__).parent / "clusters", Cluster)
+class ClusterCatalogue(Catalogue[Cluster]):
+    """The catalogue of clusters; the name of a device means the cluster that it usually stands in."""
+
+    def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> Cluster:
+        """Return the cluster that a name, a path or a mapping means.
+
+        Raises:
+            UnknownNameError: no such name (nearest one offered).
+            InputError: the file or the definition is wrong.
+        """
+        if isinstance(reference, str) and self.resolve(reference) is None and devices.resolve(reference):
+            from hwmodels.usual_clusters import usual_cluster
+
+            return usual_cluster(reference)
+        return super().get(reference, where)
+
+
+clusters = ClusterCatalogue("cluster", Path(__file__).parent / "clusters", Cluster)

@@ -28,6 +28,13 @@ def needs_plotly(path: Path | None) -> Path | None:
     return path
 
 
+def _tokens(text: str) -> int:
+    """Tokens as people write them: 2048 or 2k."""
+    from meshwright.questions import whole_number
+
+    return whole_number(text, "--isl, --osl")
+
+
 def _names(kind: str) -> Callable[[str], list[str]]:
     """Shell completion from the names of a catalogue of ``show``."""
 
@@ -116,8 +123,13 @@ Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored
 Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")]
 Days = Annotated[float | None, typer.Option(help="Deadline for all tokens.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Choose how to serve the model instead.")]
-Isl = Annotated[int | None, typer.Option(help="Serving: prompt tokens of a request.")]
-Osl = Annotated[int | None, typer.Option(help="Serving: output tokens of a request.")]
+Isl = Annotated[
+    int | None,
+    typer.Option(parser=_tokens, metavar="N", help="Serving: prompt tokens of a request, as 2048 or 2k."),
+]
+Osl = Annotated[
+    int | None, typer.Option(parser=_tokens, metavar="N", help="Serving: output tokens of a request.")
+]
 Rate = Annotated[float | None, typer.Option(help="Serving: requests a second.")]
 Ttft = Annotated[
     str | None, typer.Option(help="Serving: time to first token, s; p99=2.0 for another share than p90.")

@@ -1,5 +1,6 @@
 import pytest
 
+from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from hwmodels.errors import UnknownNameError
 from hwmodels.usual_clusters import USUAL, usual_cluster
@@ -21,3 +22,17 @@ def test_every_device_stands_in_some_cluster():
 def test_a_device_without_a_cluster_is_named():
     with pytest.raises(UnknownNameError, match="'h100-smx'; did you mean 'h100-sxm'"):
         usual_cluster("h100-smx")
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "device"), [("h100", "dgx-h100", "h100-sxm"), ("h20", None, "h20")]
+)
+def test_a_device_stands_for_its_usual_cluster(name, cluster, device):
+    found = clusters.get(name)
+    assert found.device.name == device
+    assert cluster is None or found == clusters.get(cluster)
+
+
+def test_an_unknown_cluster_is_refused():
+    with pytest.raises(UnknownNameError, match="unknown cluster 'dgx-x9'"):
+        clusters.get("dgx-x9")
