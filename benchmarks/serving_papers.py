@@ -6,21 +6,27 @@ alone: both runs on one engine. The band was set before the runs (hand rooflines
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
+from benchmarks.serving_targets import slowed_too_much, smooth_rate
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
 from meshwright.variations.question import Question, Run
-from simulator.serving.result import serve
+from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 
-HALVINGS = 6
-"""Of a search for the largest rate within the targets: to 3 % of the widest range."""
-RATES = (0.25, 4.0)
+HALVINGS = 8
+"""Of a search for the largest rate within the targets: to 2 %."""
+RATES = (1 / 16, 4.0)
 """Where that search begins and ends, over the scenario's rate."""
+GAP_S = 0.25
+"""FastGen's target of token gaps: 4 tokens/s."""
+ALONE = {"cluster": "dgx-a100-80gb", "deployment.replicas": 1}
+"""The machine on which Splitwise's requests run alone."""
 LOWER = ("itl_s.p95",)
 """Figures of which less is better."""
 
@@ -37,6 +43,7 @@ class ServingClaim:
         runs: names of runs, of which the best counts.
         over: the same of the baseline; none: the figure itself is claimed.
         metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
+            ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's.
         alone: both run on one engine: the mechanism alone.
     """
 
@@ -50,9 +57,10 @@ class ServingClaim:
     alone: bool = False
 
 
-CLIENTS = ("base", "8 clients", "32 clients")
-FASTGEN = ("FastGen", "FastGen, 8", "FastGen, 32")
-EXACT = ("exact steps", "exact steps, 8", "exact steps, 32")
+CLIENTS = ("base", "2 clients", "4 clients", "8 clients", "24 clients")
+FASTGEN = tuple(f"FastGen{name}" for name in ("", ", 2", ", 4", ", 8", ", 24"))
+KERNELS = tuple(f"FastGen's kernels alone{name}" for name in ("", ", 2", ", 4", ", 8", ", 24"))
+EXACT = tuple(f"exact steps{name}" for name in ("", ", 2", ", 4", ", 8", ", 24"))
 SPLIT = ("pools", "pools of one replica")
 MIXED, POOLS = "replicas that do both", "prefill and decode pools"
 SERVING_CLAIMS = (
@@ -63,7 +71,16 @@ SERVING_CLAIMS = (
         (1.7, 2.6),
         FASTGEN,
         CLIENTS,
-        "goodput",
+        "smooth",
+    ),
+    ServingClaim(
+        "serve-fastgen-70b",
+        "the same, no engine time around prompts' kernels",
+        1.42 / 0.63,
+        (1.7, 2.6),
+        KERNELS,
+        CLIENTS,
+        "smooth",
     ),
     ServingClaim(
         "serve-fastgen-70b",
@@ -72,7 +89,7 @@ SERVING_CLAIMS = (
         (1.0, 2.6),
         EXACT,
         CLIENTS,
-        "goodput",
+        "smooth",
         alone=True,
     ),
     ServingClaim(
@@ -81,6 +98,15 @@ SERVING_CLAIMS = (
         3.7,
         (2.5, 5.0),
         ("128 tokens, FastGen",),
+        ("128 tokens",),
+        "itl_s.p95",
+    ),
+    ServingClaim(
+        "serve-fastgen-70b",
+        "the same, no engine time around prompts' kernels",
+        3.7,
+        (2.5, 5.0),
+        ("128 tokens, FastGen's kernels alone",),
         ("128 tokens",),
         "itl_s.p95",
     ),
@@ -136,13 +162,31 @@ SERVING_CLAIMS = (
     ),
     ServingClaim(
         "serve-splitwise-70b",
-        f"requests/s within the targets, {POOLS} over {MIXED}",
+        f"requests/s within the slowdowns, {POOLS} over {MIXED}",
         1.4,
         (1.2, 1.6),
         ("pools", "five to three", "three to five"),
         ("base",),
-        "sustained",
+        "unslowed",
         alone=True,
+    ),
+    ServingClaim(
+        "serve-splitwise-70b",
+        "the same, pools of A100 over H100 of equal power, 19 % cheaper",
+        1.4,
+        (1.2, 1.6),
+        ("A100, eight to six", "A100, nine to five"),
+        ("base",),
+        "unslowed",
+    ),
+    ServingClaim(
+        "serve-splitwise-70b",
+        "the same, steps as long as the authors'",
+        1.4,
+        (1.2, 1.6),
+        ("slow steps, A100, eight to six", "slow steps, A100, nine to five"),
+        ("slow steps",),
+        "unslowed",
     ),
     ServingClaim(
         "serve-distserve-13b",
@@ -159,7 +203,16 @@ SERVING_CLAIMS = (
         1.66,
         (1.5, 4.6),
         SPLIT,
-        ("base",),
+        ("one GPU",),
+        "sustained",
+    ),
+    ServingClaim(
+        "serve-distserve-13b",
+        "the same, prompts of at most 1,400 tokens",
+        1.66,
+        (1.5, 4.6),
+        ("shorter prompts, pools",),
+        ("shorter prompts",),
         "sustained",
     ),
     ServingClaim(
@@ -192,7 +245,7 @@ class ServingRuns:
         key = name, metric
         if key not in self._found:
             run = self.by_name[name]
-            self._found[key] = sustained(run) if metric == "sustained" else _figure(_report(run), metric)
+            self._found[key] = _value(run, metric)
         return self._found[key]
 
 
@@ -207,17 +260,51 @@ def _figure(report: dict[str, Any], metric: str) -> float:
     return float(found)
 
 
+def _value(run: Run, metric: str) -> float:
+    if metric == "sustained":
+        return sustained(run)
+    if metric == "unslowed":
+        return unslowed(run)
+    if metric == "smooth":
+        setting = make_serving(run.data, run.where, run.folder)
+        return smooth_rate(serve(setting, traced=True), GAP_S)
+    return _figure(_report(run), metric)
+
+
 def sustained(run: Run) -> float:
     """The largest rate at which the share of requests within the targets is kept, a second and GPU."""
     setting = make_serving(run.data, run.where, run.folder)
-    rate, share = float(run.data["workload"]["arrivals"]["rate"]), setting.serving.slo.share
-    low, high = rate * RATES[0], rate * RATES[1]
+    share = setting.serving.slo.share
+
+    def within(result: ServingResult) -> bool:
+        met = result.metrics.slo_share
+        return met is not None and met >= share
+
+    return largest_rate(run, within) / setting.gpus
+
+
+def unslowed(run: Run) -> float:
+    """The largest rate within Splitwise's slowdowns against requests alone on a DGX A100, a second."""
+    data = run.data
+    for key, value in ALONE.items():
+        data = set_key(data, key, value, run.folder, run.where)
+    deployment = {key: value for key, value in data["deployment"].items() if key != "pools"}
+    steps = make_serving({**data, "deployment": deployment}, run.where, run.folder).pools[0].costs.steps
+    return largest_rate(run, lambda result: not slowed_too_much(result, steps))
+
+
+def largest_rate(run: Run, within: Callable[[ServingResult], bool]) -> float:
+    """The largest rate of arrivals at which a run is within its targets; 0 where none in the range is."""
+    rate = float(run.data["workload"]["arrivals"]["rate"])
+    low, high, found = rate * RATES[0], rate * RATES[1], 0.0
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5
         data = set_key(run.data, "workload.arrivals.rate", middle, run.folder, run.where)
-        within = _report(replace(run, data=data))["slo_share"] >= share
-        low, high = (middle, high) if within else (low, middle)
-    return low / setting.gpus
+        if within(serve(make_serving(data, run.where, run.folder))):
+            low = found = middle
+        else:
+            high = middle
+    return found
 
 
 def gain(claim: ServingClaim, runs: ServingRuns) -> float:
@@ -226,7 +313,7 @@ def gain(claim: ServingClaim, runs: ServingRuns) -> float:
     theirs = [runs.value(name, claim.metric) for name in claim.over] or [1.0]
     if claim.metric in LOWER:
         return min(theirs) / min(ours)
-    return max(ours) / max(theirs)
+    return max(ours) / max(theirs) if max(theirs) else float("inf")
 
 
 def serving_rows(asked: list[str]) -> Iterator[str]:
@@ -241,7 +328,8 @@ def serving_rows(asked: list[str]) -> Iterator[str]:
         low, high = claim.band
         verdict = "inside" if low <= found <= high else "below" if found < low else "above"
         what = f"{claim.what}{' (mechanism alone)' if claim.alone else ''}"
+        times = f"{found:.2f}x" if isfinite(found) else "baseline at no rate"
         yield (
-            f"| `{claim.scenario}` | {what} | {claim.published:.2f}x | {low:.2f}-{high:.2f}x | {found:.2f}x "
+            f"| `{claim.scenario}` | {what} | {claim.published:.2f}x | {low:.2f}-{high:.2f}x | {times} "
             f"| {verdict} |"
         )
