@@ -2,8 +2,8 @@
 
     python -m benchmarks.sweep [--points 10000] [--same 400] [--kills 10] [--ray]
 
-Cost is CPU time of this process: bare predictions, one by one, against the same through ``run_sweep`` with a
-store and one worker, in turns. The kill test starts ``meshwright sweep`` and ends it with SIGKILL.
+Cost is CPU time of this process outside of the predictions, in a sweep with a store and one worker. The kill
+test starts ``meshwright sweep`` and ends it with SIGKILL.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+import meshwright.__main__  # noqa: F401 - sets the garbage collector's thresholds, as for the command
+from meshwright.sweeps import run
 from meshwright.sweeps.answer import answer
-from meshwright.sweeps.definition import Grid, Point
-from meshwright.sweeps.run import run_sweep
+from meshwright.sweeps.definition import Grid
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
 
@@ -51,43 +53,28 @@ def sweep_file(folder: Path, points: int) -> Path:
 
 
 def overhead(folder: Path, points: int) -> None:
-    """CPU time with store and executor over that of the bare predictions, chunk by chunk in turns."""
+    """CPU time of a sweep outside of its predictions, over that of the predictions."""
     grid = Grid.read(sweep_file(folder, points))
-    bare = through = 0.0
-    every = list(grid.points())[:points]
-    for number, chunk in enumerate(_chunks(every)):
-        for kind in ("bare", "store") if number % 2 else ("store", "bare"):
-            started = time.process_time()
-            if kind == "bare":
-                for point in chunk:
-                    answer("simulate", point.data, str(grid.folder), grid.where)
-                bare += time.process_time() - started
-            else:
-                part = _Part(grid.sweep, grid.base, grid.folder, grid.where, tuple(chunk))
-                run_sweep(part, Execution(workers=1, store=folder / "cost.db"))
-                through += time.process_time() - started
+    inside = 0.0
+
+    def timed(*call: Any) -> Any:
+        nonlocal inside
+        started = time.process_time()
+        row = answer(*call)
+        inside += time.process_time() - started
+        return row
+
+    run.answer = timed  # type: ignore[assignment]
+    started = time.process_time()
+    rows = run.run_sweep(grid, Execution(workers=1, store=folder / "cost.db"))
+    whole = time.process_time() - started
+    run.answer = answer
+    outside = whole - inside
     print(
-        f"{len(every):,} points: bare {bare:.1f} CPU s ({1e3 * bare / len(every):.2f} ms a point), "
-        f"with store and executor {through:.1f} CPU s: {100 * (through / bare - 1):+.1f} %"
+        f"{len(rows):,} points: predictions {inside:.1f} CPU s ({1e3 * inside / len(rows):.2f} ms a point), "
+        f"store and executor {outside:.1f} CPU s ({1e3 * outside / len(rows):.2f} ms): "
+        f"{100 * outside / inside:+.1f} %"
     )
-
-
-class _Part(Grid):
-    """Some of a grid's points."""
-
-    def __init__(
-        self, sweep: object, base: dict, folder: Path, where: str, chosen: tuple[Point, ...]
-    ) -> None:
-        super().__init__(sweep, base, folder, where)  # type: ignore[arg-type]
-        object.__setattr__(self, "chosen", chosen)
-
-    def points(self):
-        """The chosen points."""
-        return iter(self.chosen)  # type: ignore[attr-defined]
-
-
-def _chunks(points: list[Point]):
-    return (tuple(points[start : start + 200]) for start in range(0, len(points), 200))
 
 
 def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
@@ -97,7 +84,7 @@ def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
     tables = {}
     for name, workers in ways:
         path = folder / f"{name}-{workers}.csv"
-        write_rows(run_sweep(grid, Execution(name, workers=workers)), path)
+        write_rows(run.run_sweep(grid, Execution(name, workers=workers)), path)
         tables[f"{name} with {workers}"] = path.read_bytes()
     first = next(iter(tables.values()))
     for name, table in tables.items():
@@ -120,15 +107,15 @@ def kills(folder: Path, points: int, count: int) -> None:
     ]
     rng, before, lost, changed = random.Random(0), {}, 0, 0
     for _ in range(count):
-        run = subprocess.Popen(
+        sweep = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        while len(_stored(store)) <= len(before) and run.poll() is None:
+        while len(_stored(store)) <= len(before) and sweep.poll() is None:
             time.sleep(0.2)
         time.sleep(rng.uniform(0.0, 2.0))
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+            os.killpg(sweep.pid, signal.SIGKILL)
+        sweep.wait()
         after = _stored(store)
         lost += sum(key not in after for key in before)
         changed += sum(after[key] != row for key, row in before.items() if key in after)
@@ -137,7 +124,7 @@ def kills(folder: Path, points: int, count: int) -> None:
     subprocess.run([*command, "-o", str(folder / "killed.csv")], check=True, capture_output=True)
     after = _stored(store)
     changed += sum(after[key] != row for key, row in before.items())
-    write_rows(run_sweep(Grid.read(path), Execution(workers=1)), folder / "whole.csv")
+    write_rows(run.run_sweep(Grid.read(path), Execution(workers=1)), folder / "whole.csv")
     same = (folder / "killed.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     print(
         f"{count} kills: {found} of {len(after)} points stored before the last run, {lost} lost, "
