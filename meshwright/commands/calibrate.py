@@ -16,26 +16,28 @@ if TYPE_CHECKING:
 
 def calibrate(
     points: Annotated[list[Path], typer.Argument(help="Point files, or folders of them.")],
-    device: Annotated[str, typer.Option(help="What was measured: a name, a YAML file, or cpu.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Device YAML to write.")],
-    gpu: Annotated[str, typer.Option(help="What the points call it; default: the device's name.")] = "",
+    device: Annotated[str, typer.Option(help="Measured device: name, YAML file, or cpu.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Write the calibrated device to this YAML file.")],
+    gpu: Annotated[
+        str, typer.Option(help="Device name in the point files; default: the name of --device.")
+    ] = "",
     share: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the shapes kept out to state the error on.")
+        float,
+        typer.Option(min=0.01, max=0.9, help="Share of shapes held out of the fit, to measure its error."),
     ] = 0.15,
     page: Annotated[
         Path | None,
         typer.Option(
-            callback=needs_plotly, help="HTML page to draw: predicted against measured on shapes kept out."
+            callback=needs_plotly,
+            help="Write an HTML page: predicted against measured times of held-out shapes.",
         ),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Write the device even if its errors are large.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Write the device in spite of large errors.")] = False,
     json: Json = False,
 ) -> None:
-    """Fit a device's kernel times to measured points, and say how wrong they are on shapes kept out.
+    """Fit a device's kernel times to measured points, and report the errors on held-out shapes.
 
-    Every other command takes the device YAML by its path. What the points do not cover stays as it was.
+    All commands take the device YAML by its path. Kernels without points keep their calibration.
 
     [bold]Example:[/bold] meshwright calibrate points --device h100-sxm -o my-h100.yaml
     """

@@ -9,7 +9,9 @@ import typer
 
 
 def export(
-    plan: Annotated[str, typer.Argument(help="Scenario (file or shipped name), or a saved `plan --json`.")],
+    plan: Annotated[
+        str, typer.Argument(help="Scenario (YAML file or shipped name), or saved output of `plan --json`.")
+    ],
     to: Annotated[
         str,
         typer.Option(
@@ -17,12 +19,14 @@ def export(
             help="megatron-lm, -bridge, deepspeed, torchtitan, vllm, sglang, trtllm, dynamo, slurm or k8s.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the files.")],
-    rank: Annotated[int | None, typer.Option(min=1, help="Plan of a saved search (default 1).")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")],
+    rank: Annotated[
+        int | None, typer.Option(min=1, help="Rank of the plan in a saved search (default 1).")
+    ] = None,
 ) -> None:
     """Write the files that launch a plan: arguments, configurations, job scripts.
 
-    Parts of the plan that the launcher cannot express are named on stderr and in the files.
+    Plan fields that the launcher cannot express are printed on stderr and in the files.
 
     [bold]Example:[/bold] meshwright export gpt3-175b-1024-a100 --to megatron-lm -o launch
     """

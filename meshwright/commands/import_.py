@@ -10,25 +10,35 @@ import typer
 
 def import_(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|COMMAND", help="Script, configuration, or command line.")
+        str, typer.Argument(metavar="FILE|COMMAND", help="Shell script, configuration file, or command line.")
     ],
-    cluster: Annotated[str, typer.Option(help="Cluster that it runs on: name or YAML.")],
-    gpus: Annotated[int | None, typer.Option(min=1, help="Devices, where the file does not say.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model, where the file does not say.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=1, help="Words of the tokenizer, likewise.")] = None,
-    seq_len: Annotated[int | None, typer.Option(min=1, help="Tokens in a sequence, likewise.")] = None,
-    global_batch: Annotated[int | None, typer.Option(min=1, help="Sequences in a step, likewise.")] = None,
+    cluster: Annotated[str, typer.Option(help="Cluster: name or YAML file.")],
+    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs, if not in the file.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, if not in the file.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(min=1, help="Vocabulary size, if not in the file.")
+    ] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a sequence, if not in the file.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Sequences per optimizer step, if not in the file.")
+    ] = None,
     kind: Annotated[
-        str, typer.Option("--from", help="megatron-lm, deepspeed or torchtitan; default: recognised.")
+        str,
+        typer.Option(
+            "--from",
+            help="Kind of file: megatron-lm, megatron-bridge, deepspeed or torchtitan; default: detected.",
+        ),
     ] = "",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Scenario file to write; default: stdout.")
+        Path | None, typer.Option("--out", "-o", help="Write the scenario to FILE; default: stdout.")
     ] = None,
 ) -> None:
-    """Turn a launch file of Megatron-LM, DeepSpeed or torchtitan into a scenario.
+    """Convert a launch file of Megatron-LM, DeepSpeed or torchtitan to a scenario.
 
-    Nothing in the file is executed. Options that no prediction reads are kept as comments of the scenario;
-    unknown ones are named on stderr.
+    The file is parsed, never executed. Options that no prediction reads become comments of the scenario.
+    Unknown options are printed on stderr.
 
     [bold]Example:[/bold] meshwright import "torchrun --nnodes 8 --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b" --cluster dgx-h100
     """  # noqa: E501 - one line to copy

@@ -48,105 +48,120 @@ def _names(kind: str) -> Callable[[str], list[str]]:
 
 Scenario = Annotated[
     str,
-    typer.Argument(help="Scenario YAML, or the name of a shipped one.", autocompletion=_names("scenarios")),
+    typer.Argument(help="Scenario: YAML file or shipped name.", autocompletion=_names("scenarios")),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="Name, YAML, or Hugging Face config.json.", autocompletion=_names("models")),
+    typer.Option(
+        help="Model: name, YAML file, or Hugging Face config.json.", autocompletion=_names("models")
+    ),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(help="Name or YAML; several, to compare them: a,b.", autocompletion=_names("clusters")),
+    typer.Option(
+        help="Cluster: name or YAML file; a,b compares clusters.", autocompletion=_names("clusters")
+    ),
 ]
-Gpus = Annotated[str | None, typer.Option(help="Devices of the job; a range 256..2048 compares sizes.")]
+Gpus = Annotated[str | None, typer.Option(help="GPUs of the job; 256..2048 compares sizes.")]
 SeqLen = Annotated[
-    str | None, typer.Option(help="Tokens in a sequence, as 8192 or 8k; default: the model's longest.")
+    str | None, typer.Option(help="Tokens of a sequence (8192, 8k); default: the model's maximum.")
 ]
-GlobalBatch = Annotated[str | None, typer.Option(help="Sequences in an optimizer step.")]
+GlobalBatch = Annotated[str | None, typer.Option(help="Sequences per optimizer step.")]
 BatchTokens = Annotated[
-    str | None, typer.Option(help="Tokens in an optimizer step instead, as 4M (4 x 1024 x 1024).")
+    str | None,
+    typer.Option(help="Tokens per optimizer step (4M is 4 x 1024 x 1024), instead of --global-batch."),
 ]
-Precision = Annotated[str | None, typer.Option(help="fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")]
+Precision = Annotated[
+    str | None, typer.Option(help="Number format: fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")
+]
 Framework = Annotated[
     str | None,
-    typer.Option(help="Name or YAML; default by device.", autocompletion=_names("frameworks")),
+    typer.Option(
+        help="Framework: name or YAML file; default: by device.", autocompletion=_names("frameworks")
+    ),
 ]
 OneCluster = Annotated[
-    str | None, typer.Option("--cluster", help="Name or YAML.", autocompletion=_names("clusters"))
+    str | None,
+    typer.Option("--cluster", help="Cluster: name or YAML file.", autocompletion=_names("clusters")),
 ]
-OneSize = Annotated[int | None, typer.Option("--gpus", min=1, help="Devices of the job.")]
+OneSize = Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs of the job.")]
 Fix = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD=VALUE", help="Hold a plan field, as tensor=8. Repeatable."),
+    typer.Option(metavar="FIELD=VALUE", help="Fix a plan field (tensor=8). Repeatable."),
 ]
 Price = Annotated[
-    float | None, typer.Option(min=0, help="Dollars an hour and device, instead of the list price.")
+    float | None, typer.Option(min=0, help="Dollars per GPU and hour, instead of the list price.")
 ]
 Fields = Annotated[
     list[str] | None,
-    typer.Option("--fix", metavar="FIELD=VALUE", help="A field of the plan, as tensor=8. Repeatable."),
+    typer.Option("--fix", metavar="FIELD=VALUE", help="Set a plan field (tensor=8). Repeatable."),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key. Repeatable: all in one variation."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set a scenario key. Repeatable; all make one variation."
+    ),
 ]
 Sweep = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=A,B,C", help="Try several values of a key. Repeatable: a grid."),
+    typer.Option(metavar="KEY=A,B,C", help="Sweep values of a scenario key. Repeatable; keys form a grid."),
 ]
-Replan = Annotated[bool, typer.Option("--replan", help="Search a plan for each of the changes.")]
+Replan = Annotated[bool, typer.Option("--replan", help="Search a new plan for every variation.")]
 Limit = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD=VALUE", help="Cap a plan field, as pipeline=16. Repeatable."),
+    typer.Option(metavar="FIELD=VALUE", help="Cap a plan field (pipeline=16). Repeatable."),
 ]
 Objective = Annotated[
     str | None,
-    typer.Option(help="time (default), cost or energy; serving: goodput (default), cost, energy, latency."),
+    typer.Option(
+        help="Rank by time (default), cost or energy; serving: goodput (default), cost, energy, latency."
+    ),
 ]
 Top = Annotated[int | None, typer.Option(help="Plans to show (default 5).")]
 Headroom = Annotated[
     str | None,
-    typer.Option(help="Memory to leave free, as 10% or 8GiB; default from the memory model's error."),
+    typer.Option(help="Free memory to keep (10%, 8GiB); default: from the memory model's error."),
 ]
-Raw = Annotated[bool, typer.Option("--all", help="Show the raw order, near duplicates included.")]
-Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Time the best N with the event engine too.")]
+Raw = Annotated[bool, typer.Option("--all", help="Show near duplicates too, in the order of the objective.")]
+Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Run the best N plans on the event engine.")]
 Save = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario that simulate reads."),
+    typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario file."),
 ]
-Rank = Annotated[int, typer.Option(min=1, help="The plan to save.")]
+Rank = Annotated[int, typer.Option(min=1, help="Rank of the plan that --save writes.")]
 Html = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", callback=needs_plotly, help="Write a page with tables and charts."),
+    typer.Option(metavar="FILE", callback=needs_plotly, help="Write an HTML page with tables and charts."),
 ]
-Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans.")]
-Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: compares sizes by days and dollars.")]
-Days = Annotated[float | None, typer.Option(help="Deadline for all tokens.")]
-Serve = Annotated[bool, typer.Option("--serve", help="Choose how to serve the model instead.")]
+Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans as CSV.")]
+Tokens = Annotated[float | None, typer.Option(help="Training tokens; compares sizes by days and dollars.")]
+Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
+Serve = Annotated[bool, typer.Option("--serve", help="Search serving deployments instead of training plans.")]
 Isl = Annotated[
     int | None,
-    typer.Option(parser=_tokens, metavar="N", help="Serving: prompt tokens of a request, as 2048 or 2k."),
+    typer.Option(parser=_tokens, metavar="N", help="Serving: prompt tokens per request (2048, 2k)."),
 ]
 Osl = Annotated[
-    int | None, typer.Option(parser=_tokens, metavar="N", help="Serving: output tokens of a request.")
+    int | None, typer.Option(parser=_tokens, metavar="N", help="Serving: output tokens per request.")
 ]
-Rate = Annotated[float | None, typer.Option(help="Serving: requests a second.")]
+Rate = Annotated[float | None, typer.Option(help="Serving: requests per second.")]
 Ttft = Annotated[
-    str | None, typer.Option(help="Serving: time to first token, s; p99=2.0 for another share than p90.")
+    str | None,
+    typer.Option(
+        help="Serving: target of the time to first token, s; p99=2.0 sets the percentile (default p90)."
+    ),
 ]
-Tpot = Annotated[str | None, typer.Option(help="Serving: time per output token, s.")]
-Together = Annotated[
-    bool, typer.Option("--together", help="Serving: no separate pools for prefill and decode.")
-]
-Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (show engines).")]
+Tpot = Annotated[str | None, typer.Option(help="Serving: target of the time per output token, s.")]
+Together = Annotated[bool, typer.Option("--together", help="Serving: no disaggregated prefill and decode.")]
+Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (`meshwright show engines`).")]
 Mix = Annotated[
     str | None,
     typer.Option(
         metavar="TYPES",
-        help="Serving: rent the cheapest mix, as l4,a100-sxm-80gb=8,h100-sxm@2.5 (=count, @price).",
+        help="Serving: cheapest mix of GPU types (l4,a100-sxm-80gb=8,h100-sxm@2.5; =maximum, @price).",
     ),
 ]
-Watts = Annotated[float | None, typer.Option(help="Serving: most that the devices of a mix may draw.")]
+Watts = Annotated[float | None, typer.Option(help="Serving: power limit of a mix, W.")]
 
 
 def question(**flags: str | float | None) -> dict[str, object]:
@@ -166,12 +181,13 @@ def question(**flags: str | float | None) -> dict[str, object]:
 
 Store = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="SQLite file of finished results; a second run skips those in it."),
+    typer.Option(metavar="FILE", help="SQLite file of finished results; a second run skips them."),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")]
-Executor = Annotated[str, typer.Option(metavar="NAME", help="Where work runs: local (default) or ray.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Parallel processes; default: all cores.")]
+Executor = Annotated[str, typer.Option(metavar="NAME", help="Executor: local (default) or ray.")]
 Address = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Ray cluster; default: one started on this machine.")
+    str,
+    typer.Option(metavar="HOST:PORT", help="Address of a Ray cluster; default: start one on this machine."),
 ]
 
 
@@ -196,16 +212,17 @@ def execution(executor: str, address: str, workers: int | None, store: Path | No
 Pareto = Annotated[
     bool,
     typer.Option(
-        "--pareto", help="Show fronts: time against memory and energy; serving: user speed, cost, energy."
+        "--pareto",
+        help="Show Pareto fronts: step time, memory, energy; serving: tokens/s per user, cost, energy.",
     ),
 ]
 Day = Annotated[
     str | None,
     typer.Option(
-        metavar="RATES", help="Serving: replicas over a day of these rates, in equal parts: 2,5,9,4."
+        metavar="RATES", help="Serving: replicas over a day, by requests/s in equal parts of it (2,5,9,4)."
     ),
 ]
 ColdStart = Annotated[
     float,
-    typer.Option(min=0, help="Serving over a day: seconds from renting a replica to its first request."),
+    typer.Option(min=0, help="Serving with --day: seconds from renting a replica to its first request."),
 ]

@@ -61,10 +61,10 @@ def plan(
     csv: given.Csv = None,
     json: Json = False,
 ) -> None:
-    """Search all plans for training a model on a cluster, or for serving it, and rank those that fit.
+    """Search all training plans of a model on a cluster, and rank the plans that fit.
 
-    Flags ask a question of their own, or change that of a scenario. [bold]--serve[/bold] finds the deployment that
-    carries most requests within the latency targets.
+    Flags change keys of the scenario, or replace it. [bold]--serve[/bold] searches serving deployments for the
+    highest goodput within the latency targets.
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
     """  # noqa: E501 - one line to copy

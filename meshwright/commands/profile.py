@@ -15,31 +15,44 @@ if TYPE_CHECKING:
 
 
 def profile(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the point files.")] = Path("points"),
-    device: Annotated[str, typer.Option(help="cuda:0, cuda:1, ... (ROCm too), or cpu.")] = "cuda:0",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of point files.")] = Path("points"),
+    device: Annotated[
+        str, typer.Option(help="torch device: cuda:0, cuda:1, ... (also ROCm), or cpu.")
+    ] = "cuda:0",
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="About 300 points, or about 70 (under a minute on a GPU).")
+        bool,
+        typer.Option(
+            "--full/--quick", help="Measure about 300 points, or about 70 (under a minute on a GPU)."
+        ),
     ] = False,
-    dtypes: Annotated[str, typer.Option(help="Of fp32,tf32,fp16,bf16,fp8; default: what suits.")] = "",
-    operations: Annotated[str, typer.Option(help="Operations to measure, comma apart; default: all.")] = "",
-    name: Annotated[str, typer.Option(help="What to call the device; default: its catalogue name.")] = "",
-    storage: Annotated[Path | None, typer.Option(help="A folder on the NVMe drive to measure.")] = None,
-    threads: Annotated[int, typer.Option(min=0, help="Threads on a CPU; 0: torch's choice.")] = 0,
+    dtypes: Annotated[
+        str,
+        typer.Option(help="Number formats (fp32,tf32,fp16,bf16,fp8); default: all that the device supports."),
+    ] = "",
+    operations: Annotated[
+        str, typer.Option(help="Operations to measure, separated by commas; default: all.")
+    ] = "",
+    name: Annotated[
+        str, typer.Option(help="Device name in the point files; default: its catalogue name.")
+    ] = "",
+    storage: Annotated[Path | None, typer.Option(help="Measure the NVMe drive of this folder.")] = None,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: torch's default.")] = 0,
     collectives: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Measure collectives between N processes instead.")
+        int, typer.Option(min=0, metavar="N", help="Measure collectives of N processes instead of kernels.")
     ] = 0,
     imported: Annotated[
         Path | None,
         typer.Option(
-            "--import", help="Read a file or folder of nccl-tests, aiconfigurator, Vidur or Kineto instead."
+            "--import", help="Convert files of nccl-tests, aiconfigurator, Vidur or Kineto instead."
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="Format of --import; default: recognised.")] = "",
+    format_: Annotated[str, typer.Option("--format", help="Format of --import; default: detected.")] = "",
     json: Json = False,
 ) -> None:
-    """Measure kernels with torch, or read others' measurements, and write them as point files.
+    """Measure kernels of this machine with torch, and write point files.
 
-    An interrupted run resumes; finished points are never lost.
+    An interrupted run resumes; finished points are kept. [bold]--import[/bold] converts measurements of other
+    tools.
 
     [bold]Example:[/bold] meshwright profile --device cpu --quick -o points
     """

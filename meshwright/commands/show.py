@@ -17,12 +17,12 @@ def show(
             "routers, scalers, traces or scenarios"
         ),
     ],
-    name: Annotated[str, typer.Argument(help="One of them, or a path.")] = "",
+    name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",
     json: Json = False,
 ) -> None:
     """Show entries of the catalogues, with sources.
 
-    For devices: how each kernel is calibrated, and its error on shapes that the fit did not see.
+    A device's entry lists the calibration of every kernel, and its error on held-out shapes.
 
     [bold]Example:[/bold] meshwright show devices h100-sxm
     """

@@ -31,26 +31,24 @@ def simulate(
     framework: given.Framework = None,
     price: given.Price = None,
     fix: given.Fields = None,
-    engine: Annotated[
-        bool, typer.Option("--engine", help="Run the step as discrete events too, rank by rank.")
-    ] = False,
+    engine: Annotated[bool, typer.Option("--engine", help="Also run the step on the event engine.")] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Write a trace for Perfetto (FILE.json.gz); into a folder, a file for each rank, "
-            "for Holistic Trace Analysis."
+            help="Write a Perfetto trace (FILE.json.gz), or one file per rank into a folder "
+            "(for Holistic Trace Analysis)."
         ),
     ] = None,
     html: given.Html = None,
     requests: Annotated[
-        Path | None, typer.Option(help="Serving: write a CSV with one row a request.")
+        Path | None, typer.Option(help="Serving: write a CSV with one row per request.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Predict a training step of a plan, or the requests of a serving scenario.
 
-    Flags ask a question of their own, with the plan's fields after [bold]--fix[/bold], or change that of a
-    scenario. A schedule without a closed form runs on the event engine anyway, as do traces and pages.
+    Flags change keys of the scenario, or replace it; [bold]--fix[/bold] sets plan fields. Traces, pages and
+    schedules without a closed form need the event engine, and start it.
 
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """

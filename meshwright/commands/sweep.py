@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[str, typer.Argument(help="YAML with scenario, grid and ask; or a shipped one.")],
+    file: Annotated[
+        str, typer.Argument(help="Sweep: YAML file with scenario, grid and ask, or shipped name.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Table to write: FILE.csv or FILE.parquet.")
+        Path | None, typer.Option("--out", "-o", help="Write the table to FILE.csv or FILE.parquet.")
     ] = None,
     store: given.Store = None,
     workers: given.Workers = None,
@@ -26,9 +28,9 @@ def sweep(
     address: given.Address = "",
     json: Json = False,
 ) -> None:
-    """Answer a question for every point of a grid: models x clusters x GPU counts x loads.
+    """Plan or simulate every point of a grid: models x clusters x GPU counts x loads.
 
-    Every finished result is stored at once; Ctrl-C or a crash loses none.
+    [bold]--store[/bold] writes every finished result at once; Ctrl-C and crashes lose none.
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """

@@ -18,46 +18,50 @@ if TYPE_CHECKING:
 def validate(
     cases: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV of measured runs (repeatable); by default the shipped ones."),
+        typer.Option(help="CSV of measured training runs (repeatable); default: the shipped runs."),
     ] = None,
     kernels: Annotated[
         Path | None,
-        typer.Option(help="Folder of point files: kernels and collectives instead of whole steps."),
+        typer.Option(help="Folder of point files: validate kernels and collectives instead of steps."),
     ] = None,
     serving: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV of measured serving runs, a folder of them, or `shipped` (repeatable)."),
+        typer.Option(help="CSV of measured serving runs, a folder of CSVs, or `shipped` (repeatable)."),
     ] = None,
     cluster: Annotated[
         str,
-        typer.Option(help="With --kernels: what collectives were measured on (name or YAML)."),
+        typer.Option(help="With --kernels: cluster of the measured collectives (name or YAML file)."),
     ] = "",
     live: Annotated[
-        bool, typer.Option("--live", help="Train a small GPT here, and predict the same steps.")
+        bool, typer.Option("--live", help="Train a small GPT on this machine, and predict its steps.")
     ] = False,
-    device: Annotated[str, typer.Option(help="With --live: cpu, or cuda:0 as torch calls it.")] = "cuda:0",
-    devices: Annotated[int, typer.Option(min=1, help="With --live: processes, one a GPU.")] = 1,
-    parallelism: Annotated[str, typer.Option(help="With --live on several: ddp, fsdp or pipeline.")] = "ddp",
-    size: Annotated[str, typer.Option(help="With --live: small, medium, large or all.")] = "small",
-    steps: Annotated[int, typer.Option(min=1, help="With --live: steps to time.")] = 10,
+    device: Annotated[str, typer.Option(help="With --live: torch device (cpu, cuda:0).")] = "cuda:0",
+    devices: Annotated[int, typer.Option(min=1, help="With --live: processes, one per GPU.")] = 1,
+    parallelism: Annotated[
+        str, typer.Option(help="With --live and several devices: ddp, fsdp or pipeline.")
+    ] = "ddp",
+    size: Annotated[
+        str, typer.Option(help="With --live: model size: small, medium, large or all.")
+    ] = "small",
+    steps: Annotated[int, typer.Option(min=1, help="With --live: timed steps.")] = 10,
     points: Annotated[
-        Path, typer.Option(help="With --live: points of this machine; measured if there are none.")
+        Path, typer.Option(help="With --live: folder of point files; measured if empty.")
     ] = Path("points"),
     calibration: Annotated[
-        str, typer.Option(help="With --live: the device's name or YAML file instead of points.")
+        str, typer.Option(help="With --live: calibrated device (name or YAML file) instead of points.")
     ] = "",
-    summary: Annotated[bool, typer.Option("--summary", help="Only the sums, not each case.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Print summaries only.")] = False,
     executor: given.Executor = "local",
     address: given.Address = "",
     workers: given.Workers = None,
     store: given.Store = None,
     max_median: Annotated[
         float | None,
-        typer.Option(min=0, help="Exit with 1 when the median error is above this share, e.g. 0.1."),
+        typer.Option(min=0, help="Exit with 1 if the median error exceeds this share (0.1)."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Predict measured runs from their configuration alone, and report the errors.
+    """Predict measured runs from their configurations, and report the errors.
 
     [bold]Example:[/bold] meshwright validate --summary
     """

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 def whatif(
     scenario: Annotated[
-        str, typer.Argument(help="Scenario YAML with variations, or the name of a shipped one.")
+        str, typer.Argument(help="Scenario with variations: YAML file or shipped name.")
     ] = "",
     model: given.Model = None,
     cluster: given.OneCluster = None,
@@ -34,8 +34,12 @@ def whatif(
     set_: given.Set = None,
     sweep: given.Sweep = None,
     replan: given.Replan = False,
-    engine: Annotated[bool, typer.Option("--engine", help="Time every run with the event engine.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes long.")] = False,
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Run every variation on the event engine.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Start a run that is estimated to take more than 10 minutes.")
+    ] = False,
     executor: given.Executor = "local",
     address: given.Address = "",
     workers: given.Workers = None,
@@ -43,11 +47,11 @@ def whatif(
     html: given.Html = None,
     json: Json = False,
 ) -> None:
-    """Run a scenario and its variations: change of the step time, and the parts of the step that moved.
+    """Compare variations of a scenario: change of the step time, and of the parts of the step.
 
-    [bold]--set[/bold] and [bold]--sweep[/bold] make a variation instead of those in the file; other flags
-    ask a question without a file, or change that of a scenario. A variation keeps the plan, or searches again
-    (replan: true). Ctrl-C shows the finished runs.
+    [bold]--set[/bold] and [bold]--sweep[/bold] replace the variations of the file. Other flags change keys of
+    the scenario, or replace it. A variation keeps the plan; with [bold]--replan[/bold] it searches a new one.
+    Ctrl-C shows the finished runs.
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
