@@ -84,9 +84,9 @@ def _largest(
 ) -> dict[str, Any]:
     """Run of a deployment, as plain data."""
     try:
-        setting = _settled(make_serving(scenario, "plan", folder), expected * lifetime)
+        setting = settled(make_serving(scenario, "plan", folder), expected * lifetime)
         found = [
-            _bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
+            bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
         ]
     except MeshwrightError as error:
         return asdict(RefinedServing(0.0, 0.0, str(error)))
@@ -103,7 +103,7 @@ def _lifetime(question: Question, plan: ServingPlan) -> float:
     return found if found < inf else plan.e2e_s
 
 
-def _settled(setting: ServingSetting, held: float) -> ServingSetting:
+def settled(setting: ServingSetting, held: float) -> ServingSetting:
     """A run long enough for ``held`` requests in the system; a trace has the requests that it has."""
     serving = setting.serving
     requests = min(max(serving.requests, ceil(LIFETIMES * held)), MOST_REQUESTS)
@@ -111,7 +111,7 @@ def _settled(setting: ServingSetting, held: float) -> ServingSetting:
     return replace(setting, serving=serving.model_copy(update={"requests": requests, "warmup": share}))
 
 
-def _bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
+def bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
     """Largest rate of one seed: growing steps from the steady state's rate, then halving the interval."""
     low, high = 0.0, inf
     rate, factor = max(expected, 1e-3), FIRST_STEP

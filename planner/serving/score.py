@@ -18,8 +18,8 @@ from simulator.serving.steady import Limits, Load, Steady, steady_state
 
 Array = NDArray[np.float64]
 
-LEVELS, GRID = 3, 28
-"""Grids of rates, and rates in each."""
+LEVELS, GRID = 4, 14
+"""Nested grids of rates, and rates in each."""
 SLOWEST = 1e-4
 """Lowest rate tried, over the rate that no replica reaches."""
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -113,7 +113,7 @@ def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) ->
 def largest_rate(question: Question, shape: Shape, limits: Limited, phase: str = "mixed") -> Array:
     """Requests a second of one replica within the targets, by limits; 0 where even few miss.
 
-    Three grids, each inside the interval of the last: to 2 parts in 10,000.
+    Four grids, each inside the interval of the last: to 5 parts in 10,000.
     """
     most = 4.0 / max(float(np.min(shape.table.decode_seconds(np.ones(1), np.ones(1)))), 1e-6)
     low, high = np.full(len(limits), most * SLOWEST), np.full(len(limits), most)

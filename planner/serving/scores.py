@@ -30,7 +30,7 @@ MOST_COUNTS = 128
 
 def _by_count(counts: Ints, rate: Callable[[Ints], Array]) -> Array:
     """A figure by the number of replicas, found at small counts and a geometric series and linear between."""
-    series = np.geomspace(1, counts[-1], 2 * int(counts[-1]).bit_length()).round().astype(np.int64)
+    series = np.geomspace(1, counts[-1], int(counts[-1]).bit_length() + 1).round().astype(np.int64)
     some = np.unique(series)
     return np.interp(counts, some, rate(some))
 

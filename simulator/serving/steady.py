@@ -19,7 +19,7 @@ from simulator.serving.table import IterationTable
 Array = NDArray[np.float64]
 
 ITERATIONS = 24
-PREFILL_ITERATIONS = 0, 1, 2, 4, 7, 10, 13, 16, 19
+PREFILL_ITERATIONS = 0, 1, 3, 6, 10, 15
 """Iterations in which the interference of prefills is priced again: it varies little with the batch."""
 DAMPING = 0.4
 LEAPS = 5, 8, 11, 14, 17, 20
@@ -187,13 +187,16 @@ class _Cases:
         chunk = np.minimum(self.new, room)
         before = self.cached + 0.5 * (self.new - chunk)
 
-        def mixed(prompts: float, ranks: float) -> Array:
-            return self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-
-        step = self.decode(batch)
-        one, every = mixed(1.0, 1.0), mixed(1.0, self.ranks)
+        # One prompt; one on every rank; two on every rank.
+        single = self.ranks == 1
+        axis = (-1,) + (1,) * chunk.ndim
+        prompts = np.array([1.0, 2.0] if single else [1.0, 1.0, 2.0]).reshape(axis)
+        ranks = None if single else np.array([1.0, self.ranks, self.ranks]).reshape(axis)
+        steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
+        one, every, two = steps[0], steps[-2], steps[-1]
         beside = np.maximum(every - one, 0.0) / max(self.ranks - 1.0, 1.0)
-        behind = np.maximum(mixed(2.0, self.ranks) - every, 0.0) / self.ranks
+        behind = np.maximum(two - every, 0.0) / self.ranks
+        step = self.decode(batch)
         return Prefills(self.new / chunk, room / chunk, step, one, beside, behind, self.ranks)
 
     def prefill(self) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "refine serving": (
         ["plan", "--serve", *SERVING, "--refine", "1", "--top", "1"],
-        "planner.serving.refine._bisect",
+        "planner.serving.refine.bisect",
     ),
 }
 

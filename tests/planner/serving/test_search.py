@@ -11,6 +11,8 @@ import pytest
 import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError
 from meshwright.serving_questions import serving_question
+from planner.serving.deployment import scenario_of
+from planner.serving.refine import bisect, settled
 from planner.serving.score import meets_phase, phase_state, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
@@ -151,3 +153,22 @@ def test_the_event_engine_agrees_at_half_load_and_bounds_the_largest_rate():
     simulated = serve(make_serving(at_half.scenario(), "found", Path())).metrics.latencies
     assert simulated["tpot"].mean == pytest.approx(at_half.best.tpot_s, rel=0.1)
     assert simulated["e2e"].mean == pytest.approx(at_half.best.e2e_s, rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_grid_search_over_the_event_engine_has_the_same_winner(asked, table, found):
+    """Every count of every shape, mixed or in two pools, runs on the event engine."""
+    ran = {}
+    for index in np.flatnonzero(table.goodput > 0):
+        plan = table.plan(int(index))
+        ran[plan.describe()] = largest_on_events(asked, plan)
+    best = max(ran, key=ran.__getitem__)
+    first = found.plans[0].describe()
+    assert ran[first] >= 0.97 * ran[best], (first, best, ran)
+
+
+def largest_on_events(asked, plan):
+    slo = asked.workload.slo
+    setting = make_serving(scenario_of(asked, plan), "plan", asked.folder)
+    held = plan.goodput * (slo.ttft + slo.tpot * asked.output)
+    return bisect(settled(setting, held), plan.goodput, asked.rate)
