@@ -84,7 +84,7 @@ class PowerModel:
             idle_w=device.idle_watts,
             limit_w=device.tdp_watts,
             host_w=price.cluster.host_watts * pool.devices / price.cluster.devices_per_node,
-            dense_bytes=dense * price.weights.dense_bytes,
+            dense_bytes=dense * price.weights.dense_bytes * pool.data,
             expert_bytes=routed * WEIGHT_BYTES[pool.weights],
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,

@@ -87,7 +87,8 @@ def layer_times(
 
     The nearest: the engine's own entry; another version's of the family (nearest first); another class,
     format or device generation of the engine, in this order of preference. A version with another scheduling
-    policy is another engine in all but name, and comes after another device generation.
+    policy is another engine in all but name, and comes after another device generation. The time a sequence
+    is the engine's own even then: sampling and the host's work for it depend on the version, not on layers.
     """
 
     def distance(entry: LayerTimes) -> float:
@@ -107,7 +108,10 @@ def layer_times(
         best = min(one.times, key=distance)
         other = OTHER_POLICY * (one.scheduler.value != engine.scheduler.value)
         candidates.append((distance(best) + other, gap, best))
-    return min(candidates, key=lambda item: item[:2])[2], True
+    chosen = min(candidates, key=lambda item: item[:2])[2]
+    if own[0].generation != generation:
+        return chosen, True
+    return chosen.model_copy(update={"sequence_s": own[0].sequence_s}), True
 
 
 OTHER_POLICY = 4.5

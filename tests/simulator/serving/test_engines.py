@@ -80,3 +80,13 @@ def test_times_of_a_missing_class_come_from_the_nearest_version():
     assert assumed and found.layers == "dense"
     found, assumed = layer_times(engines.get("vllm-0.11"), "dense", "16-bit")
     assert not assumed
+
+
+def test_a_version_keeps_its_own_time_a_sequence_for_classes_that_it_lacks():
+    """Layers of 16-bit experts come from another version, sampling and host work of a sequence do not."""
+    newer, older = engines.get("vllm-0.19"), engines.get("vllm-0.11")
+    found, assumed = layer_times(newer, "experts", "16-bit")
+    other, _ = layer_times(older, "experts", "16-bit")
+    own, _ = layer_times(newer, "experts", "fp8")
+    assert assumed and found.layer_s == other.layer_s
+    assert found.sequence_s == own.sequence_s < other.sequence_s
