@@ -7,6 +7,7 @@ from meshwright.validation.rows import Row, Skipped, rule_of
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import models
 from simulator.plan import Plans
+from simulator.training import predict
 
 ROW = {
     "case_id": "one",
@@ -260,6 +261,20 @@ def test_recipes_are_found_by_the_model_however_it_is_spelled():
     for name in ("gpt-oss-120b", "GPT OSS 120B"):
         framework = read(**shape, **experts, model_name=name, framework="Megatron-Bridge").setting.framework
         assert framework.dispatcher == "all-to-all"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "pp", "batch", "seconds"), [(512, 8, 4096, 48.948), (1024, 16, 8192, 52.04)]
+)
+def test_deepseek_v3_under_nemo_on_h100_takes_what_dgx_cloud_published(gpus, pp, batch, seconds):
+    """dgxc-benchmarking, deepseek_v3/pretraining/README.md at 1f6d9f4; nothing was chosen on these rows."""
+    sizes = {"n_gpus": str(gpus), "pp": str(pp), "global_batch": str(batch), "seq_len": "4096"}
+    shape = {"n_layers": "61", "d_model": "7168", "n_heads": "128", "n_kv_heads": "128", "d_ff": "18432"}
+    experts = {"n_experts": "256", "top_k": "8", "moe_d_ff": "2048", "tp": "2", "ep": "64"}
+    words = {"framework": "NeMo/Megatron-Core", "sequence_parallel": "1"}
+    case = read(**sizes, **shape, **experts, **words, model_name="deepseek-v3")
+    assert case.setting.framework.modules == ["mla_up_proj"]
+    assert float(predict(case.setting, Plans.of(case.plan)).time[0]) == pytest.approx(seconds, rel=0.07)
 
 
 def test_a_row_may_name_its_recipe():
