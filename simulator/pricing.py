@@ -171,7 +171,7 @@ def _key(op: Op, prices: Prices) -> tuple[Any, ...]:
     if isinstance(op, Collective):
         return "collective", op.operation
     if isinstance(op, MemoryBound):
-        return "memory", op.variant or op.kind
+        return ("memory",)
     raise TypeError(f"an op of unknown class: {type(op).__name__}")
 
 
@@ -285,11 +285,12 @@ def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
 
 
 def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array) -> Array:
-    kind = ops[0].variant or ops[0].kind
-    seconds = prices.kernels.memory_bound(moved, kind)
+    kinds = [op.variant or op.kind for op in ops]
+    seconds = prices.kernels.memory_bound_kinds(moved, kinds)
     if np.all(starts == 1):
         return seconds
-    return seconds + (starts - 1) * prices.kernels.memory_bound(np.zeros(()), kind)
+    start = prices.kernels.memory_bound_kinds(np.zeros(len(kinds)), kinds)
+    return seconds + (starts - 1) * start.reshape(-1, *(1,) * (seconds.ndim - 1))
 
 
 def _collective(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -45,7 +47,12 @@ class MemoryBound(Strict):
 
 def memory_bound_seconds(form: MemoryBound, chip: Chip, bytes_moved: Array) -> Array:
     """Return seconds of kernels that read and write `bytes_moved` bytes in total."""
-    inside = 1.0 / (1.0 + (bytes_moved / (form.l2_fraction * chip.l2_bytes)) ** 4)
-    return form.overhead_s + bytes_moved / (
-        chip.bandwidth * form.memory_efficiency * (1.0 + form.l2_gain * inside)
-    )
+    return seconds_of_forms([form], chip, bytes_moved[np.newaxis])[0]
+
+
+def seconds_of_forms(forms: Sequence[MemoryBound], chip: Chip, bytes_moved: Array) -> Array:
+    """Return seconds of kernels of several forms, shape (forms, ...), as `bytes_moved`."""
+    table = [(f.overhead_s, f.memory_efficiency, f.l2_gain, f.l2_fraction) for f in forms]
+    overhead, efficiency, gain, fraction = np.array(table).T.reshape(4, -1, *(1,) * (bytes_moved.ndim - 1))
+    inside = 1.0 / (1.0 + (bytes_moved / (fraction * chip.l2_bytes)) ** 4)
+    return overhead + bytes_moved / (chip.bandwidth * efficiency * (1.0 + gain * inside))

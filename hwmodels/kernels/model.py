@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -40,10 +42,14 @@ class KernelModel(Products, AttentionKernels):
         Raises:
             UnknownNameError: no such kind.
         """
+        return self.memory_bound_kinds(np.asarray(bytes_moved)[np.newaxis], [kind])[0]
+
+    def memory_bound_kinds(self, bytes_moved: ArrayLike, kinds: Sequence[str]) -> Array:
+        """Return the times of kernels of several kinds, shape (kinds, ...), as `memory_bound` does of one."""
         device = self.device
         figures = Chip(0.0, device.memory_bandwidth, device.multiprocessors, device.l2_bytes, 2.0, 2.0)
-        moved = np.asarray(bytes_moved, dtype=np.float64)
-        return memory_bound.memory_bound_seconds(self._memory_bound(kind).form, figures, moved)
+        forms = [self._memory_bound(kind).form for kind in kinds]
+        return memory_bound.seconds_of_forms(forms, figures, np.asarray(bytes_moved, dtype=np.float64))
 
     def host_copy(self, bytes_moved: ArrayLike) -> Array:
         """Return the time of a copy between device and host memory, in either direction."""

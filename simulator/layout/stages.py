@@ -153,7 +153,7 @@ class Spread:
     @classmethod
     def of(cls, setting: Setting, plans: Plans, index: int = 0) -> Spread:
         """The layout of the plan at ``index``."""
-        plan = plans.take(np.array([index]))
+        plan = plans.take(np.array([index])) if len(plans) > 1 else plans
         p, v = int(plan.pipeline[0]), int(plan.virtual_pipeline[0])
         schedule = get_schedule(plan.schedule_names[int(plan.schedule[0])])
         ranks = np.array([rank for rank, _ in schedule.routes(p, v)[0]])

@@ -166,7 +166,7 @@ def kernel(
 
 
 def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
-    """All-gather the input of sharded linear layers, where the sequence is sharded.
+    """All-gather the input of sharded linear layers, where the sequence is sharded; nothing on one rank.
 
     Backward reduces the gradient of the input, and gathers once more for the gradient of the weights
     (Korthikanti et al. 2022, section 4.2.2).
@@ -177,6 +177,8 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
         part: part of the layer that it belongs to.
         width: bytes of a gathered element; by default those that linear layers read.
     """
+    if not (rank.tensor > 1).any():
+        return []
     sharded, whole = _groups(rank)
     size = rank.tokens * rank.model.hidden
     gathered = size * (rank.formats.operand_width if width is None else width)
@@ -190,12 +192,16 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
 def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
     """Reduce the partial outputs of sharded linear layers; reduce-scatter where the sequence is sharded.
 
+    One rank has nothing to reduce.
+
     Args:
         rank: the batch, the shard and its kernels.
         name: of the block that they leave.
         part: part of the layer that it belongs to.
         width: bytes of a reduced element, forward and backward; by default those of the formats.
     """
+    if not (rank.tensor > 1).any():
+        return []
     sharded, whole = _groups(rank)
     size, formats = rank.tokens * rank.model.hidden, rank.formats
     gathered = size * (formats.operand_width if width is None else width)

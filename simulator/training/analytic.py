@@ -170,7 +170,7 @@ def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndar
 
 def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values of one class of stage for each plan, shape (plans,), from those of all."""
-    return np.take_along_axis(values, chosen[np.newaxis], axis=0)[0]
+    return values[chosen, np.arange(len(chosen))]
 
 
 def components(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:

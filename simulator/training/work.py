@@ -59,11 +59,13 @@ class KernelTimes:
     @classmethod
     def of(cls, ops: Iterable[Priced]) -> KernelTimes:
         """The kernels among priced ops."""
-        work = cls()
-        for op, seconds in ops:
+        seconds: dict[str, np.ndarray] = {}
+        launches = looped = 0.0
+        for op, time in ops:
             if not isinstance(op, Collective):
-                work.add(op.kind, seconds, op.launches, op.looped)
-        return work
+                seconds[op.kind] = seconds[op.kind] + time if op.kind in seconds else time
+                launches, looped = launches + op.launches, looped + op.looped
+        return cls(seconds, launches, looped)
 
     def add(
         self,
