@@ -36,7 +36,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 class Strict(BaseModel):
     """Base of every definition read from a file: frozen, no unknown keys, no silent conversion."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The fields, for other processes; without cached properties, which hold large tables."""

@@ -14,12 +14,14 @@ from planner.candidates import CandidateRule, Candidates
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.rules import RULES as POSSIBLE
-from simulator.training.memory import Memory, memory
+from simulator.training.memory import Memory, least_memory, memory
 
 DEGREES = ("tensor", "pipeline", "context")
 GRID = (*DEGREES, "expert", "expert_tensor")
 SHAPE = (*GRID, "micro_batch", "virtual_pipeline", "schedule")
 STATE = ("zero", "shard_group")
+ROUNDING = 1e-9
+"""Of two sums of the same bytes in different order."""
 
 
 def _possible(name: str) -> Callable[[Candidates], np.ndarray]:
@@ -88,6 +90,13 @@ def plan_memory(c: Candidates) -> Memory:
 
 def _memory(c: Candidates) -> np.ndarray:
     return plan_memory(c).peak <= c.space.usable_bytes
+
+
+def _least_memory(c: Candidates) -> np.ndarray:
+    setting, plans = c.space.setting, c.plans
+    stages = Stages.of(setting, plans)
+    least = least_memory(setting, plans, stages, parameters(setting, plans, stages))
+    return least <= c.space.usable_bytes * (1 + ROUNDING)
 
 
 STRUCTURE: tuple[CandidateRule, ...] = (
@@ -189,14 +198,17 @@ STRUCTURE: tuple[CandidateRule, ...] = (
 )
 """Rules about shapes. Of rules that run at the same point, the earlier one gets the count."""
 
+MEMORY = "memory"
+
+HOLDS_ALL = (
+    "the fullest device must hold parameters, gradients, optimizer state, activations and buffers, and leave "
+    "the headroom free"
+)
+
 RULES: tuple[CandidateRule, ...] = (
     *STRUCTURE,
-    CandidateRule(
-        "memory",
-        "the fullest device must hold parameters, gradients, optimizer state, activations and buffers, and "
-        "leave the headroom free",
-        (*SHAPE, *STATE, "recompute"),
-        _memory,
-    ),
+    # Before the states branch: what fits with no kind of sharding need not be tried with each.
+    CandidateRule(MEMORY, HOLDS_ALL, (*SHAPE, "recompute"), _least_memory),
+    CandidateRule(MEMORY, HOLDS_ALL, (*SHAPE, *STATE, "recompute"), _memory),
 )
-"""All rules; memory is the last, and the only one that depends on more than the cluster's shape."""
+"""All rules; those of memory are the last, and the only ones that depend on more than the cluster's shape."""

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
-from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_framework, frameworks
@@ -324,6 +324,8 @@ def find(
         raise InputError(f"a {needed} is needed, found a {found}", where)
     if isinstance(reference, Mapping):
         return build(catalogue.model, reference, where, folder)
+    if not isinstance(reference, str | Path):
+        raise InputError(f"must be a name, a path or a mapping, found {shown(reference)}", where)
     known = reference in catalogue.names()
     here = exists(folder / reference)
     if not known and (here or (looks_like_path(reference) and catalogue.resolve(reference) is None)):

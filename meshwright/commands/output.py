@@ -9,7 +9,8 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,15 +71,38 @@ def note(line: str) -> None:
     typer.echo(line, err=True)
 
 
+SHOWN_AFTER_S = 0.5
+"""Seconds of work before a progress bar is drawn."""
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[float], None]]:
     """A progress bar on stderr, on terminals only; yields the function that updates it (share of the
     work)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    with ExitStack() as open_bar:
+        yield _Bar(what, open_bar) if sys.stderr.isatty() else lambda share: None
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+
+class _Bar:
+    """A bar that is drawn once the work has taken ``SHOWN_AFTER_S``."""
+
+    def __init__(self, what: str, stack: ExitStack) -> None:
+        self._what, self._stack, self._began = what, stack, monotonic()
+        self._update: Callable[[float], None] | None = None
+
+    def __call__(self, share: float) -> None:
+        """Draw the finished share of the work."""
+        if self._update is None:
+            if monotonic() - self._began < SHOWN_AFTER_S:
+                return
+            self._update = self._drawn()
+        self._update(share)
+
+    def _drawn(self) -> Callable[[float], None]:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+        bar = self._stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+        task = bar.add_task(self._what, total=1.0)
+        return lambda share: bar.update(task, completed=share)

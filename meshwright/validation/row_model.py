@@ -37,18 +37,24 @@ def read_model(row: Row) -> Model:
 @cache
 def _with_parts() -> tuple[Model, ...]:
     """The catalogue's models with experts, latent or linear attention."""
-    return tuple(model for model in models if model.moe or model.mla or model.linear)
+    return tuple(model for model in models if has_parts(model))
+
+
+def has_parts(model: Model) -> bool:
+    """Whether columns of a row cannot state the architecture."""
+    return bool(model.moe or model.mla or model.linear)
 
 
 def _catalogued(row: Row) -> Model | None:
     """The catalogue's model that the row names, or whose layers it has, where columns cannot state it."""
     name, hidden = models.resolve(row.text("model_name")), row.need("d_model")
-    candidates = _with_parts()
-    named = [model for model in candidates if model.name == name and model.hidden == hidden]
-    if named:
-        return named[0]
+    named = None if name is None else models.get(name)
+    if named is not None and named.hidden == hidden and has_parts(named):
+        return named
     shape = _shape_of_row(row)
-    alike = [model for model in candidates if shape is not None and _shape(model) == shape]
+    if shape is None:
+        return None
+    alike = [model for model in _with_parts() if _shape(model) == shape]
     exact = [model for model in alike if model.layers == row.need("n_layers")]
     return next(iter(exact or alike), None)
 

@@ -7,7 +7,7 @@ pass of each kernel that ``simulator.ops`` lists. The schedule says how many mic
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +82,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         Bytes, shape (classes, plans).
     """
     framework, shape = setting.framework, stages.index.shape
-    state = _state(setting, plans, counts.dense, counts.experts)
+    state = _state(setting, Sharding(setting, plans), counts)
     update = state.pop("update")
     parts = {
         **state,
@@ -99,7 +99,24 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     return Memory(parts, stages)
 
 
-def _state(setting: Setting, plans: Plans, dense: np.ndarray, experts: np.ndarray) -> dict[str, np.ndarray]:
+def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
+    """Lower bound of each plan's peak over all kinds of sharding: ``zero`` and ``shard_group`` are not read.
+
+    All states are sharded over all ranks that share them, and nothing is gathered.
+
+    Returns:
+        Bytes of the fullest device, shape (plans,).
+    """
+    framework = setting.framework
+    whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
+    state = _state(setting, Sharding(setting, whole), counts)
+    passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
+    held = state["parameters"] + state["gradients"] + state["optimizer"] + passes * framework.fragmentation
+    fullest = np.where(stages.present, held, 0.0).max(axis=0)
+    return fullest + _buffers(setting, plans) + framework.context_bytes
+
+
+def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
     """Parameters, gradients and Adam's two moments with the 32-bit master copy (Rajbhandari et al. 2020).
 
     "update" is what the optimizer's step takes beside them.
@@ -109,11 +126,12 @@ def _state(setting: Setting, plans: Plans, dense: np.ndarray, experts: np.ndarra
     width = setting.width if separate or not mixed else 4
     optimizer = 12 if separate else 8
     gradient = framework.gradient_bytes + framework.working_gradient_bytes
-    sharding = Sharding(setting, plans)
-    parts = {name: np.zeros(dense.shape) for name in ("parameters", "gradients", "optimizer", "update")}
+    parts = {
+        name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
+    }
     for count, shard in (
-        (dense, sharding.dense.shard),
-        (experts, sharding.experts.shard),
+        (counts.dense, sharding.dense.shard),
+        (counts.experts, sharding.experts.shard),
     ):
         parts["parameters"] += width * count / np.where(sharding.parameters, shard, 1)
         parts["gradients"] += gradient * count / np.where(sharding.gradients, shard, 1)
@@ -204,14 +222,19 @@ def _in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
 
 def _workspace(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
     """Logits and their gradient where the loss is, and what full sharding gathers."""
+    sharded = Sharding(setting, plans).parameters
+    gathered = np.where(sharded, _gathered(setting, plans, counts), 0.0)
+    return _logits(setting, plans, len(stages.index)) + gathered
+
+
+def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
+    """Logits and their gradient where the loss is, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
-    sharded = Sharding(setting, plans).parameters
-    gathered = np.where(sharded, _gathered(setting, plans, counts), 0.0)
-    return head_share(plans, len(stages.index)) * kept * logits + gathered
+    return head_share(plans, classes) * kept * logits
 
 
 def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:

@@ -106,6 +106,11 @@ def test_refusals(write):
         Grid.read(write(grid={"gpus": list(range(1, 2000)), "workload.global_batch": list(range(1, 2000))}))
     with pytest.raises(UnknownNameError, match="unknown executor"):
         executor("rays")
+    number = {**SCENARIO, "cluster": 2**53}
+    with pytest.raises(
+        InputError, match=r"cluster: must be a name, a path or a mapping, found 9007199254740992"
+    ):
+        Grid.read(write(scenario=number, grid={"cluster.network.nic_gbps": [100]}))
 
 
 @pytest.mark.slow

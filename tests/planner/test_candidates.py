@@ -96,7 +96,10 @@ def test_equals_plain_loops_over_every_combination(ask, devices, model, limit):
     enumeration = Enumeration(space, RULES)
     found = [plan for block in enumeration.blocks() for plan in block.plans]
     assert found == expected
-    assert enumeration.removed["memory"] == too_big > 0
+    assert sum(enumeration.removed.values()) + len(found) == space.candidates
+    late = Enumeration(space, [*STRUCTURE, RULES[-1]])
+    assert [plan for block in late.blocks() for plan in block.plans] == expected
+    assert late.removed["memory"] == too_big > 0
 
 
 @settings(max_examples=25, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, Stages
 from simulator.plan import Plan, Plans
-from simulator.training.memory import memory
+from simulator.training.memory import least_memory, memory
 
 GIB = 2**30
 
@@ -145,3 +145,22 @@ def test_the_optimizer_s_copies_take_memory_that_activations_left_once_the_devic
     assert parts["update"] == pytest.approx(copies)
     assert full.peak[0] > 42e9
     assert tight["update"] == pytest.approx(copies - tight["activations"] - tight["workspace"])
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
+def test_no_kind_of_sharding_needs_less_than_the_least_memory(make_setting, model):
+    setting = make_setting(model)
+    kinds = [
+        Plan(data=8, expert=expert, pipeline=pipeline, zero=zero, shard_group=group, recompute=recompute)
+        for expert in ((1, 4) if setting.model.moe else (1,))
+        for pipeline in (1, 4)
+        for recompute in ("none", "full")
+        for zero in range(4)
+        for group in ((0, 2, 4) if zero else (0,))
+    ]
+    plans = Plans.of(kinds)
+    stages = Stages.of(setting, plans)
+    counts = parameters(setting, plans, stages)
+    least = least_memory(setting, plans, stages, counts)
+    assert np.all(least <= memory(setting, plans, stages, counts).peak * (1 + 1e-9))
+    assert np.all(least > setting.framework.context_bytes)
