@@ -1,6 +1,6 @@
 """Whether predictions choose well, on published runs that differ only in their plan.
 
-    python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM-]
+    python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-]
 
 A family is one model, batch, number of GPUs, framework and precision with several measured plans. A plan that
 was measured more than once counts once, with its mean.
@@ -49,7 +49,7 @@ def arguments():
     """Files, and the beginnings of the case names to look at."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-"])
+    parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a family is left out")
     parser.add_argument(
         "--free", action="store_true", help="let the search choose what the measured plans share"

@@ -139,8 +139,15 @@ class Cluster(Strict):
         widths = range(level.devices, 0, -self.devices_per_node)
         return level.model_copy(update={"devices": next(w for w in widths if count % w == 0)})
 
-    def with_network(self, nic_gbps_per_node: float, fabric: str | None = None) -> Cluster:
+    def with_network(
+        self, nic_gbps_per_node: float, fabric: str | None = None, calibration: str | None = None
+    ) -> Cluster:
         """Return the same nodes behind NICs that carry `nic_gbps_per_node` Gb/s together.
+
+        Args:
+            nic_gbps_per_node: of one direction.
+            fabric: by default the same.
+            calibration: measured constants of the fabric; by default those of its name.
 
         Raises:
             InputError: the bandwidth is not positive, or no such fabric.
@@ -150,6 +157,8 @@ class Cluster(Strict):
         if fabric is not None and fabric != self.network.fabric:
             second = fabric == "efa" and nic_gbps_per_node >= EFA_V2_GBPS
             changed |= {"fabric": fabric, "calibration": "efa-v2" if second else None}
+        if calibration:
+            changed["calibration"] = calibration
         return self._with(network={**dict(self.network), **changed})
 
     def with_node(self, devices_per_node: int) -> Cluster:

@@ -75,6 +75,9 @@ class Setting:
         """The framework's kernels."""
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
+        if framework.casts_gradients:
+            # Cast (read, write), add (read both, write), clear.
+            added = 2 * self.width + 4 * framework.gradient_bytes
         each = framework.grouped_launches == "per-expert"
         library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
         return Implementation(
@@ -95,6 +98,7 @@ class Setting:
             swizzles=framework.swizzled_scales,
             accumulated_bytes=0 if framework.fused_accumulation else added,
             accumulated_table_bytes=added,
+            accumulation_launches=3 if framework.casts_gradients else 1,
             experts=framework.grouped_launches,
             clamps_apart=framework.clamps_apart,
             skips_blocks=framework.skips_blocks,

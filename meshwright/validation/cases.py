@@ -167,7 +167,9 @@ def _cluster(row: Row, gpus: int) -> Cluster:
     if nic:
         named = row.text("fabric")
         fabric = named if named in get_args(Fabric) else cluster.network.fabric
-        cluster = cluster.with_network(nic_gbps_per_node=nic, fabric=fabric)
+        rules = (rule for rule in conventions()["networks"] if matches(row, rule["where"]))
+        calibration = next((rule["calibration"] for rule in rules), None)
+        cluster = cluster.with_network(nic_gbps_per_node=nic, fabric=fabric, calibration=calibration)
     return cluster.resized(gpus)
 
 

@@ -121,6 +121,11 @@ class Framework(Sourced):
     fused_accumulation: bool = Field(
         True, description="weight gradients accumulate inside the matrix product"
     )
+    casts_gradients: bool = Field(
+        False,
+        description="separate kernels cast each gradient to 32 bits before it is added, and clear it "
+        "afterwards, in every micro batch",
+    )
     adds_first_gradient: bool = Field(
         True,
         description="whether the first gradient of a step is added to zeroes; autograd keeps it as it comes "

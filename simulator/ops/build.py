@@ -57,7 +57,8 @@ def linear(
     after: list[Op] = []
     if rank.how.accumulated_bytes:
         moved = rank.how.accumulated_bytes * elements
-        after.append(_weight_kernel(f"{name}.accumulate", kind, part, moved, role, variant="elementwise"))
+        added = _weight_kernel(f"{name}.accumulate", kind, part, moved, role, variant="elementwise")
+        after.append(added.changed(launches=rank.how.accumulation_launches))
     if bias and rank.how.elementwise == "eager":
         count = passes.BIAS_GRADIENT
         moved = count.backward * formats.width * tokens * outputs * groups

@@ -88,6 +88,7 @@ class Implementation:
             one per expert's operand.
         accumulated_bytes: bytes moved per weight to add its gradient in a separate kernel; 0: the product
             accumulates.
+        accumulation_launches: kernels that add a weight's gradient, where it is added apart.
         accumulated_table_bytes: the same for the embedding's gradient, which is not a product.
         experts: products of experts as one kernel, one kernel per expert, one kernel with activation and
             casts inside (fused-mlp), or a fused layer with the routing kernels.
@@ -122,6 +123,7 @@ class Implementation:
     casts_weights: bool = False
     swizzles: Literal["none", "one", "per-expert"] = "none"
     accumulated_bytes: float = 0.0
+    accumulation_launches: int = 1
     accumulated_table_bytes: float = 0.0
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
     clamps_apart: bool = False

@@ -198,6 +198,9 @@ def test_a_ring_over_omni_path_uses_one_adapter_and_several_rings_use_more():
     assert alone == pytest.approx(40.5, rel=0.02)
     one_of_four = 4e9 * 2 * 7 / 8 / float(four.collective("all_reduce", 4e9, 8, 4)) * 8 / 1e9
     assert 2 * alone < 4 * one_of_four <= 4 * alone * 1.01
+    later = four.with_network(400, calibration="omni-path-2024")
+    assert alone < moved / float(later.collective("all_reduce", 4e9, 32)) * 8 / 1e9 < 4 * alone
+    assert later.collective("all_reduce", 4e9, 8, 4) == four.collective("all_reduce", 4e9, 8, 4)
 
 
 @pytest.mark.parametrize("stride", [2, 4, 8])

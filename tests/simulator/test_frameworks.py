@@ -154,6 +154,14 @@ def test_a_gradient_kept_as_it_comes_saves_one_addition_a_step(make_setting):
     assert first_kept.seconds["elementwise"] == every.seconds["elementwise"]
 
 
+def test_casting_a_gradient_apart_takes_more_bytes_and_launches(make_setting):
+    facts = {"fused_accumulation": False, "gradient_bytes": 4, "launches_ahead": False}
+    plan = Plans.of(Plan(tensor=8, pipeline=2, data=4))
+    joined, apart = (predict(make_setting(casts_gradients=cast, **facts), plan) for cast in (False, True))
+    for part in ("gemm", "launch"):
+        assert apart.seconds[part][0] > joined.seconds[part][0]
+
+
 def test_attention_of_eager_torch_copies_its_gradients(make_setting):
     plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2))
     parts = [predict(make_setting(elementwise=kind), plan).seconds for kind in ("fused", "eager")]

@@ -20,7 +20,7 @@ def test_the_lead_bounds_that_of_sampled_devices(devices):
     speeds, delays = SPREAD * random.standard_normal(shape), JITTER * (random.exponential(size=shape) - 1)
     alone = [float(part.max(axis=1).mean()) for part in (speeds, delays)]
     both = float((speeds + delays).max(axis=1).mean())
-    assert slowest_of(devices) - 1 == pytest.approx(sum(alone), rel=0.06)
+    assert slowest_of(devices) - 1 == pytest.approx(sum(alone), rel=0.1)
     assert max(alone) < both <= slowest_of(devices) - 1
 
 
