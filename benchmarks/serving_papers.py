@@ -63,6 +63,7 @@ KERNELS = tuple(f"FastGen's kernels alone{name}" for name in ("", ", 2", ", 4", 
 EXACT = tuple(f"exact steps{name}" for name in ("", ", 2", ", 4", ", 8", ", 24"))
 SPLIT = ("pools", "pools of one replica")
 MIXED, POOLS = "replicas that do both", "prefill and decode pools"
+REPLICAS = ("replicas of eight", "replicas of four", "replicas of two")
 SERVING_CLAIMS = (
     ServingClaim(
         "serve-fastgen-70b",
@@ -223,6 +224,26 @@ SERVING_CLAIMS = (
         SPLIT,
         ("base", "two GPUs a replica", "four GPUs a replica"),
         "sustained",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-apex-70b",
+        "tokens/s of summaries, best plan over tensor in a node and pipeline across",
+        3.37,
+        (1.1, 3.4),
+        REPLICAS,
+        ("base",),
+        "total_rate_per_gpu",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-apex-70b",
+        "the same of stories",
+        3.37,
+        (1.1, 3.4),
+        tuple(f"stories, {name}" for name in REPLICAS),
+        ("stories",),
+        "total_rate_per_gpu",
         alone=True,
     ),
 )
