@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
+from simulator.serving.alone import alone, share_alone
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
 from simulator.serving.records import Record
 from simulator.serving.result import ServingResult
@@ -83,6 +85,8 @@ def figures(result: ServingResult) -> dict[str, str]:
             f"{metrics.goodput:.4g} requests/s; {percent(metrics.slo_share)} of requests within {targets} "
             f"(target {percent(slo.share)}: {verdict})"
         )
+        if verdict == "missed" and metrics.requests:
+            shown["alone"] = _alone(result)
     return shown | {
         "occupancy": f"{metrics.running:.1f} sequences in a step of a replica, {metrics.waiting:.1f} waiting",
         "KV use": f"{percent(metrics.kv_use)} of blocks, hit rate {percent(metrics.hit_rate)}, "
@@ -92,6 +96,18 @@ def figures(result: ServingResult) -> dict[str, str]:
         "per million output tokens",
         **dict(_notes(result)),
     }
+
+
+def _alone(result: ServingResult) -> str:
+    """What the targets allow at best: the latencies of requests that run alone."""
+    slo, columns = result.setting.serving.slo, result.records.columns()
+    ttft, tpot = alone(result.setting, columns)
+    share = share_alone(slo, ttft, tpot, columns["output"])
+    verdict = "; no load meets the targets" if share < slo.share else ""
+    return (
+        f"p50 TTFT {seconds(float(np.median(ttft)))}, TPOT {seconds(float(np.median(tpot)))}: "
+        f"{percent(share)} of requests within the targets{verdict}"
+    )
 
 
 def _requests(metrics: ServingMetrics) -> str:

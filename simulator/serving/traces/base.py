@@ -149,7 +149,8 @@ def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT
     if not value >= least:
         raise InputError(f"column {column!r}: at least {least:g} is needed, found {shown(text)}", where)
     if value > LARGEST:
-        raise InputError(f"column {column!r}: at most {LARGEST:g} is allowed, found {shown(text)}", where)
+        problem = f"column {column!r}: at most {LARGEST:g} is allowed, found {shown(text)}"
+        raise InputError(f"{problem}; is it in another unit?", where)
     return value
 
 
