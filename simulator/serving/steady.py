@@ -167,6 +167,8 @@ class _Cases:
         self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
         """Prompt tokens to compute."""
+        self.arrives = self.new <= 1.0
+        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode."""
         self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
         self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / pool.pipeline, 1.0)
@@ -197,6 +199,8 @@ class _Cases:
         beside = np.maximum(every - one, 0.0) / max(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - every, 0.0) / self.ranks
         step = self.decode(batch)
+        one = np.where(self.arrives, step, one)
+        beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
         return Prefills(self.new / chunk, room / chunk, step, one, beside, behind, self.ranks)
 
     def prefill(self) -> tuple[Array, Array]:
@@ -294,6 +298,7 @@ def _prompts(
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
     length = steps.seconds(together)
     delay = steps.chunks * (length - step if cases.interleaved else length) / together
+    delay = np.where(cases.arrives, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
     own = np.clip(-np.expm1(-arriving * window), 1e-9, 1.0 - 1e-9)
     delay = delay * -np.expm1(cases.table.stages * np.log1p(-own)) / own

@@ -126,6 +126,17 @@ def test_a_model_that_does_not_fit_says_by_how_much():
         check_fits(price, memory(price, 2048, 128))
 
 
+@pytest.mark.parametrize("engine", ["vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.3"])
+def test_prompts_whose_kv_arrives_do_not_delay_decodes(engine):
+    """On a replica that only decodes, a request joins the next step: each step is a decode step."""
+    pool = Pool(data=8, expert=8, weights="fp8")
+    price = StepPrice(models.get("deepseek-v3"), usual_cluster("h200-sxm"), pool, engines.get(engine))
+    table = IterationTable(price, 8192, 256, 4096)
+    state = steady_state(table, Load(1024, 256, 1024.0, cached=1023.0), Limits(8192, 256, 2_000_000))
+    alone = table.decode_seconds(state.batch, 1024 + 128)
+    assert float(state.tpot_s) == pytest.approx(float(alone), rel=0.02)
+
+
 def served(rate: float, prompt: int, output: int, pool: dict) -> dict:
     """A scenario of Mixtral under Poisson arrivals of equal requests."""
     return {
