@@ -12,14 +12,12 @@ from hwmodels.loading import SUFFIXES, Catalogue, build, exists, looks_like_path
 from simulator.models.huggingface import config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
-from simulator.models.parts import LatentAttention, LayerKind, LayerParameters, Matrix, MixtureOfExperts
+from simulator.models.parts import LatentAttention, LayerKind, MixtureOfExperts
 
 __all__ = [
     "LatentAttention",
     "LayerKind",
-    "LayerParameters",
     "LinearAttention",
-    "Matrix",
     "MixtureOfExperts",
     "Model",
     "models",

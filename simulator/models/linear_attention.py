@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwmodels.loading import Strict
-from simulator.models.parts import Matrix, NotNegative, Positive
+from simulator.models.parts import NotNegative, Positive
 
 STATE_BYTES = 4
 """Bytes of one element of a state, which stays in 32 bits (mamba_ssm, flash-linear-attention)."""
@@ -46,18 +46,6 @@ class LinearAttention(Strict):
     def channels(self) -> int:
         """Width of queries, keys and values, which the convolution passes over."""
         return 2 * self.key_heads * self.key_dim + self.value_width
-
-    def matrices(self, hidden: int) -> dict[str, Matrix]:
-        """Projections into queries, keys, values, output gate and the heads' gates, and out of values."""
-        inner = self.channels + self.value_width + self.head_gates * self.heads
-        return {"linear_input": Matrix(hidden, inner), "linear_output": Matrix(self.value_width, hidden)}
-
-    def parameters(self, hidden: int) -> int:
-        """Of one layer."""
-        weights = sum(matrix.parameters for matrix in self.matrices(hidden).values())
-        convolution = self.channels * (self.convolution + self.convolution_bias)
-        norm = self.value_dim if self.norm_per_head else self.value_width
-        return weights + convolution + norm + self.head_parameters * self.heads
 
     @property
     def scan_flops_per_token(self) -> int:

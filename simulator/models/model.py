@@ -7,7 +7,7 @@ publication rounds or leaves out small vectors, ``stated_parameters`` keeps its 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +18,14 @@ from simulator.models.linear_attention import LinearAttention
 from simulator.models.parts import (
     LatentAttention,
     LayerKind,
-    LayerParameters,
     Layers,
-    Matrix,
     MixtureOfExperts,
     NotNegative,
     Positive,
 )
+
+if TYPE_CHECKING:
+    from simulator.ops.counts import LayerCounts
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
 AttentionKind = Literal["full", "sliding", "linear", "none"]
@@ -204,119 +205,44 @@ class Model(Strict):
         moe = (self.moe.first_dense_layers, self.moe.every) if self.moe else None
         return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe)
 
-    # Matrices: what a token is multiplied with. Counts and FLOPs both come from here.
-
     @property
     def cached_layers(self) -> int:
         """How many layers keep keys and values of every token."""
         return self.layers_of_kind("full") + self.layers_of_kind("sliding")
 
-    @property
-    def attention_matrices(self) -> dict[str, Matrix]:
-        """Projections of one attention layer, in the order in which they run."""
-        output = Matrix(self.value_width, self.hidden, self.bias)
-        if self.mla is None:
-            fused = self.query_width * (2 if self.attention_gate else 1) + 2 * self.kv_width
-            return {"query_key_value": Matrix(self.hidden, fused, self.qkv_bias), "output": output}
-        mla, bias = self.mla, self.qkv_bias
-        if mla.q_lora_rank is None:
-            queries = {"query": Matrix(self.hidden, self.query_width, bias)}
-        else:
-            queries = {
-                "query_down": Matrix(self.hidden, mla.q_lora_rank, bias),
-                "query_up": Matrix(mla.q_lora_rank, self.query_width),
-            }
-        up = self.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-        return queries | {
-            "key_value_down": Matrix(self.hidden, mla.kv_lora_rank + mla.qk_rope_head_dim, bias),
-            "key_value_up": Matrix(mla.kv_lora_rank, up),
-            "output": output,
-        }
+    # Parameters and matrix FLOPs, read off the op lists of layers.
 
-    def mlp_matrices(self, feed_forward: int) -> dict[str, Matrix]:
-        """Up (gate and up as one, where gated) and down projection of an MLP of that inner width."""
-        up = feed_forward * (2 if self.gated else 1)
-        return {
-            "up": Matrix(self.hidden, up, self.bias),
-            "down": Matrix(feed_forward, self.hidden, self.bias),
-        }
+    def counts(self) -> dict[LayerKind, LayerCounts]:
+        """Parameters and matrix FLOPs of one layer of each kind, from its op list."""
+        from simulator.ops.counts import layer_counts  # ops are made of models
 
-    @property
-    def router_matrix(self) -> Matrix | None:
-        """The router of an expert layer."""
-        return Matrix(self.hidden, self.moe.experts, self.bias) if self.moe else None
-
-    # Parameters
+        return layer_counts(self)
 
     @property
     def attention_parameters(self) -> int:
-        """One layer's projections, and the norms inside attention."""
-        inner = 2 * self.head_dim if self.qk_norm else 0
-        if self.mla:
-            inner += self.mla.kv_lora_rank + (self.mla.q_lora_rank or 0)
-        return sum(m.parameters for m in self.attention_matrices.values()) + inner
-
-    def mixer_parameters(self, kind: str) -> int:
-        """Parameters of one layer's attention of a kind."""
-        if kind == "linear" and self.linear:
-            return self.linear.parameters(self.hidden)
-        return 0 if kind == "none" else self.attention_parameters
-
-    def _mixer_flops(self, kind: str) -> int:
-        """Forward FLOPs of one token in the matrices of one layer's attention."""
-        if kind == "none":
-            return 0
-        linear = self.linear if kind == "linear" else None
-        matrices = linear.matrices(self.hidden) if linear else self.attention_matrices
-        return sum(matrix.flops_per_token for matrix in matrices.values())
+        """Projections of one layer with keys and values, and the norms inside attention."""
+        cached = (counts.attention for kind, counts in self.counts().items() if kind.mixer in CACHED)
+        return max(cached, default=0)
 
     def norms_of(self, parts: int) -> int:
         """Norms outside attention of a layer with 1 or 2 parts, attention and MLP: as many for each."""
         return self.norms_per_layer if parts == 2 else max(self.norms_per_layer // 2, 1)
 
-    def _mlp_parameters(self, feed_forward: int) -> int:
-        return sum(m.parameters for m in self.mlp_matrices(feed_forward).values())
-
     @property
     def dense_mlp_parameters(self) -> int:
-        """One dense layer's MLP."""
-        return self._mlp_parameters(self.feed_forward)
+        """One dense layer's MLP; 0 where all layers have experts."""
+        return max((counts.mlp for kind, counts in self.counts().items() if not kind.experts), default=0)
 
     @property
     def expert_parameters(self) -> int:
         """One routed expert."""
-        return self._mlp_parameters(self.moe.feed_forward) if self.moe else 0
-
-    @property
-    def shared_expert_parameters(self) -> int:
-        """All shared experts of one layer."""
-        if self.moe is None or self.moe.shared_experts == 0:
-            return 0
-        return self.moe.shared_experts * self._mlp_parameters(self.moe.shared_feed_forward)
-
-    @property
-    def router_parameters(self) -> int:
-        """One layer's router."""
-        return self.router_matrix.parameters if self.router_matrix else 0
-
-    @property
-    def moe_parameters(self) -> int:
-        """One expert layer: routed and shared experts and the router."""
-        if self.moe is None:
-            return 0
-        return (
-            self.moe.experts * self.expert_parameters + self.shared_expert_parameters + self.router_parameters
-        )
+        experts = self.moe.experts if self.moe else 1
+        return max(counts.experts for counts in self.counts().values()) // experts
 
     @property
     def norm_width(self) -> int:
         """Parameters of one norm: a scale, and in layer norm a shift."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)
-
-    @property
-    def norm_parameters(self) -> int:
-        """One layer's norms outside attention."""
-        return self.norms_per_layer * self.norm_width
 
     @property
     def embedding_parameters(self) -> int:
@@ -328,25 +254,10 @@ class Model(Strict):
         """The output layer's own weights: none where they are the input embedding's."""
         return 0 if self.tied_embeddings else self.hidden * self.vocabulary
 
-    def layer_parameters(self, layer: int) -> LayerParameters:
-        """Parameters of a layer (counted from 0) by part."""
-        moe = self.moe if self.is_moe_layer(layer) else None
-        return LayerParameters(
-            attention=self.attention_parameters,
-            mlp=0 if moe else self.dense_mlp_parameters,
-            experts=moe.experts * self.expert_parameters if moe else 0,
-            shared_experts=self.shared_expert_parameters if moe else 0,
-            router=self.router_parameters if moe else 0,
-            norms=self.norm_parameters,
-        )
-
     def parameters(self) -> int:
         """All parameters: layers, final norm, embedding and output layer."""
-        layers = 0
-        for kind, found in self.layer_groups.items():
-            mlp = (self.moe_parameters if kind.experts else self.dense_mlp_parameters) * kind.mlp
-            norms = self.norms_of(kind.parts) * self.norm_width
-            layers += len(found) * (self.mixer_parameters(kind.mixer) + mlp + norms)
+        groups = self.layer_groups
+        layers = sum(len(groups[kind]) * counts.parameters for kind, counts in self.counts().items())
         return layers + self.norm_width + self.embedding_parameters + self.output_parameters
 
     def active_parameters(self) -> int:
@@ -360,19 +271,9 @@ class Model(Strict):
 
     def matmul_flops_per_token(self) -> int:
         """Forward FLOPs of one token in weight matrices, the output layer among them."""
-        moe = 0
-        if self.moe and self.router_matrix:
-            moe = self.router_matrix.flops_per_token
-            moe += self.moe.top_k * self._mlp_flops(self.moe.feed_forward)
-            moe += self.moe.shared_experts * self._mlp_flops(self.moe.shared_feed_forward)
-        dense, layers = self._mlp_flops(self.feed_forward), 0
-        for kind, found in self.layer_groups.items():
-            mlp = (moe if kind.experts else dense) * kind.mlp
-            layers += len(found) * (self._mixer_flops(kind.mixer) + mlp)
+        groups = self.layer_groups
+        layers = sum(len(groups[kind]) * counts.flops for kind, counts in self.counts().items())
         return layers + 2 * self.hidden * self.vocabulary
-
-    def _mlp_flops(self, feed_forward: int) -> int:
-        return sum(m.flops_per_token for m in self.mlp_matrices(feed_forward).values())
 
     def attention_flops_per_token(self, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
         """Forward FLOPs of one token in the products of queries, keys and values, over all layers.

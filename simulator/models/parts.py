@@ -1,4 +1,4 @@
-"""The parts of a transformer: matrices, latent attention, mixture of experts."""
+"""The parts of a transformer: kinds of layers, latent attention, mixture of experts."""
 
 from __future__ import annotations
 
@@ -13,35 +13,6 @@ Positive = Annotated[int, Field(gt=0, le=2**24)]
 NotNegative = Annotated[int, Field(ge=0, le=2**24)]
 Layers = Annotated[int, Field(gt=0, le=2**10)]
 """The deepest transformer published has 1,000 (DeepNet, arXiv 2203.00555)."""
-
-
-class Matrix(NamedTuple):
-    """A weight that every token it sees is multiplied with: ``inputs`` x ``outputs``, perhaps a bias."""
-
-    inputs: int
-    outputs: int
-    bias: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Weights and biases."""
-        return self.inputs * self.outputs + (self.outputs if self.bias else 0)
-
-    @property
-    def flops_per_token(self) -> int:
-        """One multiply and one add per weight."""
-        return 2 * self.inputs * self.outputs
-
-
-class LayerParameters(NamedTuple):
-    """Parameters of one layer by part; parts that the layer lacks are 0."""
-
-    attention: int
-    mlp: int
-    experts: int
-    shared_experts: int
-    router: int
-    norms: int
 
 
 class LayerKind(NamedTuple):

@@ -137,19 +137,29 @@ def test_layers_add_up_to_the_whole(shape, first_dense, every, shared):
     every = min(every, shape["layers"] - first_dense)
     moe = {"experts": 8, "top_k": 2, "feed_forward": 32, "shared_experts": shared}
     m = Model.model_validate(shape | {"moe": moe | {"first_dense_layers": first_dense, "every": every}})
-    layers = [m.layer_parameters(i) for i in range(m.layers)]
+    up, bias = 2 if m.gated else 1, m.bias
+    width = m.hidden * (2 if m.norm == "layernorm" else 1)
+    attention = m.hidden * (m.query_width + 2 * m.kv_width) + m.qkv_bias * (m.query_width + 2 * m.kv_width)
+    attention += (m.value_width + bias) * m.hidden + 2 * m.head_dim * m.qk_norm
+
+    def mlp(inner):
+        return m.hidden * inner * (up + 1) + bias * (up * inner + m.hidden)
+
+    together = mlp(32 * shared) if shared else 0  # shared experts are one MLP
+    experts = m.moe_layers * (8 * mlp(32) + together + (m.hidden + bias) * 8)
+    dense = (m.layers - m.moe_layers) * mlp(m.feed_forward)
     ends = m.embedding_parameters + m.output_parameters + m.norm_width
-    assert sum(sum(layer) for layer in layers) + ends == m.parameters()
+    layers = m.layers * (attention + m.norms_per_layer * width)
+    assert m.parameters() == layers + experts + dense + ends
     assert sum(m.is_moe_layer(i) for i in range(m.layers)) == m.moe_layers
-    idle = sum(layer.experts * (m.moe.experts - m.moe.top_k) // m.moe.experts for layer in layers)
-    assert m.active_parameters() == m.parameters() - idle
+    assert m.active_parameters() == m.parameters() - m.moe_layers * (8 - m.moe.top_k) * mlp(32)
 
 
 @given(shape=SHAPES)
 def test_matmul_flops_are_two_per_weight(shape):
     """Without biases, norms and embeddings, what is left of the parameters are the matrices."""
     m = Model.model_validate(shape | {"bias": False, "qk_norm": False, "tied_embeddings": False})
-    vectors = m.layers * m.norm_parameters + m.norm_width
+    vectors = (m.layers * m.norms_per_layer + 1) * m.norm_width
     assert m.matmul_flops_per_token() == 2 * (m.parameters() - vectors - m.embedding_parameters)
 
 

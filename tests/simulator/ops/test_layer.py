@@ -24,15 +24,6 @@ def layers(model, rank):
 
 
 @pytest.mark.parametrize("name", EVERY_MODEL)
-def test_parameters_of_the_lists_are_the_models(name):
-    model = models.get(name)
-    rank = Rank(model, Batch.training(1, 128))
-    found = sum(count * total(ops, "parameters") for count, ops in layers(model, rank))
-    found += model.norm_width
-    assert found == model.parameters() - model.embedding_parameters - model.output_parameters
-
-
-@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_flops_of_the_lists_are_the_models(name):
     model = models.get(name)
     causal = "sliding" in model.attention_pattern
@@ -59,7 +50,7 @@ def test_shards_add_up_to_the_layer(name):
     model = models.get(name)
     whole, part = (layer(Rank(model, Batch.training(1, 4096), Shard(tensor=t))) for t in (1, 4))
     replicated = {"key_value_down", "query_down"}
-    for one, shard in zip(whole, part, strict=True):
+    for one, shard in zip(whole, (op for op in part if op.kind != "tensor"), strict=True):
         factor = 1 if one.name in replicated else 4
         assert factor * np.asarray(shard.flops) == pytest.approx(np.asarray(one.flops)), one.name
 
@@ -139,8 +130,8 @@ def test_a_changed_op_is_what_dataclasses_replace_makes():
 
 
 def test_idle_ops_are_those_without_bytes_or_partners():
-    rank = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([1.0, 1.0])))
+    rank = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([2.0, 4.0])))
     idle = {op.name for op in layer(rank) if op.is_idle}
-    assert idle and all("all_reduce" in name or "all_gather" in name or "scatter" in name for name in idle)
+    assert idle and all("all_gather" in name or "scatter" in name for name in idle)
     sharded = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([1.0, 2.0])))
     assert not any(op.is_idle for op in layer(sharded) if op.name == "attention_output.all_reduce")
