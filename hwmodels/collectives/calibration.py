@@ -118,7 +118,7 @@ class FabricCalibration(Sourced):
     """Gb/s of the one adapter of a node that all rings of a group use; none where they use all adapters."""
     part_ring_shares: Positive | None = None
     """Shares of a node's NICs, of one device each, that the rings of a group use which holds a part of every
-    node's devices; none where they use those of all members."""
+    node's devices, where devices share NICs; none where they use those of all members."""
     latency_s: NotNegative
     """One way from device to device below one leaf, on the systems that were measured; in the constants."""
     rows: int

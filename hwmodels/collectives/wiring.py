@@ -163,7 +163,8 @@ class Wiring:
             usable = usable * np.where(group.sharing > 1, shared, 1.0)
         if fabric.part_ring_shares is not None and concurrent and operation not in PAIRED:
             part = per_device * fabric.part_ring_shares * fabric.shared_efficiency
-            usable = np.minimum(usable, np.where(group.sharing > 1, part, np.inf))
+            shared = (group.sharing > 1) & (network.nic_gbps * 1e9 / 8 > per_device)
+            usable = np.minimum(usable, np.where(shared, part, np.inf))
         if fabric.group_gbps is not None and operation not in PAIRED:
             nodes = self.levels[-1].devices / self.devices_per_node
             usable = np.minimum(usable, nodes * fabric.group_gbps * 1e9 / 8)

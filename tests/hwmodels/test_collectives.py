@@ -215,6 +215,14 @@ def test_rings_of_part_of_a_node_share_nics_by_device_over_slingshot(stride):
     assert whole > 8 * rate
 
 
+def test_rings_keep_their_members_nics_over_slingshot_where_each_device_has_one():
+    perlmutter = clusters.get("perlmutter").resized(64)
+    rates = [
+        1e10 / float(perlmutter.collective("all_gather", 1e10, 64 // stride, stride)) for stride in (2, 4)
+    ]
+    assert rates[0] == pytest.approx(2 * rates[1], rel=0.1)
+
+
 def test_a_rack_of_72_is_one_domain():
     rack, nodes = clusters.get("gb200-nvl72").resized(64), clusters.get("dgx-b200").resized(64)
     assert rack.collective("all_gather", 1e9, 64) < 0.8 * nodes.collective("all_gather", 1e9, 64)
