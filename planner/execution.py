@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.executors import executor
+from planner.executors import check, executor
 from planner.store import GROUP, Keyed, Store
 
 Result = Mapping[str, Any]
@@ -57,9 +57,9 @@ class Execution:
             Results in the store that another version of the program wrote, which this one does not use.
 
         Raises:
-            InputError: an unknown executor, or a file that is no store.
+            InputError: an unknown executor, no Ray cluster at the address, or a file that is no store.
         """
-        executor(self.executor, self.address)
+        check(self.executor, self.address)
         if self.store is None:
             return 0
         with Store(Path(self.store)) as store:

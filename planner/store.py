@@ -254,6 +254,8 @@ class Store:
             words = str(error)
             if "not a database" in words or "malformed" in words:
                 raise InputError("is no store of Meshwright", shown_path(self.path)) from None
+            if "unable to open" in words:
+                raise InputError("cannot be opened as a store", shown_path(self.path)) from None
             kept = "; results written before are kept" if "full" in words else ""
             raise MeshwrightError(f"{shown_path(self.path)}: cannot be used ({words}){kept}") from None
         except OSError as error:

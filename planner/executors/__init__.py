@@ -25,7 +25,21 @@ def executor(name: str, address: str = "") -> InParallel:
     Raises:
         UnknownNameError: no such executor.
     """
+    found = _module(name).in_parallel
+    return partial(found, address=address) if address else found
+
+
+def check(name: str, address: str = "") -> None:
+    """Refuse an executor that cannot run.
+
+    Raises:
+        UnknownNameError: no such executor.
+        InputError: it is not installed, or its cluster does not answer.
+    """
+    _module(name).check(address)
+
+
+def _module(name: str) -> Any:
     if name not in EXECUTORS:
         raise UnknownNameError("executor", name, EXECUTORS, "--executor")
-    found = import_module(f"planner.executors.{EXECUTORS[name]}").in_parallel
-    return partial(found, address=address) if address else found
+    return import_module(f"planner.executors.{EXECUTORS[name]}")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
@@ -111,12 +112,9 @@ def _connected(workers: int, address: str) -> Any:
     Raises:
         InputError: it is not installed, or nothing answers at the address.
     """
+    check(address)
     if not address:
         os.environ.setdefault(*START_WAIT)
-    if find_spec("ray") is None:
-        raise InputError("ray is not installed: pip install '.[ray]'", "--executor ray")
-    if address:
-        check_answers(address)
     import ray
 
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}
@@ -131,6 +129,19 @@ def _connected(workers: int, address: str) -> Any:
     return ray
 
 
+def check(address: str) -> None:
+    """Refuse to start without ray, or at an address without a Ray cluster.
+
+    Raises:
+        InputError: ray is not installed, or as ``check_answers``.
+    """
+    if find_spec("ray") is None:
+        raise InputError("ray is not installed: pip install '.[ray]'", "--executor ray")
+    if address:
+        check_answers(address)
+
+
+@cache
 def check_answers(address: str) -> None:
     """Refuse an address at which no Ray cluster answers, within ``PROBE_S``.
 
