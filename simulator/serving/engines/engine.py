@@ -77,7 +77,8 @@ class LayerTimes(Strict):
     first_token_s: Host = 0.0
     """Further fixed part of TTFT beside the engine's, s."""
     prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0
-    """Elapsed over priced time of prefill kernels."""
+    """Elapsed over priced time of the kernels that prompts add to a step: those beyond its decodes' own, or
+    all of them where nothing decodes."""
     reads_kv_per_head: bool = False
     """Whether decode kernels read KV again for every query head of a group (PagedAttention without grouped
     queries: vLLM 0 on ROCm)."""
