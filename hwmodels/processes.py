@@ -4,20 +4,71 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals of `kill`, `timeout`, Slurm and a closed terminal."""
+AGAIN_S = 0.01
+"""Delay after which an interruption that Python had to ignore is raised again."""
+
+_holders, _pending = 0, False
+"""Blocks that hold interruptions now, and whether a signal came in one of them."""
 
 
-def clean_up_on_signals() -> None:
-    """Treat terminating signals as Ctrl-C: files and workers are cleaned up.
+def _interrupt(*_: object) -> None:
+    global _pending
+    if _holders:
+        _pending = True
+        return
+    raise KeyboardInterrupt
 
-    A signal that is ignored (``nohup``) stays ignored.
+
+@contextmanager
+def interruptions_held() -> Iterator[None]:
+    """Delay interruptions by a signal to the end of the block."""
+    global _holders, _pending
+    _holders += 1
+    try:
+        yield
+    finally:
+        _holders -= 1
+        if _pending and not _holders:
+            _pending = False
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def clean_up_on_signals() -> Iterator[None]:
+    """Treat terminating signals as Ctrl-C within the block: files and workers are cleaned up.
+
+    A signal that is ignored (``nohup``) stays ignored. An interruption inside a destructor or a weak
+    reference's callback, where Python ignores every exception, is raised again.
     """
-    for number in ENDING:
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    taken = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGINT)}
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    taken = {number: handler for number, handler in taken.items() if handler in usual}
+    hook = sys.unraisablehook
+
+    def ignored(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            hook(unraisable)
+        elif hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, _interrupt)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+    sys.unraisablehook = ignored
+    for number in taken:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        # What Python does from here to its end has nothing to clean up.
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def end_with_parent() -> None:

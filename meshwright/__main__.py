@@ -105,11 +105,11 @@ def main() -> None:
         print("error: stdout is closed; > /dev/null discards the results", file=sys.stderr)  # noqa: T201
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
-    clean_up_on_signals()
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        # The options of the other commands need not be read.
-        command_line({asked: NAMED[asked]})() if asked in NAMED else app()
+        with clean_up_on_signals():
+            # The options of the other commands need not be read.
+            command_line({asked: NAMED[asked]})() if asked in NAMED else app()
     except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)

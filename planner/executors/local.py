@@ -11,7 +11,7 @@ from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from hwmodels.errors import MeshwrightError
-from hwmodels.processes import end_with_parent
+from hwmodels.processes import end_with_parent, interruptions_held
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,8 @@ def in_parallel(
     waiting: dict[Future[Result], int] = {}
     try:
         for number, call in enumerate(calls):
-            waiting[pool.submit(function, *call)] = number
+            with interruptions_held():  # a worker whose start is cut short prints a traceback
+                waiting[pool.submit(function, *call)] = number
             if len(waiting) >= AHEAD * workers:
                 yield from _ended(waiting)
         while waiting:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hwmodels.errors import InputError, MeshwrightError
-from hwmodels.processes import end_with_parent
+from hwmodels.processes import end_with_parent, interruptions_held
 from profiles.measure.machine import require_torch
 
 Answer = TypeVar("Answer")
@@ -44,7 +44,9 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
         answer = Path(folder) / "answer"
         try:
             given = (function, arguments, kind, processes, folder)
-            _wait(multiprocessing.spawn(_rank, given, processes, join=False, daemon=True))
+            with interruptions_held():  # a rank whose start is cut short prints a traceback
+                ranks = multiprocessing.spawn(_rank, given, processes, join=False, daemon=True)
+            _wait(ranks)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
             # Gloo's threads now and then abort a process that is leaving; by then every rank had finished.
             if not answer.exists():

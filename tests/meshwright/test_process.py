@@ -51,8 +51,8 @@ def test_workers_end_with_their_parent(tmp_path, number):
         f"    open({str(tmp_path)!r} + f'/began-{{number}}', 'w').close()\n"
         "    time.sleep(600)\n"
         "if __name__ == '__main__':\n"
-        "    clean_up_on_signals()\n"
-        "    list(in_parallel(work, ((number,) for number in range(4)), 2))\n"
+        "    with clean_up_on_signals():\n"
+        "        list(in_parallel(work, ((number,) for number in range(4)), 2))\n"
     )
     started = subprocess.Popen(
         [sys.executable, str(script)],
@@ -71,6 +71,55 @@ def test_workers_end_with_their_parent(tmp_path, number):
     finally:
         if group(started.pid):
             os.killpg(started.pid, signal.SIGKILL)
+
+
+SWALLOWED = """
+import os, signal, time
+from hwmodels.processes import clean_up_on_signals
+class Signalled:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+try:
+    with clean_up_on_signals():
+        Signalled()
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+CUT_SHORT = """
+import multiprocessing.util, os, signal, time
+from hwmodels.processes import clean_up_on_signals
+from planner.executors.local import in_parallel
+start, started = multiprocessing.util.spawnv_passfds, []
+def then_signal(*arguments):
+    started.append(start(*arguments))
+    if len(started) == 2:  # the first one is multiprocessing's resource tracker
+        os.kill(os.getpid(), signal.SIGTERM)
+    return started[-1]
+if __name__ == "__main__":
+    multiprocessing.util.spawnv_passfds = then_signal
+    try:
+        with clean_up_on_signals():
+            list(in_parallel(time.sleep, [(60,), (60,)], 2))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of Unix")
+@pytest.mark.parametrize("script", [SWALLOWED, CUT_SHORT], ids=["in a destructor", "as a worker starts"])
+def test_a_signal_at_a_bad_moment_interrupts_without_a_traceback(tmp_path, script):
+    (tmp_path / "script.py").write_text(script)
+    ran = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("interrupted\n", "", 0)
 
 
 def environment(**changed: str) -> dict[str, str]:

@@ -224,3 +224,32 @@ def test_progress_counts_requests_that_ended(scenario):
     told = []
     serve(make_serving(data, "scenario", Path()), told.append)
     assert told == pytest.approx([500 / 1200, 1000 / 1200])
+
+
+def test_a_measured_row_without_its_batch_is_skipped(run, tmp_path):
+    row = {
+        "case_id": "one",
+        "engine": "trtllm",
+        "engine_version": "0.11",
+        "backend": "tensorrt",
+        "kind": "peak_throughput",
+        "model": "EleutherAI/gpt-j-6b",
+        "gpu": "a100-sxm-80gb",
+        "n_gpus": 1,
+        "tp": 1,
+        "pp": 1,
+        "weight_precision": "fp16",
+        "batch": 512,
+        "num_requests": "",
+        "input_tokens": 128,
+        "output_tokens": 128,
+        "out_tok_s": 5876,
+        "ttft_ms": "",
+        "mfu": 0.4,
+        "flag": "",
+        "notes": "",
+    }
+    lines = [",".join(row), *(",".join(map(str, {**row, "batch": batch}.values())) for batch in (512, ""))]
+    (tmp_path / "tables.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    ran = run("validate", "--serving", str(tmp_path / "tables.csv"), "--json")
+    assert "batch not stated" in ran.out

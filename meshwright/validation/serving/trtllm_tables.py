@@ -44,10 +44,11 @@ def read(row: Row, file: str) -> Case:
     if precision in ("fp8", "fp4") and not row.text("kv_precision"):
         pool["kv"] = "fp8"
     found = setup(row, row.text("engine", "trtllm"), row.text("engine_version", "0.5.0"), pool, precision)
+    at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds
     question = Table(
         found,
         row.text("kind"),
-        row.number("batch") or 0.0,
+        (row.number("batch") or 0.0) if at_most else row.need("batch"),
         row.number("num_requests") or 0.0,
         row.need("input_tokens"),
         row.need("output_tokens"),
