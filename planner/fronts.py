@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.pareto import Figure, Front, Fronts
+from planner.pareto import Axis, Front, Fronts
 from planner.scored import ScoredPlans
 from simulator.plan import Plan, concatenate
 from simulator.scenario_file import scenario_of
@@ -23,9 +23,9 @@ def training_fronts(setting: Setting, scored: ScoredPlans) -> Fronts:
     kwh = np.concatenate([block.metrics.kwh_per_million_tokens for block in blocks])
     peak = np.concatenate([block.memory.peak for block in blocks])
     plans = concatenate([block.plans for block in blocks])
-    step = Figure("step time, s", "step_time_s", time)
-    memory = Figure("peak memory, GiB", "peak_memory_gib", peak / 2**30)
-    energy = Figure("kWh per million tokens", "kwh_per_million_tokens", kwh)
+    step = Axis("step time, s", "step_time_s", time)
+    memory = Axis("peak memory, GiB", "peak_memory_gib", peak / 2**30)
+    energy = Axis("kWh per million tokens", "kwh_per_million_tokens", kwh)
     training, cluster = setting.training, setting.cluster
     return Fronts(
         f"{setting.model.name} on {cluster.devices:,} {cluster.device.name}, "

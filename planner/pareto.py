@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Figure:
+class Axis:
     """One figure of every point.
 
     Attributes:
@@ -38,8 +38,8 @@ class Figure:
 class Front:
     """Two figures of the same points."""
 
-    x: Figure
-    y: Figure
+    x: Axis
+    y: Axis
 
     @cached_property
     def points(self) -> NDArray[np.int64]:

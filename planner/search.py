@@ -15,7 +15,7 @@ from planner.families import FAMILIES
 from planner.metrics import OBJECTIVES, Metrics
 from planner.rules import RULES
 from planner.shortfall import Shortfall, explain
-from planner.shortlist import POOL, Row, shortlist
+from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
 from simulator.plan import Plans, concatenate
 from simulator.setting import Setting
@@ -46,7 +46,7 @@ class SearchResult:
     removed: dict[str, int]
     """Candidates that each rule removed, in the order of the rules; with ``scored`` they add up to all."""
     shortfall: Shortfall | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ShortlistRow, ...] = ()
     """Why each plan is shown, where alternatives were asked for; else the plans are the raw order."""
 
     @property
@@ -118,7 +118,7 @@ def search(
     if not scored and not removed["memory"]:
         raise InputError(no_shape(space, removed))
     ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ShortlistRow, ...] = ()
     if alternatives and scored:
         found = {name: (kept.plans, kept.values) for name, kept in families.items() if kept.plans is not None}
         ranked, rows = shortlist(space.setting, ranked, best.values, found, top)

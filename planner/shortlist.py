@@ -40,7 +40,7 @@ OTHER = "another layout"
 
 
 @dataclass(frozen=True)
-class Row:
+class ShortlistRow:
     """Reason for a plan's place in the list.
 
     Attributes:
@@ -69,7 +69,7 @@ def shortlist(
     values: np.ndarray,
     families: Mapping[str, tuple[Plans, np.ndarray]],
     top: int,
-) -> tuple[Plans, tuple[Row, ...]]:
+) -> tuple[Plans, tuple[ShortlistRow, ...]]:
     """Pick the rows of a short list.
 
     Args:
@@ -80,7 +80,7 @@ def shortlist(
         top: most rows.
 
     Returns:
-        The plans in the order of the rows, and a ``Row`` for each.
+        The plans in the order of the rows, and a ``ShortlistRow`` for each.
     """
     footing = np.flatnonzero(even_footing(values[0], values))
     simple = mechanisms(pool)
@@ -99,7 +99,7 @@ def shortlist(
     picks = _filled(picks[:top], pool, values, top)
     chosen = concatenate([pick.plans for pick in picks])
     return chosen, tuple(
-        Row(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
+        ShortlistRow(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
     )
 
 

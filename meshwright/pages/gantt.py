@@ -49,7 +49,7 @@ COMPUTE_LANE, SEND_LANE = (0.08, 0.68), (0.72, 0.92)
 """Top and bottom of the two lanes of a rank's row, which is 1 high."""
 
 
-class Block(NamedTuple):
+class Bar(NamedTuple):
     """A run of tasks of one pass, or of one stream, of one micro batch."""
 
     kind: str
@@ -149,9 +149,9 @@ def shown_ranks(ranks: int) -> list[int]:
     return sorted({round(each) for each in np.linspace(0, ranks - 1, MOST_RANKS)})
 
 
-def compute_blocks(timeline: Timeline, rank: int) -> list[Block]:
+def compute_blocks(timeline: Timeline, rank: int) -> list[Bar]:
     """The passes of a rank: tasks that follow each other in one pass of one micro batch are one block."""
-    graph, blocks = timeline.graph, list[Block]()
+    graph, blocks = timeline.graph, list[Bar]()
     before = NONE
     for task in timeline.tasks(rank, COMPUTE).tolist():
         item, end = graph.item[task], float(timeline.ends[task])
@@ -159,27 +159,27 @@ def compute_blocks(timeline: Timeline, rank: int) -> list[Block]:
             blocks[-1] = blocks[-1]._replace(end=end)
         else:
             kind = graph.name[task] if item == NONE else graph.item_name[item]
-            blocks.append(Block(kind, rank, timeline.number(task), float(timeline.starts[task]), end))
+            blocks.append(Bar(kind, rank, timeline.number(task), float(timeline.starts[task]), end))
         before = item
     return blocks
 
 
-def stream_blocks(timeline: Timeline, rank: int) -> list[Block]:
+def stream_blocks(timeline: Timeline, rank: int) -> list[Bar]:
     """Communication of a rank, task by task."""
     return [
-        Block(stream.name, rank, each.number, each.start, each.end)
+        Bar(stream.name, rank, each.number, each.start, each.end)
         for stream in STREAMS
         if stream is not COMPUTE
         for each in timeline.intervals(rank, stream)
     ]
 
 
-def _once(blocks: Sequence[Block]) -> dict[str, str]:
+def _once(blocks: Sequence[Bar]) -> dict[str, str]:
     names = dict.fromkeys(block.kind for block in blocks if block.kind not in PASS_COLOURS)
     return dict.fromkeys(names, ONCE_COLOUR)
 
 
-def _window(timeline: Timeline, blocks: Sequence[Block]) -> Window:
+def _window(timeline: Timeline, blocks: Sequence[Bar]) -> Window:
     end = timeline.seconds
     if len(blocks) <= MOST_BLOCKS:
         return Window(end, end)
@@ -188,7 +188,7 @@ def _window(timeline: Timeline, blocks: Sequence[Block]) -> Window:
 
 
 def _traces(
-    blocks: Sequence[Block],
+    blocks: Sequence[Bar],
     rows: Mapping[int, int],
     lane: tuple[float, float],
     colours: Mapping[str, str],
@@ -216,7 +216,7 @@ def _traces(
 
 
 def _rectangles(
-    blocks: Sequence[Block], rows: Mapping[int, int], lane: tuple[float, float]
+    blocks: Sequence[Bar], rows: Mapping[int, int], lane: tuple[float, float]
 ) -> dict[str, list[float | None]]:
     x: list[float | None] = []
     y: list[float | None] = []
@@ -229,7 +229,7 @@ def _rectangles(
 
 
 def _texts(
-    kind: str, blocks: Sequence[Block], rows: Mapping[int, int], lane: tuple[float, float]
+    kind: str, blocks: Sequence[Bar], rows: Mapping[int, int], lane: tuple[float, float]
 ) -> dict[str, Any]:
     of_batch = ", micro batch %{customdata[0]}" if blocks[0].micro_batch >= 0 else ""
     return {
@@ -245,7 +245,7 @@ def _texts(
     }
 
 
-def _numbers(blocks: Sequence[Block], rows: Mapping[int, int]) -> dict[str, Any]:
+def _numbers(blocks: Sequence[Bar], rows: Mapping[int, int]) -> dict[str, Any]:
     numbered = [block for block in blocks if block.micro_batch >= 0]
     return {
         "type": "scatter",

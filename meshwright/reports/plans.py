@@ -13,7 +13,7 @@ from meshwright.reports.units import counted, gibibytes, percent, seconds
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
-from planner.shortlist import Row
+from planner.shortlist import ShortlistRow
 from simulator.plan import Plan
 from simulator.setting import Setting
 from simulator.uncertainty import band, chance_to_fit, distinguishable, memory_band
@@ -78,7 +78,7 @@ def describe_search(
     fastest = float(np.min(result.step.time, initial=np.inf))
     plans = []
     for index, extra in enumerate(more):
-        row = result.rows[index] if result.rows else Row(())
+        row = result.rows[index] if result.rows else ShortlistRow(())
         shown = {
             "families": list(row.families),
             "near_duplicates": list(row.also),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.pareto import Figure, Front, Fronts
+from planner.pareto import Axis, Front, Fronts
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
 from planner.serving.question import Question
@@ -50,13 +50,13 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
     devices = np.repeat([float(shape.devices) for shape in kept], len(clients))
     tokens, tpot, e2e = joined("output_tokens_s"), joined("tpot_s"), joined("e2e_s")
     price = question.cluster.device.price_per_hour_usd
-    speed = Figure("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True)
-    latency = Figure("end-to-end latency, s", "e2e_s", e2e)
-    carried = Figure("output tokens/s per GPU", "tokens_per_s_per_gpu", tokens / devices, higher=True)
-    cost = Figure(
+    speed = Axis("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True)
+    latency = Axis("end-to-end latency, s", "e2e_s", e2e)
+    carried = Axis("output tokens/s per GPU", "tokens_per_s_per_gpu", tokens / devices, higher=True)
+    cost = Axis(
         "$ per million tokens", "usd_per_million_tokens", devices * price / SECONDS_AN_HOUR / tokens * 1e6
     )
-    energy = Figure("J per token", "joules_per_token", joined("watts") / tokens)
+    energy = Axis("J per token", "joules_per_token", joined("watts") / tokens)
 
     def parts(point: int) -> tuple[Shape, Limited, int]:
         shape, at = divmod(point, len(clients))

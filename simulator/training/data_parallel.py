@@ -9,7 +9,7 @@ import numpy as np
 from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import gathered_together
 from simulator.training.overlap import Exchange, hide
-from simulator.training.sharding import STATE_FIELDS, Groups, Sharding
+from simulator.training.sharding import STATE_FIELDS, Sharding, StateGroups
 
 
 def move_state(
@@ -51,7 +51,7 @@ def move_state(
     groups, count = [sharding.dense], dense[np.newaxis]
     if np.any(experts > 0):
         groups, count = [sharding.dense, sharding.experts], np.stack([dense, experts])
-    groups = Groups.stack(groups, axes=dense.ndim - 1)
+    groups = StateGroups.stack(groups, axes=dense.ndim - 1)
     # A stage without experts has no expert collectives, whatever other plans of the batch hold.
     holds = count > 0
     gather = (holds * gathers * _gather(sharding, groups, count / gathers)).sum()
@@ -59,7 +59,7 @@ def move_state(
     return gather[index], reduce[index]
 
 
-def _reduce(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
+def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
     """Reduce ``count`` gradients once over the ranks that share them."""
     cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
     found = Cost.none()
@@ -75,7 +75,7 @@ def _reduce(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
     return found
 
 
-def _gather(sharding: Sharding, groups: Groups, count: np.ndarray) -> Cost:
+def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
     """Gather ``count`` sharded parameters once."""
     size, cluster = count * sharding.gather_bytes, sharding.setting.cluster
     if sharding.setting.framework.gathers_by_broadcast:

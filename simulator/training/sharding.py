@@ -37,7 +37,7 @@ order."""
 
 
 @dataclass
-class Groups:
+class StateGroups:
     """The ranks that share one kind of state: ``shard`` inside, ``replicas`` (further copies) outside."""
 
     shard: np.ndarray
@@ -46,24 +46,24 @@ class Groups:
     replica_stride: np.ndarray
 
     @classmethod
-    def dense(cls, plans: Plans) -> Groups:
+    def dense(cls, plans: Plans) -> StateGroups:
         """Ranks with the same dense parameters: context and data, ``tensor`` apart."""
         return cls._split(plans, plans.context * plans.data, plans.tensor)
 
     @classmethod
-    def experts(cls, plans: Plans) -> Groups:
+    def experts(cls, plans: Plans) -> StateGroups:
         """Ranks with the same experts."""
         inside = plans.expert * plans.expert_tensor
         return cls._split(plans, plans.tensor * plans.context * plans.data // inside, inside)
 
     @classmethod
-    def stack(cls, kinds: Sequence[Groups], axes: int) -> Groups:
+    def stack(cls, kinds: Sequence[StateGroups], axes: int) -> StateGroups:
         """Groups of several kinds of state, shape (kinds, 1, ..., plans) with ``axes`` axes between."""
         shape = len(kinds), *(1,) * axes, -1
         return cls(*(np.stack([getattr(k, f.name) for k in kinds]).reshape(shape) for f in fields(cls)))
 
     @classmethod
-    def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> Groups:
+    def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> StateGroups:
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         # Data-parallel ranks lie outside the pipeline when the plan orders them so.
         outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
@@ -117,14 +117,14 @@ class Sharding:
         return self.plans.unique(*STATE_FIELDS)
 
     @cached_property
-    def dense(self) -> Groups:
+    def dense(self) -> StateGroups:
         """The ranks that share dense parameters."""
-        return Groups.dense(self.plans)
+        return StateGroups.dense(self.plans)
 
     @cached_property
-    def experts(self) -> Groups:
+    def experts(self) -> StateGroups:
         """The ranks that share experts."""
-        return Groups.experts(self.plans)
+        return StateGroups.experts(self.plans)
 
     @cached_property
     def contention(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 import meshwright as mw
 from meshwright.reports.fronts import describe_fronts
 from planner.fronts import training_fronts
-from planner.pareto import Figure, Front, front
+from planner.pareto import Axis, Front, front
 
 costs = arrays(float, (12, 2), elements=st.one_of(st.integers(0, 6).map(float), st.just(np.inf)))
 
@@ -29,8 +29,8 @@ def test_front_is_what_no_point_beats(points):
 
 
 def test_more_may_be_better():
-    speed = Figure("speed", "speed", np.array([1.0, 2.0, 3.0]), higher=True)
-    cost = Figure("cost", "cost", np.array([1.0, 4.0, 3.0]))
+    speed = Axis("speed", "speed", np.array([1.0, 2.0, 3.0]), higher=True)
+    cost = Axis("cost", "cost", np.array([1.0, 4.0, 3.0]))
     assert list(Front(speed, cost).points) == [2, 0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.engine.graph import NONE, TaskGraph
 from simulator.schedules.base import BACKWARD, FORWARD, OUTPUT_FORWARD, OUTPUT_WEIGHT
-from simulator.training.step_graph.rank import Expansion, Key, Rank
+from simulator.training.step_graph.rank import Expansion, Key, RankTasks
 from simulator.training.step_graph.step import StepProgram, predecessors
 
 
@@ -16,7 +16,7 @@ def expand(program: StepProgram) -> TaskGraph:
     """
     plan = Expansion(program)
     copies = [
-        [Rank(plan, copy * program.stages + rank, rank, scale) for rank, scale in enumerate(slowdowns)]
+        [RankTasks(plan, copy * program.stages + rank, rank, scale) for rank, scale in enumerate(slowdowns)]
         for copy, slowdowns in enumerate(plan.slowdowns)
     ]
     for ranks in copies:
@@ -26,7 +26,7 @@ def expand(program: StepProgram) -> TaskGraph:
     return plan.graph
 
 
-def _connect(plan: Expansion, ranks: list[Rank]) -> None:
+def _connect(plan: Expansion, ranks: list[RankTasks]) -> None:
     """Make passes wait for the sends of other ranks."""
     sent: dict[Key, int] = {}
     for rank in ranks:
@@ -38,7 +38,7 @@ def _connect(plan: Expansion, ranks: list[Rank]) -> None:
             _connect_output(plan, ranks, micro_batch)
 
 
-def _connect_output(plan: Expansion, ranks: list[Rank], micro_batch: int) -> None:
+def _connect_output(plan: Expansion, ranks: list[RankTasks], micro_batch: int) -> None:
     """Shares of the output layer wait for the last hidden states, its backward for all the shares."""
     graph = plan.graph
     forward, weight = (OUTPUT_FORWARD, micro_batch, 0), (OUTPUT_WEIGHT, micro_batch, 0)
@@ -54,7 +54,7 @@ def _connect_output(plan: Expansion, ranks: list[Rank], micro_batch: int) -> Non
     graph.edge(summed, source.first[BACKWARD, micro_batch, plan.last])
 
 
-def _together(graph: TaskGraph, ranks: list[Rank], key: Key) -> int:
+def _together(graph: TaskGraph, ranks: list[RankTasks], key: Key) -> int:
     """A collective of all ranks after their passes of this key; returns the task that ends with it."""
     ready = graph.gate([rank.last[key] for rank in ranks], "barrier")
     for rank in ranks:
@@ -62,7 +62,7 @@ def _together(graph: TaskGraph, ranks: list[Rank], key: Key) -> int:
     return graph.gate([rank.output_sends[key] for rank in ranks], "barrier")
 
 
-def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
+def _join_copies(graph: TaskGraph, copies: list[list[RankTasks]]) -> None:
     """A data-parallel collective starts when the same rank of every group of replicas is ready."""
     if len(copies) == 1:
         return
@@ -73,7 +73,7 @@ def _join_copies(graph: TaskGraph, copies: list[list[Rank]]) -> None:
                 graph.edge(ready, task)
 
 
-def _finish(plan: Expansion, ranks: list[Rank]) -> None:
+def _finish(plan: Expansion, ranks: list[RankTasks]) -> None:
     """The finish after a rank's last work and reductions: optimizer, parameter gathering."""
     graph, program = plan.graph, plan.program
     ready = [graph.gate([*rank.data.reduced, rank.previous, *rank.output_sends.values()]) for rank in ranks]

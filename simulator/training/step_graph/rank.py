@@ -87,7 +87,7 @@ class Visit(NamedTuple):
     """Bytes allocated at its start; negative: freed at its end."""
 
 
-class Rank:
+class RankTasks:
     """One rank's tasks, added in the order in which it issues them."""
 
     def __init__(self, plan: Expansion, index: int, rank: int, slowdown: float) -> None:

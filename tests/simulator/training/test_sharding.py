@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator.plan import Plan, Plans
 from simulator.scenario import make_scenario
 from simulator.training.data_parallel import InEachPass, move_state, once_a_step
-from simulator.training.sharding import Groups, Sharding
+from simulator.training.sharding import Sharding, StateGroups
 
 HYBRID = {"data": 64, "zero": 3, "shard_group": 8}
 
@@ -54,7 +54,7 @@ def test_shards_times_copies_are_the_ranks_that_share_a_state(tensor, data, cont
     if (tensor * data * context) % expert or (group and (data * context) % group):
         return
     plans = Plans.of(Plan(tensor=tensor, data=data, context=context, expert=expert, shard_group=group))
-    dense, experts = Groups.dense(plans), Groups.experts(plans)
+    dense, experts = StateGroups.dense(plans), StateGroups.experts(plans)
     assert dense.shard * dense.replicas == data * context
     assert experts.shard[0] * experts.replicas[0] <= tensor * data * context // expert
     assert group == 0 or dense.shard[0] <= group
