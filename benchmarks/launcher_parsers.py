@@ -226,6 +226,37 @@ def dynamo(sources: Path) -> Check:
     return check
 
 
+def k8s(sources: Path) -> Check:
+    """Keys of Jobs, Deployments, Services and pods against the models of Kubernetes' Python client."""
+    import yaml
+    from kubernetes import client
+
+    templates = {"leaderTemplate": "V1PodTemplateSpec", "workerTemplate": "V1PodTemplateSpec"}
+
+    def fields(data: object, kind: str, where: str) -> None:
+        if kind.startswith("list["):
+            assert isinstance(data, list), where
+            for part in data:
+                fields(part, kind[5:-1], where)
+        elif hasattr(client, kind):
+            model = getattr(client, kind)
+            names = {theirs: ours for ours, theirs in model.attribute_map.items()}
+            assert isinstance(data, dict), where
+            for key, value in data.items():
+                assert key in names, f"{where}: no key {key} in {kind}"
+                fields(value, model.openapi_types[names[key]], f"{where}.{key}")
+
+    def check(folder: Path) -> None:
+        for data in yaml.safe_load_all((folder / "meshwright.yaml").read_text()):
+            if data["kind"] == "LeaderWorkerSet":  # not of Kubernetes itself: its pods are
+                for name, kind in templates.items():
+                    fields(data["spec"]["leaderWorkerTemplate"][name], kind, name)
+            else:
+                fields(data, f"V1{data['kind']}", data["kind"])
+
+    return check
+
+
 def _keys(data: object) -> set[str]:
     if isinstance(data, dict):
         return set(data) | {key for value in data.values() for key in _keys(value)}

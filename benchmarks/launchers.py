@@ -10,7 +10,8 @@ DIR holds the unpacked packages, which no test installs (they weigh 0.5 GB):
 
 each in a folder of its name with ``_`` for ``-``. ENV has torch and the packages that the parsers import. The
 package of TensorRT-LLM holds no source. The configuration of Megatron-Bridge imports Transformer Engine: its
-keys are checked against the fields of its dataclasses.
+keys are checked against the fields of its dataclasses. Manifests of Kubernetes are checked against the models
+of ``pip install kubernetes``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from meshwright.exporters import TARGETS, export, exporter, write_files
 from meshwright.exporters.question import from_scenario, question_of
 from simulator.scenario import make_scenario
 
-PARSED = ("megatron-lm", "megatron-bridge", "deepspeed", "torchtitan", "vllm", "sglang", "dynamo")
+PARSED = ("megatron-lm", "megatron-bridge", "deepspeed", "torchtitan", "vllm", "sglang", "dynamo", "k8s")
 MODELS = ("llama3.1-8b", "llama3.1-70b", "qwen3-30b-a3b", "deepseek-v2-lite")
 FRAMEWORKS = {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}
 
