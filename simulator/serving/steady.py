@@ -167,8 +167,9 @@ class _Cases:
         self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
         """Prompt tokens to compute."""
-        self.arrives = self.new <= 1.0
-        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode."""
+        self.arrives = self.closed & (self.new <= 1.0)
+        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode. At a
+        rate it stays a prompt of one token, as on the event engine."""
         self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
         self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / pool.pipeline, 1.0)
