@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from simulator.models import models
+from simulator.models.model import AttentionKind
 from simulator.ops import SERVING, Batch, Implementation, Rank, Shard, backward, embedding, head, layer
+from simulator.ops.layer import MIXERS
+from simulator.ops.rank import Dispatcher
 
 EVERY_MODEL = models.names()
 
@@ -135,3 +139,21 @@ def test_idle_ops_are_those_without_bytes_or_partners():
     assert idle and all("all_gather" in name or "scatter" in name for name in idle)
     sharded = Rank(models.get("llama3-8b"), Batch.training(1, 128), Shard(tensor=np.array([1.0, 2.0])))
     assert not any(op.is_idle for op in layer(sharded) if op.name == "attention_output.all_reduce")
+
+
+def test_every_kind_of_attention_is_one_entry():
+    assert {*MIXERS, "none"} == {*get_args(AttentionKind)}
+
+
+@pytest.mark.parametrize("dispatcher", get_args(Dispatcher))
+def test_every_dispatcher_lists_a_layer_with_all_experts(dispatcher):
+    """A dispatcher changes what is sent and copied, never the experts' products."""
+    model = models.get("qwen3-30b-a3b")
+    shard = Shard(expert=1.0 if dispatcher == "replicated" else 8.0)
+    how = Implementation(dispatcher=dispatcher)
+    ops = layer(Rank(model, Batch.training(1, 4096), shard, how=how), experts=True)
+    routed = [op for op in ops if op.part == "routed"]
+    ranks = 1 if dispatcher == "replicated" else 8
+    assert total(routed, "parameters") * ranks == model.moe.experts * model.expert_parameters
+    sent = [op for op in routed if op.kind == "expert" and not op.is_idle]
+    assert bool(sent) is (dispatcher != "replicated")
