@@ -26,6 +26,8 @@ Counts = NDArray[np.int64]
 
 BUSY = 0.8
 """Target of the autoscaler: sequences of a replica over those at its largest rate."""
+LONGEST_START_S = 86_400
+"""From renting a replica to its first request."""
 MOST_REQUESTS = 2_000_000
 """Requests of a day that the event engine takes."""
 
@@ -110,12 +112,14 @@ def plan_day(question: Question, cold_start_s: float) -> DayPlan:
     """Find the shape and the timetable that carry all rates at the least cost.
 
     Raises:
-        InputError: the arrivals are not piecewise, or there are no targets.
+        InputError: the arrivals are not piecewise, there are no targets, or the start takes no finite time.
         InfeasibleError: no replica fits or meets the targets, or the devices do not carry the highest rate.
     """
     rates = np.array(piecewise(question).rates)
     if not question.workload.slo.given:
         raise InputError("a day needs a target: ttft, tpot or e2e", "workload.slo")
+    if not 0 <= cold_start_s <= LONGEST_START_S:
+        raise InputError(f"must be from 0 to {LONGEST_START_S:,} s, found {cold_start_s:g}", "cold start")
     found = [_plan(question, shape, rates, cold_start_s) for shape in shapes(question, Counter())]
     able = [plan for plan in found if plan is not None]
     if not able:

@@ -59,3 +59,6 @@ def test_what_a_day_cannot_be():
         mw.day(**GIVEN, tpot=1e-4, rates=[1.0])
     with pytest.raises(InputError, match="needs a target"):
         mw.day(**GIVEN, rates=[1.0])
+    for start in (float("inf"), float("nan")):
+        with pytest.raises(InputError, match="cold start: must be from 0 to 86,400 s"):
+            mw.day(**GIVEN, **TARGETS, rates=[1.0], cold_start=start)
