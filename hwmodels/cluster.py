@@ -21,11 +21,12 @@ from hwmodels.assumed import HOST_SHARE, with_assumptions
 from hwmodels.collectives.cost import Cost
 from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
 from hwmodels.loading import Catalogue, Strict, build
 from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
+from hwmodels.usual_clusters import USUAL
 
 EFA_V2_GBPS = 3200.0
 """Gb/s of a node from which its EFA is of the second generation (AWS EC2 P5 and P6 pages)."""
@@ -270,10 +271,21 @@ class ClusterCatalogue(Catalogue[Cluster]):
             InputError: the file or the definition is wrong.
         """
         if isinstance(reference, str) and self.resolve(reference) is None and devices.resolve(reference):
-            from hwmodels.usual_clusters import usual_cluster
-
             return usual_cluster(reference)
         return super().get(reference, where)
 
 
 clusters = ClusterCatalogue("cluster", Path(__file__).parent / "clusters", Cluster)
+
+
+def usual_cluster(device: str) -> Cluster:
+    """Return the default cluster of a device, given by name or alias.
+
+    Raises:
+        UnknownNameError: no such device, or a device without a known cluster.
+    """
+    name = devices.resolve(device) or device
+    if name not in USUAL:
+        raise UnknownNameError("device with a usual cluster", device, USUAL)
+    cluster = clusters.get(USUAL[name])
+    return cluster if cluster.device.name == name else cluster.with_device(name)

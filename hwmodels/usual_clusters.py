@@ -1,10 +1,4 @@
-"""Default cluster of a device, for measurements that name the device only."""
-
-from __future__ import annotations
-
-from hwmodels.cluster import Cluster, clusters
-from hwmodels.device import devices
-from hwmodels.errors import UnknownNameError
+"""Default cluster of each device, by catalogue names."""
 
 USUAL = {
     "a100-pcie-40gb": "fire-flyer-2",
@@ -53,16 +47,3 @@ USUAL = {
     "v100-32gb": "dgx-2",
 }
 """The vendor's node of each device; where the catalogue lacks it, a node with the same links."""
-
-
-def usual_cluster(device: str) -> Cluster:
-    """Return the default cluster of a device, given by name or alias.
-
-    Raises:
-        UnknownNameError: no such device, or a device without a known cluster.
-    """
-    name = devices.resolve(device) or device
-    if name not in USUAL:
-        raise UnknownNameError("device with a usual cluster", device, USUAL)
-    cluster = clusters.get(USUAL[name])
-    return cluster if cluster.device.name == name else cluster.with_device(name)

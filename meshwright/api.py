@@ -115,18 +115,15 @@ def plan(
         model, cluster, framework: catalogue name, path, mapping or object.
         gpus: devices of the job.
         seq_len: tokens in a sequence; by default the longest that the model was built for.
-        global_batch: sequences in an optimizer step.
-        batch_tokens: tokens in an optimizer step instead.
+        global_batch, batch_tokens: sequences in an optimizer step, or tokens.
         precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
         price: dollars an hour and device, instead of the list price.
         fix, limit: plan fields held at a value, and their highest values.
-        objective: time, cost or energy.
-        top: plans to return.
+        objective, top: time, cost or energy; the number of plans to return.
         headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
-        raw: return the plans in the order of the objective, including near duplicates.
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
-        every: keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
+        raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
 
     Raises:

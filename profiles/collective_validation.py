@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.cluster import Cluster, clusters
+from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import InputError
-from hwmodels.usual_clusters import USUAL, usual_cluster
+from hwmodels.usual_clusters import USUAL
 from profiles.fitting.holdout import errors, stated
 from profiles.fitting.links import NAMES
 from profiles.importers.physics import device_of

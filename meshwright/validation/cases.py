@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from hwmodels.cluster import Cluster, clusters
+from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
-from hwmodels.usual_clusters import usual_cluster
 from meshwright.validation.micro_batches import tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import Row, Skipped, conventions, matches, read_rows, rule_of

@@ -1,9 +1,9 @@
 import pytest
 
-from hwmodels.cluster import clusters
+from hwmodels.cluster import clusters, usual_cluster
 from hwmodels.device import devices
 from hwmodels.errors import UnknownNameError
-from hwmodels.usual_clusters import USUAL, usual_cluster
+from hwmodels.usual_clusters import USUAL
 
 
 @pytest.mark.parametrize("name", USUAL)

@@ -7,11 +7,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from hwmodels.cluster import Cluster
+from hwmodels.cluster import Cluster, usual_cluster
 from hwmodels.device import devices
 from hwmodels.errors import MeshwrightError
 from hwmodels.loading import read_mapping
-from hwmodels.usual_clusters import usual_cluster
 from simulator.models import Model, models
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.cluster import Cluster, clusters
+from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import InfeasibleError, InputError
-from hwmodels.usual_clusters import usual_cluster
 from planner.serving.mix.allocation import Costs
 from planner.serving.mix.buckets import Bucket
 from planner.serving.question import Question

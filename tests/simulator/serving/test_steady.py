@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.usual_clusters import usual_cluster
+from hwmodels.cluster import usual_cluster
 from meshwright.validation.serving.case import Setup
 from meshwright.validation.serving.replay import Client
 from simulator.models import models

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.usual_clusters import usual_cluster
+from hwmodels.cluster import usual_cluster
 from simulator.models import models
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
