@@ -60,8 +60,8 @@ class Execution:
             InputError: an unknown executor, no Ray cluster at the address, or a file that is no store.
         """
         check(self.executor, self.address)
-        if self.store is None:
-            return 0
+        if self.store is None or not Path(self.store).exists():
+            return 0  # work that fails before its first result leaves no file
         with Store(Path(self.store)) as store:
             return store.others()
 

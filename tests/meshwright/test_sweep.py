@@ -139,3 +139,9 @@ def test_points_without_an_answer_are_counted(write, run):
     ran = run("sweep", str(write()), "--workers", "1")
     assert ran.code == 0, ran.err
     assert "4 of 12 points have no answer" in ran.err
+
+
+def test_a_refused_sweep_leaves_no_store(refused, tmp_path):
+    (tmp_path / "empty.yaml").write_text("\n", encoding="utf-8")
+    assert "mapping" in refused("sweep", str(tmp_path / "empty.yaml"), "--store", str(tmp_path / "out/s.db"))
+    assert not (tmp_path / "out").exists()
