@@ -62,8 +62,8 @@ class Stages:
             return cls._of_equal_layers(setting, plans)
         distinct, inverse = plans.unique(*LAYOUT_FIELDS)
         found = [Spread.of(setting, distinct, number) for number in range(len(distinct))]
-        classes = max(3, *(len(spread.members) for spread in found))
-        most = max(3, *(len(spread.runs) for spread in found))
+        classes = max([3, *(len(spread.members) for spread in found)])
+        most = max([3, *(len(spread.runs) for spread in found)])
         layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
         index, count = np.full((2, classes, len(distinct)), -1)
         runs, lengths = np.zeros((2, most, len(distinct)), dtype=int)

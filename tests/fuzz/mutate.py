@@ -163,7 +163,7 @@ def _value(holder: Any, key: Any, data: Any, found: list[tuple[Any, ...]], rando
 
 
 def _number(old: float, random: Random) -> float:
-    if isinstance(old, int) and random.random() < 0.7:
+    if isinstance(old, int) and (random.random() < 0.7 or abs(old) > 10**300):
         return random.choice((*LIKELY, old + 1, old - 1, 2 * old, -old))
     factor = random.choice((0, -1, 0.5, 2, 10, 1e-3, 1e3, 1e-9, 1e9, 1e-18, 1e18))
     return old * factor

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hwmodels.cluster import clusters
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory
 from planner.search import search
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.setting import Setting
+from simulator.workload import Training
 
 BIG = {"layers": 48, "hidden": 8192, "heads": 64, "feed_forward": 32768}
 
@@ -61,3 +66,15 @@ def test_says_it_in_words(refused):
     assert f"{refused.shortfall.short_bytes / 2**30:,.1f} GiB short" in said
     assert "optimizer" in said
     assert "more devices" in said
+
+
+def test_a_model_of_several_kinds_of_layers_that_fits_nowhere_has_a_reason():
+    setting = Setting(
+        models.get("deepseek-v3"),
+        clusters.get("dgx-h100").resized(8),
+        Training(seq_len=4096, global_batch=8),
+        frameworks.get("megatron-core"),
+    )
+    found = search(setting, 8, Constraints.parse(["micro_batch=1", "pipeline=1"]))
+    assert found.scored == len(found.plans) == 0
+    assert found.shortfall.short_bytes > 0
