@@ -240,7 +240,7 @@ class Catalogue(Generic[ModelT]):
         if isinstance(reference, Path) or looks_like_path(name):
             path = Path(name)
             return build(self.model, read_mapping(path), str(path), path.parent)
-        raise UnknownNameError(self.kind, name, self.names(), where)
+        raise UnknownNameError(self.kind, name, sorted({*self.names(), *self._aliases}), where)
 
 
 def _plain(name: str) -> str:

@@ -188,7 +188,7 @@ def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
     ("arguments", "words"),
     [
         (["show", "device"], ["unknown kind", "'devices'"]),
-        (["show", "devices", "h10"], ["unknown device", "'h100-sxm'"]),
+        (["show", "devices", "h10"], ["unknown device", "'h100'"]),
         (["show", "scenarios", "gpt3"], ["unknown scenario", "gpt3-175b"]),
         (["simulate", "gpt3-175b"], ["unknown scenario", "gpt3-175b-1024-a100"]),
         (["simulate", "none.yaml"], ["none.yaml", "no such file"]),
