@@ -68,7 +68,7 @@ class Lane:
         return self.exit_s + rounds * (self.seconds + self.growth_s * (rounds + 1) * 0.5)
 
     def run(self, rounds: int) -> None:
-        """Let the lane have run so many rounds, so that the step of the next one is its running step."""
+        """Set the rounds that the lane has run; its running step is that of the next round."""
         step = self.running
         if step is not None:
             self.batcher.extend(step, rounds)

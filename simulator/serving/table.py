@@ -298,7 +298,7 @@ class IterationTable:
         return around + alone + self.prefill_factor * (mixed - alone)
 
     def _row(self, decodes: int, queries: int) -> Row:
-        """Make the row of so many decodes with ``queries`` tokens each."""
+        """Make the row of a number of decodes with ``queries`` tokens each."""
         keys = self.decodes.y
         widths = np.diff(keys)
         lines = []

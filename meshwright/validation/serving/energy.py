@@ -27,7 +27,7 @@ VERSION = "0.4.2"
 """Of rows without a version: the source's scripts name vLLM 0.4.2 and 0.5.4."""
 RUN_BATCHES = 530.0
 """Tokens a second of those rows are below batch over TPOT by 1 + batch / 530 (median over 112 rows, from
-measured columns alone): whole runs of so many requests, whose start and end do not fill the batch."""
+measured columns alone): runs of a fixed number of requests, whose start and end do not fill the batch."""
 
 
 @dataclass(frozen=True)
