@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from simulator.ops.counts import attention_flops_per_token, flops_per_token
 from simulator.plan import Choice, Plans
 from simulator.setting import Setting
 from simulator.training import Step
@@ -54,8 +55,8 @@ class Metrics:
         cluster, training = setting.cluster, setting.training
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
-        model, again = flops_per_token(setting, plans)
-        causal = 3 * float(setting.model.flops_per_token(training.seq_len, training.causal))
+        model, again = step_flops_per_token(setting, plans)
+        causal = 3 * float(flops_per_token(setting.model, training.seq_len, training.causal))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -72,11 +73,11 @@ class Metrics:
         )
 
 
-def flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
+def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
     """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
     model, length = setting.model, setting.training.seq_len
-    forward = float(model.flops_per_token(length))
-    attention = float(model.attention_flops_per_token(length))
+    forward = float(flops_per_token(model, length))
+    attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary
     return 3 * forward, np.select(
         [plans.recompute == FULL, plans.recompute == SELECTIVE], [layers, attention], 0.0

@@ -16,7 +16,7 @@ from meshwright.reports.units import percent
 from meshwright.validation.cases import Case, read_case
 from meshwright.validation.ledger import published_files
 from meshwright.validation.rows import Row, Skipped, read_rows, rule_of
-from planner.metrics import flops_per_token
+from planner.metrics import step_flops_per_token
 from planner.search import SearchResult
 from simulator.frameworks import default_framework
 from simulator.plan import Plan, Plans
@@ -137,7 +137,7 @@ def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun 
 def _mfu(case: Case, step_s: float) -> float:
     """Model FLOP/s of a measured step over the dense peak of its number format."""
     setting = case.setting
-    own, _ = flops_per_token(setting, Plans.of(case.plan))
+    own, _ = step_flops_per_token(setting, Plans.of(case.plan))
     cluster, training = setting.cluster, setting.training
     peak = cluster.device.peak(training.precision) * cluster.devices
     return float(np.ravel(own)[0]) * training.tokens / step_s / peak

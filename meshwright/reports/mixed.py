@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from planner.metrics import flops_per_token
+from planner.metrics import step_flops_per_token
 from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
 from simulator.scenario import MixedScenario
@@ -42,7 +42,7 @@ def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, fl
     cluster, training = setting.cluster, setting.training
     rate = training.tokens / step.seconds
     uniform = replace(setting.on(step.groups[0].share, plan), model=setting.model)
-    model, again = flops_per_token(uniform, Plans.of(plan))
+    model, again = step_flops_per_token(uniform, Plans.of(plan))
     peak = cluster.peak_flops(training.precision)
     busy = {group.name: 0.0 for group in cluster.groups}
     busy |= {group.share.group.name: group.compute_s / step.seconds for group in step.groups}

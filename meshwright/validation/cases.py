@@ -20,6 +20,7 @@ from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import Row, Skipped, conventions, matches, read_rows, rule_of
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model
+from simulator.ops.counts import attention_parameters, dense_mlp_parameters
 from simulator.plan import Plan
 from simulator.recipes import recipes
 from simulator.schedules import schedules
@@ -285,7 +286,7 @@ def balanced_last_stage(model: Model, seq_len: int, pipeline: int) -> int:
     The output layer counts as the whole number of layers nearest to its floating-point operations (Narayanan
     et al. 2021, appendix), which gives what the artifact of Yeung et al. 2025 ran its baseline with.
     """
-    weights = model.attention_parameters + model.dense_mlp_parameters
+    weights = attention_parameters(model) + dense_mlp_parameters(model)
     output = round(model.hidden * model.vocabulary / (weights + 2 * seq_len * model.hidden))
 
     def longest(last: int) -> float:

@@ -48,14 +48,6 @@ class LinearAttention(Strict):
         return 2 * self.key_heads * self.key_dim + self.value_width
 
     @property
-    def scan_flops_per_token(self) -> int:
-        """Forward FLOPs of the scan: scores and values within a chunk, writing and reading of states."""
-        within = 2 * self.chunk * (self.key_dim + self.value_dim)
-        solved = 2 * self.chunk * (2 * self.key_dim + self.value_dim) + self.chunk**2
-        states = 4 * self.key_dim * self.value_dim
-        return self.heads * (within + states + (solved if self.delta else 0))
-
-    @property
     def state_bytes(self) -> int:
         """State of one sequence and layer, the convolution's last inputs among it."""
         states = STATE_BYTES * self.heads * self.key_dim * self.value_dim

@@ -1,16 +1,14 @@
-"""A decoder-only transformer as the cost, memory and planning models see it.
+"""The architecture of a decoder-only transformer: shapes, and which layers have what.
 
-Counts are exact for the shapes they describe: matrices, biases, norms, embeddings. Where a
-publication rounds or leaves out small vectors, ``stated_parameters`` keeps its own figure.
+``simulator.ops.counts`` counts parameters and FLOPs. Where a publication rounds or leaves out small vectors,
+``stated_parameters`` keeps its own figure.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from hwmodels.loading import Strict
@@ -23,9 +21,6 @@ from simulator.models.parts import (
     NotNegative,
     Positive,
 )
-
-if TYPE_CHECKING:
-    from simulator.ops.counts import LayerCounts
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
 AttentionKind = Literal["full", "sliding", "linear", "none"]
@@ -210,34 +205,9 @@ class Model(Strict):
         """How many layers keep keys and values of every token."""
         return self.layers_of_kind("full") + self.layers_of_kind("sliding")
 
-    # Parameters and matrix FLOPs, read off the op lists of layers.
-
-    def counts(self) -> dict[LayerKind, LayerCounts]:
-        """Parameters and matrix FLOPs of one layer of each kind, from its op list."""
-        from simulator.ops.counts import layer_counts  # ops are made of models
-
-        return layer_counts(self)
-
-    @property
-    def attention_parameters(self) -> int:
-        """Projections of one layer with keys and values, and the norms inside attention."""
-        cached = (counts.attention for kind, counts in self.counts().items() if kind.mixer in CACHED)
-        return max(cached, default=0)
-
     def norms_of(self, parts: int) -> int:
         """Norms outside attention of a layer with 1 or 2 parts, attention and MLP: as many for each."""
         return self.norms_per_layer if parts == 2 else max(self.norms_per_layer // 2, 1)
-
-    @property
-    def dense_mlp_parameters(self) -> int:
-        """One dense layer's MLP; 0 where all layers have experts."""
-        return max((counts.mlp for kind, counts in self.counts().items() if not kind.experts), default=0)
-
-    @property
-    def expert_parameters(self) -> int:
-        """One routed expert."""
-        experts = self.moe.experts if self.moe else 1
-        return max(counts.experts for counts in self.counts().values()) // experts
 
     @property
     def norm_width(self) -> int:
@@ -253,67 +223,6 @@ class Model(Strict):
     def output_parameters(self) -> int:
         """The output layer's own weights: none where they are the input embedding's."""
         return 0 if self.tied_embeddings else self.hidden * self.vocabulary
-
-    def parameters(self) -> int:
-        """All parameters: layers, final norm, embedding and output layer."""
-        groups = self.layer_groups
-        layers = sum(len(groups[kind]) * counts.parameters for kind, counts in self.counts().items())
-        return layers + self.norm_width + self.embedding_parameters + self.output_parameters
-
-    def active_parameters(self) -> int:
-        """Parameters that one token meets: all but the routed experts it does not visit."""
-        if self.moe is None:
-            return self.parameters()
-        idle = (self.moe.experts - self.moe.top_k) * self.expert_parameters
-        return self.parameters() - self.moe_layers * idle
-
-    # Work
-
-    def matmul_flops_per_token(self) -> int:
-        """Forward FLOPs of one token in weight matrices, the output layer among them."""
-        groups = self.layer_groups
-        layers = sum(len(groups[kind]) * counts.flops for kind, counts in self.counts().items())
-        return layers + 2 * self.hidden * self.vocabulary
-
-    def attention_flops_per_token(self, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
-        """Forward FLOPs of one token in the products of queries, keys and values, over all layers.
-
-        Args:
-            seq_len: tokens of a sequence; any shape.
-            causal: count only the keys that a token may see (s/2 on average), as flash attention
-                computes; else all keys, as most publications count.
-
-        Returns:
-            FLOPs, in the shape of ``seq_len``.
-        """
-        per_key = 2 * self.heads * (self.head_dim + self.v_head_dim)
-        keys = np.zeros(np.shape(seq_len))
-        for kind in CACHED:
-            if kind in self.attention_pattern:
-                keys = keys + self.layers_of_kind(kind) * self.mean_keys(seq_len, kind, causal)
-        scanned = self.linear.scan_flops_per_token if self.linear else 0
-        return per_key * keys + self.layers_of_kind("linear") * scanned
-
-    def mean_keys(self, seq_len: ArrayLike, kind: AttentionKind, causal: bool) -> NDArray[np.float64]:
-        """Keys that a token of a sequence is compared with, on average, in a layer of that kind."""
-        length = np.asarray(seq_len, dtype=np.float64)
-        window = np.minimum(length, self.sliding_window or np.inf) if kind == "sliding" else length
-        if not causal:
-            return window
-        # The first `window` tokens see half a window on average, all later ones a whole one.
-        return window * (1 - window / (2 * length))
-
-    def flops_per_token(self, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
-        """Forward model FLOPs per token of a sequence; a training step needs three times as many.
-
-        Args:
-            seq_len: tokens of a sequence; any shape.
-            causal: count only the keys that a token may see.
-
-        Returns:
-            FLOPs, in the shape of ``seq_len``.
-        """
-        return self.matmul_flops_per_token() + self.attention_flops_per_token(seq_len, causal)
 
 
 @lru_cache(maxsize=256)

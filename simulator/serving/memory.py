@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hwmodels.errors import InfeasibleError
 from simulator.models import Model
+from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.serving.price import StepPrice
 
 LIBRARY_BYTES = 0.25e9
@@ -55,9 +56,9 @@ class Memory:
 def weight_bytes(price: StepPrice) -> float:
     """Return the bytes of weights on one device of a replica."""
     model, pool, formats = price.model, price.pool, price.weights
-    routed = model.moe_layers * model.moe.experts * model.expert_parameters if model.moe else 0
+    routed = model.moe_layers * model.moe.experts * expert_parameters(model) if model.moe else 0
     ends = model.embedding_parameters + model.output_parameters
-    dense = model.parameters() - routed - ends
+    dense = model_parameters(model) - routed - ends
     ranks = pool.tensor * pool.data
     stages = pool.pipeline
     experts = routed * formats.expert_bytes / ranks

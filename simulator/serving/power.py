@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
 from simulator.serving.all_reduce import all_reduce_seconds
 from simulator.serving.price import WEIGHT_BYTES, StepPrice
 
@@ -66,8 +67,8 @@ class PowerModel:
         """Figures of a replica."""
         model, device, pool = price.model, price.cluster.device, price.pool
         moe = model.moe
-        routed = model.moe_layers * moe.experts * model.expert_parameters if moe else 0
-        dense = model.parameters() - routed - model.embedding_parameters
+        routed = model.moe_layers * moe.experts * expert_parameters(model) if moe else 0
+        dense = model_parameters(model) - routed - model.embedding_parameters
         peaks = device.peak_flops
         peak = peaks.get("bf16") or peaks.get("fp16") or max(peaks.values())
         if "fp8" in price.weights.experts and "fp8" in peaks:
@@ -89,7 +90,7 @@ class PowerModel:
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
             kv_bytes=model.cached_layers * model.kv_cache_width * kv,
-            flops_a_token=float(model.matmul_flops_per_token()),
+            flops_a_token=float(matmul_flops_per_token(model)),
             bandwidth=device.memory_bandwidth * pool.devices,
             peak=peak * pool.devices,
             waits_s=price.engine.step_s.value + idle * price.gaps + reduces,

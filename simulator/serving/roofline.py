@@ -13,6 +13,7 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from simulator.models import Model
+from simulator.ops.counts import matmul_flops_per_token, model_parameters
 from simulator.serving.deployment import Pool
 from simulator.serving.step_times import Array, Batch, Chunk, Stretch
 
@@ -48,7 +49,7 @@ class Roofline:
         dtype = {1.0: "fp8"}.get(FORMAT_BYTES[pool.activations or pool.weights], "bf16")
         peak = FLOP_SHARE * device.peak_flops.get(dtype, max(device.peak_flops.values()))  # type: ignore[call-overload]
         read = READ_SHARE * device.memory_bandwidth
-        weights = model.parameters() * size / ranks
+        weights = model_parameters(model) * size / ranks
         kv = model.cached_layers * model.kv_cache_width * FORMAT_BYTES[pool.kv or "bf16"]
         reduces = 2 * model.layers * (REDUCE_S if pool.tensor > 1 else 0.0)
         moved = 0.0
@@ -59,7 +60,7 @@ class Roofline:
         return cls(
             stages=pool.pipeline,
             fixed_s=weights / read + reduces,
-            token_s=model.matmul_flops_per_token() / ranks / peak + moved,
+            token_s=matmul_flops_per_token(model) / ranks / peak + moved,
             kv_s=kv / min(pool.tensor, max(model.kv_heads, 1)) / read,
             pair_s=pair / pool.tensor / peak,
             busy_watts=watts + pool.devices / cluster.devices_per_node * cluster.host_watts,

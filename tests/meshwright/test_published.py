@@ -7,6 +7,7 @@ import pytest
 
 import meshwright
 from simulator.models import models
+from simulator.ops.counts import model_parameters
 
 FOLDER = Path(meshwright.__file__).parent / "published"
 A100_FLOPS, MI250X_GCD_FLOPS = 312e12, 191.5e12
@@ -32,7 +33,7 @@ def megatron_flops(row, recomputed):
 
 def palm_flops(row):
     batch, s, layers, h = number(row, "global_batch", "seq_len", "n_layers", "d_model")
-    return (6 * models.get(row["model_name"]).parameters() + 12 * layers * h * s) * batch * s
+    return (6 * model_parameters(models.get(row["model_name"])) + 12 * layers * h * s) * batch * s
 
 
 STEP = {

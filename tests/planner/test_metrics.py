@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hwmodels.cluster import clusters
-from planner.metrics import COMMUNICATION, Metrics, flops_per_token
+from planner.metrics import COMMUNICATION, Metrics, step_flops_per_token
 from simulator.frameworks import frameworks
 from simulator.models import models
+from simulator.ops.counts import flops_per_token
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.training import predict
@@ -32,7 +33,7 @@ def plans_of(*recompute: str) -> Plans:
 def test_flops_are_megatrons(gpt3):
     """Narayanan et al. 2021, appendix: 96 B s l h^2 (1 + s/6h + V/16lh) with full recomputation."""
     model, s = gpt3.model, gpt3.training.seq_len
-    own, again = flops_per_token(gpt3, plans_of("none", "selective", "full"))
+    own, again = step_flops_per_token(gpt3, plans_of("none", "selective", "full"))
     layers, hidden, vocabulary = model.layers, model.hidden, model.vocabulary
     published = 96 * layers * hidden**2 * (1 + s / (6 * hidden) + vocabulary / (16 * layers * hidden))
     assert own + again[2] == pytest.approx(published, rel=1e-3)
@@ -47,7 +48,7 @@ def test_utilisation_is_flops_over_peak(gpt3):
     plans = plans_of("none", "full")
     step = predict(gpt3, plans)
     found = Metrics.of(gpt3, plans, step)
-    flops = 3 * float(gpt3.model.flops_per_token(2048)) * gpt3.training.tokens
+    flops = 3 * float(flops_per_token(gpt3.model, 2048)) * gpt3.training.tokens
     np.testing.assert_allclose(found.model_flops_utilisation, flops / step.time / (1024 * 312e12))
     assert found.hardware_flops_utilisation[0] == found.model_flops_utilisation[0]
     assert found.hardware_flops_utilisation[1] > found.model_flops_utilisation[1]

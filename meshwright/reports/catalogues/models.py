@@ -10,14 +10,15 @@ from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.models import Model, models
+from simulator.ops.counts import active_parameters, flops_per_token, model_parameters
 
 
 def _brief(model: Model) -> dict[str, Any]:
     return {
         "name": model.name,
         "family": model.family,
-        "parameters": model.parameters(),
-        "active_parameters": model.active_parameters(),
+        "parameters": model_parameters(model),
+        "active_parameters": active_parameters(model),
         "stated_parameters": model.stated_parameters,
         "layers": model.layers,
         "hidden": model.hidden,
@@ -34,7 +35,7 @@ def _brief(model: Model) -> dict[str, Any]:
 def _more(model: Model) -> dict[str, Any]:
     return {
         **model.model_dump(mode="json"),
-        "forward_flop_per_token": float(model.flops_per_token(model.max_sequence)),
+        "forward_flop_per_token": float(flops_per_token(model, model.max_sequence)),
     }
 
 
@@ -43,8 +44,8 @@ def _row(model: Model) -> list[str]:
         model.name,
         _attention(model),
         model.activation,
-        counted(model.parameters()),
-        counted(model.active_parameters()) if model.moe else "",
+        counted(model_parameters(model)),
+        counted(active_parameters(model)) if model.moe else "",
         str(model.layers),
         str(model.hidden),
         str(model.heads),
@@ -64,17 +65,17 @@ def _attention(model: Model) -> str:
 
 def _tables(model: Model) -> list[Table]:
     stated = f" (stated {counted(model.stated_parameters)})" if model.stated_parameters else ""
-    active = f", {counted(model.active_parameters())} active" if model.moe else ""
+    active = f", {counted(active_parameters(model))} active" if model.moe else ""
     heads = f"{model.heads} heads of {model.head_dim}"
     figures = {
-        "parameters": f"{counted(model.parameters())}{active}{stated}",
+        "parameters": f"{counted(model_parameters(model))}{active}{stated}",
         "layers": f"{model.layers} of width {model.hidden}",
         "attention": f"{_attention(model)}, {heads}, {model.position} positions",
         "MLP": f"{model.activation}, {model.feed_forward} wide",
         "vocabulary": f"{model.vocabulary}, {'tied' if model.tied_embeddings else 'untied'}",
         "longest sequence": str(model.max_sequence),
         "norm": model.norm,
-        "forward FLOP per token": counted(float(model.flops_per_token(model.max_sequence))),
+        "forward FLOP per token": counted(float(flops_per_token(model, model.max_sequence))),
         "also": ", ".join(model.aliases),
         "source": model.source,
     }

@@ -10,6 +10,7 @@ from hwmodels.errors import InputError
 from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_prediction import predict_step, setting_of
 from meshwright.validation.local_machine import local_cluster
+from simulator.ops.counts import model_parameters
 
 CONFIG = LiveConfig(
     device="cuda", layers=4, hidden=1024, heads=16, sequence=1024, vocabulary=8192, dtype="bf16"
@@ -26,7 +27,7 @@ def cluster(count=1, name="h100-sxm"):
 def test_both_sides_mean_the_same_model(kind, size):
     config = SIZES[kind][size]
     setting = setting_of(replace(config, dtype="bf16"), cluster())
-    assert setting.model.parameters() == config.parameters()
+    assert model_parameters(setting.model) == config.parameters()
     assert setting.training.tokens == config.tokens_per_step
 
 

@@ -11,6 +11,7 @@ import pytest
 from simulator.models import models
 from simulator.models.model import AttentionKind
 from simulator.ops import SERVING, Batch, Implementation, Rank, Shard, backward, embedding, head, layer
+from simulator.ops.counts import attention_flops_per_token, expert_parameters, flops_per_token
 from simulator.ops.layer import MIXERS
 from simulator.ops.rank import Dispatcher
 
@@ -33,9 +34,29 @@ def test_flops_of_the_lists_are_the_models(name):
     causal = "sliding" in model.attention_pattern
     rank = Rank(model, Batch.training(2, 4096, causal=causal))
     found = sum(count * total(ops, "flops") for count, ops in layers(model, rank))
-    expected = model.flops_per_token(4096, causal) - 2 * model.hidden * model.vocabulary
-    # The model counts half of its own key for a token's last one.
+    expected = flops_per_token(model, 4096, causal) - 2 * model.hidden * model.vocabulary
+    # Kernels count a token's own key, publications half of it.
     assert found / 8192 == pytest.approx(float(expected), rel=1e-3 if causal else 1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_attention_flops_are_those_of_the_published_formula(name, causal):
+    """2 heads (d + v) FLOPs per key; s keys per token, s/2 with a mask, a window's where it is shorter."""
+    model, length = models.get(name), 8192
+    spec = model.linear
+    scanned = 0
+    if spec:
+        scanned = 2 * spec.chunk * (spec.key_dim + spec.value_dim) + 4 * spec.key_dim * spec.value_dim
+        if spec.delta:
+            scanned += 2 * spec.chunk * (2 * spec.key_dim + spec.value_dim) + spec.chunk**2
+        scanned *= spec.heads
+    expected = model.layers_of_kind("linear") * scanned
+    for kind, window in (("full", length), ("sliding", min(model.sliding_window or length, length))):
+        keys = window * (1 - window / (2 * length)) if causal else window
+        per_key = 2 * model.heads * (model.head_dim + model.v_head_dim)
+        expected += model.layers_of_kind(kind) * per_key * keys
+    assert attention_flops_per_token(model, length, causal) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["gpt3-175b", "llama3-8b", "deepseek-v3", "mixtral-8x7b", "gpt-oss-120b"])
@@ -154,6 +175,6 @@ def test_every_dispatcher_lists_a_layer_with_all_experts(dispatcher):
     ops = layer(Rank(model, Batch.training(1, 4096), shard, how=how), experts=True)
     routed = [op for op in ops if op.part == "routed"]
     ranks = 1 if dispatcher == "replicated" else 8
-    assert total(routed, "parameters") * ranks == model.moe.experts * model.expert_parameters
+    assert total(routed, "parameters") * ranks == model.moe.experts * expert_parameters(model)
     sent = [op for op in routed if op.kind == "expert" and not op.is_idle]
     assert bool(sent) is (dispatcher != "replicated")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.training import predict
@@ -56,7 +57,7 @@ def test_full_sharding_sends_three_times_its_parameters():
     setting, plan = scenario({"zero": 3}, batch=64, framework="torch-fsdp")
     moved = step_traffic(setting, plan)
     framework = setting.framework
-    sent = setting.model.parameters() * (2 * framework.gather_bytes + framework.reduce_bytes) * 63 / 64
+    sent = model_parameters(setting.model) * (2 * framework.gather_bytes + framework.reduce_bytes) * 63 / 64
     assert total(moved, "parameters") == pytest.approx(sent, rel=0.01)
     assert moved["network"]["parameters"] == pytest.approx(total(moved, "parameters") / 8)
 
