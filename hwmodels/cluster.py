@@ -36,6 +36,7 @@ class Cluster(Strict):
     """Devices, the levels of links that join them, and the network between nodes."""
 
     name: str
+    aliases: list[str] = Field(default_factory=list)
     description: str = ""
     device: Device
     devices_per_node: Count

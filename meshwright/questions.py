@@ -44,6 +44,12 @@ POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 """Suffixes of a number of tokens or sequences; 8k is 8,192."""
 
 
+THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+"""Suffixes of a number of training tokens; 15T is 15e12."""
+
+FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float8": "fp8"}
+
+
 def whole_number(text: str, where: str) -> int:
     """Read a whole number as people write it: 8192, 8k, 4M, 1_000.
 
@@ -54,6 +60,25 @@ def whole_number(text: str, where: str) -> int:
     if found is None:
         raise InputError(f"must be a whole number, as 8192, 8k or 4M; found {shown(text)}", where)
     return int(found[1].replace("_", "").replace(",", "")) * POWERS[found[2].lower()]
+
+
+def number(text: str, where: str) -> float:
+    """Read a number as people write it: 15e12, 15T, 1.5B; the suffixes k, M, B (or G) and T are decimal.
+
+    Raises:
+        InputError: not a number.
+    """
+    found = re.fullmatch(r"([0-9_,.]{1,30}|[0-9.]{1,20}[eE][+]?[0-9]{1,3})([kKmMgGbBtT]?)", text.strip())
+    try:
+        return float(found[1].replace(",", "")) * THOUSANDS[found[2].lower()] if found else float(text)
+    except ValueError:
+        raise InputError(f"must be a number, as 15e12, 15T or 300B; found {shown(text)}", where) from None
+
+
+def number_format(name: str) -> str:
+    """The catalogue's name of a number format as people write it: bf16 for BF16 and bfloat16."""
+    plain = name.strip().lower()
+    return FORMATS.get(plain, plain)
 
 
 def flag(name: str) -> str:
@@ -80,7 +105,11 @@ def scenario_data(
         InputError: no such scenario, or a needed argument is missing.
     """
     batch_tokens = arguments.get("batch_tokens")
+    if batch_tokens is not None and arguments.get("global_batch") is not None:
+        raise InputError("gives the batch too; leave one of both out", flag("batch_tokens"))
     changes = {KEYS[name]: value for name, value in arguments.items() if value is not None and name in KEYS}
+    if isinstance(wanted := changes.get("workload.precision"), str):
+        changes["workload.precision"] = number_format(wanted)
     data: dict[str, Any] = {}
     folder = Path()
     if isinstance(scenario, Mapping):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hwmodels.errors import InputError, UnknownNameError, shown
-from simulator.plan import Choice, Plan
+from simulator.plan import Choice, Plan, field_name
 from simulator.schedules import get_schedule
 
 Value = int | bool | str
@@ -95,6 +95,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
+        name = field_name(name)
         if not equals or not name or not value:
             raise InputError(f"must be field=value, for instance tensor=8; found {shown(text)}", option)
         if name in found:

@@ -18,10 +18,14 @@ from simulator.plan import Plan
 from simulator.setting import Setting
 from simulator.workload import Training
 
+MOST_STAGES = 4096
+
 
 def _in_order(value: object) -> object:
     """Expand counts of consecutive stages to one group name per stage."""
     if isinstance(value, Mapping) and all(isinstance(count, int) and count > 0 for count in value.values()):
+        if (stages := sum(value.values())) > MOST_STAGES:
+            raise ValueError(f"must be at most {MOST_STAGES:,} stages, found {stages:,}")
         return [name for name, count in value.items() for _ in range(count)]
     return value
 

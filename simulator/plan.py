@@ -42,6 +42,25 @@ MOST = 2**24
 """Highest value of a degree or count."""
 
 
+SHORT_NAMES = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "vpp": "virtual_pipeline",
+    "cp": "context",
+    "dp": "data",
+    "ep": "expert",
+    "etp": "expert_tensor",
+    "mbs": "micro_batch",
+    "sp": "sequence_parallel",
+}
+"""Plan fields by the abbreviations of launchers and papers."""
+
+
+def field_name(name: str) -> str:
+    """A plan field by its name or its abbreviation (TP, pp)."""
+    return SHORT_NAMES.get(name.lower(), name)
+
+
 class Plan(Strict):
     """One parallel layout of a training workload."""
 

@@ -35,6 +35,13 @@ def _tokens(text: str) -> int:
     return whole_number(text, "--isl, --osl")
 
 
+def _number(text: str) -> float:
+    """Training tokens as people write them: 15e12 or 15T."""
+    from meshwright.questions import number
+
+    return number(text, "--tokens")
+
+
 def _names(kind: str) -> Callable[[str], list[str]]:
     """Shell completion from the names of a catalogue of ``show``."""
 
@@ -134,7 +141,12 @@ Html = Annotated[
     typer.Option(metavar="FILE", callback=needs_plotly, help="Write an HTML page with tables and charts."),
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans as CSV.")]
-Tokens = Annotated[float | None, typer.Option(help="Training tokens; compares sizes by days and dollars.")]
+Tokens = Annotated[
+    float | None,
+    typer.Option(
+        parser=_number, metavar="N", help="Training tokens (15e12, 15T); compares sizes by days and dollars."
+    ),
+]
 Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Search serving deployments instead of training plans.")]
 Isl = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from planner.execution import Execution
 
 INTERRUPTED = 130
+
+OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together")
+OF_TRAINING = (
+    *("seq_len", "global_batch", "batch_tokens", "precision", "framework", "price", "headroom", "raw"),
+    *("tokens", "days"),
+)
+"""Flags that only one of both kinds of question reads."""
+OF_RANKINGS = ("objective", "top", "refine", "together")
+SPELLINGS = {"raw": "--all"}
+COLD_START_S = 60.0
 
 
 def plan(
@@ -53,7 +64,7 @@ def plan(
     mix: given.Mix = None,
     watts: given.Watts = None,
     day: given.Day = None,
-    cold_start: given.ColdStart = 60.0,
+    cold_start: given.ColdStart = COLD_START_S,
     pareto: given.Pareto = False,
     save: given.Save = None,
     rank: given.Rank = 1,
@@ -77,6 +88,7 @@ def answer(flags: SimpleNamespace) -> None:
     from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, refuse_given
     from planner.constraints import pairs
 
+    _refuse_unread(flags)
     files = PlanFiles(flags.save, flags.rank, flags.html, flags.csv)
     held = {"fix": pairs(flags.fix or (), "--fix"), "limit": pairs(flags.limit or (), "--limit")}
     load = {name: getattr(flags, name) for name in ("isl", "osl", "rate", "ttft", "tpot", "engine")}
@@ -99,6 +111,30 @@ def answer(flags: SimpleNamespace) -> None:
             _answer_serving(flags, {**place, **load}, held, files)
         else:
             _answer_training(flags, held, files)
+
+
+def _refuse_unread(flags: SimpleNamespace) -> None:
+    """Refuse flags that the question does not read, which would change nothing in silence.
+
+    Raises:
+        InputError: such a flag is given.
+    """
+    from meshwright.commands.serving_plan import asks_serving, refuse_given
+    from meshwright.questions import flag
+
+    def refuse(names: Iterable[str], why: str) -> None:
+        given = {SPELLINGS.get(name, flag(name)): getattr(flags, name) or None for name in names}
+        refuse_given(given, why)
+
+    day, mix = flags.day is not None, flags.mix is not None
+    if flags.serve or day or mix or asks_serving(flags.scenario):
+        refuse(OF_TRAINING, "serving plans do not read it")
+    else:
+        refuse(OF_SERVING, "only serving plans (--serve) read it")
+    if day or mix:
+        refuse((*(name for name in OF_RANKINGS if mix or name != "refine"), "pareto"), "it is of rankings")
+    if not day and flags.cold_start != COLD_START_S:
+        refuse(("cold_start",), "only --day starts replicas")
 
 
 def _answer_serving(

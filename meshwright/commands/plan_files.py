@@ -30,6 +30,20 @@ class PlanFiles:
     html: Path | None = None
     csv: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Check the paths before the search.
+
+        Raises:
+            InputError: a scenario without a YAML suffix, or two files of one name.
+        """
+        from hwmodels.errors import InputError, shown_path
+
+        if self.save is not None and self.save.suffix not in (".yaml", ".yml"):
+            raise InputError(f"a scenario is a .yaml file, found {shown_path(self.save)!r}", "--save")
+        paths = [path.resolve() for path in (self.save, self.html, self.csv) if path is not None]
+        if len({*paths}) < len(paths):
+            raise InputError("--save, --html and --csv need different files")
+
     def refuse(self, subject: str, *names: str) -> None:
         """Refuse files that a kind of question does not write.
 

@@ -52,6 +52,7 @@ def simulate(
 
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
+    from meshwright.commands.serving_plan import refuse_given
     from meshwright.scenarios import serving_data
     from meshwright.variations.flags import plan_fields
 
@@ -74,6 +75,7 @@ def simulate(
         data, *_ = scenario_data(scenario, asked, "command line")
         simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
         return
+    refuse_given({"--requests": requests}, "a training step has no requests")
     simulate_training(scenario, asked, engine, trace, html, json)
 
 

@@ -40,6 +40,7 @@ def compare_sizes(
     from meshwright import api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.sizing import describe_sizing, sizing_tables
+    from meshwright.reports.units import counted
 
     ends = None
     if gpus is not None:
@@ -64,4 +65,4 @@ def compare_sizes(
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:
-        raise InfeasibleError(f"no size trains {wanted:g} tokens in {days:g} days")
+        raise InfeasibleError(f"no size trains {counted(wanted)} tokens in {days:g} days")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import parse_text
 from meshwright.questions import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
+from simulator.plan import field_name
 
 SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", re.IGNORECASE)
 """A number with a suffix: 8k."""
@@ -47,13 +48,15 @@ def plan_fields(texts: Iterable[str]) -> dict[str, Any]:
     Raises:
         InputError: no equals sign, a field given twice, or a value that cannot be read.
     """
-    return {name: _value(text, f"--fix {name}") for name, text in _pairs(texts, "--fix").items()}
+    found = _pairs(texts, "--fix", field_name)
+    return {name: _value(text, f"--fix {name}") for name, text in found.items()}
 
 
-def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+def _pairs(texts: Iterable[str], option: str, named: Callable[[str], str] = str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
+        key = named(key)
         if not equals or not key or not value:
             raise InputError(f"must be key=value, found {shown(text)}", option)
         if key in found:

@@ -188,3 +188,79 @@ def test_sizes_that_are_none_are_named(refused, flag, value):
         del given["--global-batch"]
     words = [word for pair in given.items() for word in pair]
     assert flag in refused("plan", "--model", "llama2-7b", *SIZED[:-1], *words)
+
+
+SMALL = ["--model", "gpt2", "--seq-len", "1k", "--cluster", "dgx-a100-80gb", "--gpus", "8"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--isl", "100"],
+        ["--osl", "100"],
+        ["--rate", "3"],
+        ["--ttft", "1"],
+        ["--tpot", "1"],
+        ["--engine", "vllm"],
+        ["--together"],
+        ["--cold-start", "3"],
+        ["--watts", "900"],
+        ["--batch-tokens", "16k"],
+    ],
+)
+def test_flags_that_a_training_question_does_not_read_are_refused(refused, given):
+    assert refused("plan", *SMALL, "--global-batch", "16", *given).startswith(f"error: {given[0]}: ")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["--seq-len", "1k"], ["--global-batch", "8"], ["--precision", "fp8"], ["--price", "2"], ["--all"]],
+)
+@pytest.mark.parametrize("kind", [["--serve"], ["--serve", "--day", "1,2"], ["--mix", "l4"]])
+def test_flags_that_a_serving_question_does_not_read_are_refused(refused, kind, given):
+    load = ["--model", "gpt2", "--isl", "100", "--osl", "10", "--ttft", "1", "--tpot", "1"]
+    assert refused("plan", *kind, *load, *given).startswith(f"error: {given[0]}: ")
+
+
+@pytest.mark.parametrize(
+    ("short", "long"), [("tp=2", "tensor=2"), ("PP=1", "pipeline=1"), ("mbs=1", "micro_batch=1")]
+)
+def test_plan_fields_are_read_as_launchers_abbreviate_them(run, short, long):
+    asked = ["plan", *SMALL, "--global-batch", "16", "--top", "1"]
+    assert run(*asked, "--fix", short).out == run(*asked, "--fix", long).out != ""
+    asked = ["simulate", *SMALL, "--global-batch", "16"]
+    assert run(*asked, "--fix", short).out == run(*asked, "--fix", long).out != ""
+
+
+def test_a_field_given_by_both_its_names_is_refused(refused):
+    both = ["--fix", "tp=2", "--fix", "tensor=4"]
+    assert "tensor is given twice" in refused("plan", *SMALL, "--global-batch", "16", *both)
+    assert "tensor is given twice" in refused("simulate", *SMALL, "--global-batch", "16", *both)
+
+
+@pytest.mark.parametrize("name", ["BF16", "bfloat16", "bf16"])
+def test_number_formats_are_read_as_people_write_them(run, name):
+    asked = ["plan", *SMALL, "--global-batch", "16", "--top", "1"]
+    assert run(*asked, "--precision", name).out == run(*asked).out != ""
+
+
+@pytest.mark.parametrize("tokens", ["15T", "15e12", "15000B", "15,000,000,000,000"])
+def test_training_tokens_are_read_as_people_write_them(run, tokens):
+    assert "15T tokens" in run("plan", *SMALL, "--global-batch", "16", "--tokens", tokens).out
+
+
+def test_training_tokens_that_are_none_are_named(refused):
+    assert refused("plan", *SMALL, "--global-batch", "16", "--tokens", "1x").startswith("error: --tokens: ")
+
+
+@pytest.mark.parametrize(
+    ("instance", "cluster"),
+    [
+        ("p5.48xlarge", "aws-p5"),
+        ("a3-megagpu-8g", "gcp-a3-mega"),
+        ("Standard_ND96isr_H100_v5", "azure-nd-h100-v5"),
+    ],
+)
+def test_cloud_instances_are_names_of_clusters(run, instance, cluster):
+    rest = ["--model", "gpt2", "--seq-len", "1k", "--gpus", "8", "--global-batch", "16", "--top", "1"]
+    assert run("plan", "--cluster", instance, *rest).out == run("plan", "--cluster", cluster, *rest).out != ""

@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_leaves_none_of_them(run, tmp_path):
 
 
 def test_ranks_and_files_that_are_not_there_are_named(run, refused, tmp_path):
-    path = str(tmp_path / "file")
+    path = str(tmp_path / "file.yaml")
     ran = run(*ASKED, "--save", path, "--rank", "6", "--json")
     assert (ran.code, ran.err) == (2, "error: rank: 5 plans are shown, found 6; a higher top shows more\n")
     assert "--csv" in refused(*SERVING, "--isl", "500", "--osl", "100", "--csv", path)
@@ -119,3 +119,13 @@ def test_long_sequences_show_both_counts_of_attention(run):
     assert entry["mfu_causal"] < 0.75 * entry["mfu"]
     assert "causal MFU" in run(*long, "--global-batch", "64").out
     assert "causal MFU" not in run(*ASKED).out
+
+
+@pytest.mark.parametrize("name", ["plan", "plan.json", "plan.txt"])
+def test_a_plan_is_saved_as_yaml_only_which_simulate_reads(refused, name):
+    assert refused(*ASKED, "--save", name).startswith("error: --save: a scenario is a .yaml file")
+
+
+def test_two_outputs_of_one_name_are_refused_before_the_search(refused, tmp_path):
+    path = str(tmp_path / "a.csv")
+    assert "need different files" in refused(*ASKED, "--csv", path, "--html", path)

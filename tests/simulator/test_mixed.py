@@ -140,6 +140,7 @@ def test_a_step_that_does_not_fit_says_which_group():
             "zero: 3 communicates in each micro batch",
         ),
         ({"placement": {}}, "give either stages or replicas"),
+        ({"placement": {"stages": {"one": 2**40, "other": 2}}}, "must be at most 4,096 stages"),
         ({"placement": {**STAGES, "layers": {"one": 8, "other": 9}}}, "add up to 34"),
         ({"placement": None}, "key 'placement' is missing"),
         ({"gpus": 64}, "mixed has 32 devices, asked for 64"),
