@@ -31,26 +31,51 @@ PUBLISHED = Path(__file__).with_name("published_gemm.csv")
 # MI355X: AITER's assembly kernels, medians over its table of 103 shapes (ROCm/aiter,
 # op_tests/cpp/mha/README.md, 2025) of 2,048 positions and more; heads of 64 on MI300X as in AMD-AGI/Primus-
 # Turbo, benchmark/baselines/attention.json. MLA's heads of 192 and 128 (160 on average) ran composable
-# kernel: forward on MI300X until November 2025 (ROCm/aiter#1474, 0.40 since), backward on CDNA4, where
-# AITER has no assembly for other heads than 128; there it is taken at the share of the peak that it reaches
-# on MI300X. MI325X: MI300X times the ratio of their best products, 1.17 (its forward kernel reaches 711
-# TFLOP/s, ROCm/FlyDSL#225). The others are estimates of memory-efficient attention without asynchronous
-# copies.
+# kernel: forward on MI300X until November 2025 (ROCm/aiter#1474, 0.40 since), backward on CDNA3 and CDNA4
+# (AITER's assembly takes equal heads of queries and values, and Primus sets NVTE_CK_USES_BWD_V3 to 0): 103
+# TFLOP/s causal on MI300X (Primus-Turbo, benchmark/results_optimized/attention_bf16_optimized.csv, 2026),
+# and the same share of the peak on CDNA4. Backward on MI300X accumulates in 32 bits, as Primus sets it there
+# (NVTE_CK_IS_V3_ATOMIC_FP32): the mean of AITER's table (0.88 of its 16-bit figures) and of Primus-Turbo's
+# (0.78; heads of 64 0.86). MI325X: MI300X times the ratio of their best products, 1.17 (its forward kernel
+# reaches 711 TFLOP/s, ROCm/FlyDSL#225). The others are estimates of memory-efficient attention without
+# asynchronous copies.
 COMPOSABLE = {"forward": 0.29, "backward": 0.17}
 """Composable kernel on MI300X, heads of 128: ROCm flash-attention issue 142 (353 and 200 TFLOP/s)."""
+LATENT_BACKWARD = 0.107
+"""Composable kernel's backward pass of heads of 192 and 128 on MI300X (103 TFLOP/s with a causal mask)."""
 AOTRITON = 0.7
 """Torch's own attention on MI300X over composable kernel: the prefill of a 0.6B model at 8,192 tokens takes
 1.18 times as long (huggingface/kernels-community#1002), attention alone about 1.4 times."""
 Shares = dict[int, float]
 ATTENTION: dict[str, tuple[Shares, Shares]] = {
-    "mi300x": ({64: 0.374, 128: 0.456, 160: COMPOSABLE["forward"]}, {128: 0.444}),
-    "mi325x": ({64: 0.439, 128: 0.535, 160: 0.34}, {128: 0.521}),
-    "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: COMPOSABLE["backward"]}),
+    "mi300x": (
+        {64: 0.374, 128: 0.456, 160: COMPOSABLE["forward"]},
+        {64: 0.314, 128: 0.368, 160: LATENT_BACKWARD},
+    ),
+    "mi325x": ({64: 0.439, 128: 0.535, 160: 0.34}, {64: 0.367, 128: 0.431, 160: 0.125}),
+    "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
+    "mi350x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
     "mi250x-gcd": ({128: 0.35}, {128: 0.22}),
     "gaudi2": ({128: 0.45}, {128: 0.35}),
     "v100": ({128: 0.4}, {128: 0.3}),
     "t4": ({128: 0.3}, {128: 0.22}),
     "p100": ({128: 0.5}, {128: 0.35}),
+}
+# Time of products of experts over equally many dense products side by side, of 1,024 rows and more. MI300X:
+# composable kernel's grouped GEMM (Primus-Turbo, grouped_gemm_turbo_bf16_20260310_MI300X.csv; medians of 41
+# shapes: 0.85 of the dense speed forward, 0.76 backward); MI325X alike. MI355X: hipBLASLt by expert (column
+# GMM of Primus-Turbo's pull request 284, medians of 11 shapes).
+EXPERTS = {
+    "mi300x": {"forward": 1.18, "dgrad": 1.32, "wgrad": 1.32},
+    "mi325x": {"forward": 1.18, "dgrad": 1.32, "wgrad": 1.32},
+    "mi355x": {"forward": 1.09, "dgrad": 1.08, "wgrad": 1.0},
+    "mi350x": {"forward": 1.09, "dgrad": 1.08, "wgrad": 1.0},
+}
+EXPERTS_SOURCE = {
+    "mi300x": "AMD-AGI/Primus-Turbo, grouped_gemm_turbo_bf16_20260310_MI300X.csv",
+    "mi325x": "as mi300x",
+    "mi355x": "AMD-AGI/Primus-Turbo, pull request 284",
+    "mi350x": "as mi355x",
 }
 # Devices on which torch runs AOTriton, slower than the kernels that TransformerEngine takes.
 TORCH_ATTENTION = ("mi300x", "mi325x")
@@ -145,6 +170,8 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 simple = times(fit.simple, scale, "compute_efficiency")
                 found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
     found |= attention(like, scale, shares)
+    if own := EXPERTS.get(row["calibration"]):
+        found["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **own}
     if row["calibration"] in TORCH_ATTENTION:
         found["libraries"] = {"flash-attention-2": torch_attention(like)}
     found["host_copy"] = {"bandwidth": float(row["host_link"])}

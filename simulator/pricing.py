@@ -191,6 +191,8 @@ def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Ar
     flops = 2 * groups * m * n * k
     if first.weights:
         seconds = np.maximum(prices.cold * seconds, kernels.settled_seconds(flops, first.dtype))
+        shares = np.array([kernels.expert_share(op.layout) if op.role == "expert" else 1.0 for op in ops])
+        seconds = seconds * shares.reshape(-1, *(1,) * (seconds.ndim - 1))
     else:
         seconds = _unaligned(first, prices, seconds, flops)
     return seconds / prices.product_share

@@ -86,6 +86,16 @@ class Layouts(Strict):
     wgrad: float = Field(default=1.0, gt=0)
 
 
+class ExpertProducts(Strict):
+    """Time of the products of experts over that of equally many dense products side by side."""
+
+    status: Status = "estimated"
+    source: str = "no public measurement; taken as equal"
+    forward: float = Field(default=1.0, gt=0)
+    dgrad: float = Field(default=1.0, gt=0)
+    wgrad: float = Field(default=1.0, gt=0)
+
+
 class HostLink(Strict):
     """Copies between device and host: bytes/s in one direction, and start-up time of a copy."""
 
@@ -132,6 +142,7 @@ class Calibration(Versioned):
     launch_s: float = Field(gt=0)
     gemm: dict[str, FittedGemm]
     layouts: Layouts
+    expert_products: ExpertProducts = Field(default_factory=ExpertProducts)
     attention: dict[str, Fitted[FlashAttention]]
     attention_backward: dict[str, Fitted[FlashAttention]]
     attention_decode: dict[str, Fitted[SplitKv]]

@@ -81,6 +81,11 @@ class Products(Kernels):
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
         return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
 
+    def expert_share(self, layout: Layout) -> float:
+        """Return the time of products of experts over that of equally many dense products."""
+        self._layout(layout)
+        return getattr(self.calibration.expert_products, layout)
+
     def settled_seconds(self, flops: ArrayLike, dtype: str) -> Array:
         """Return the minimum time of products under steady load: at the rate set by the power limit.
 

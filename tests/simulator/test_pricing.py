@@ -55,6 +55,28 @@ def test_an_older_library_slows_every_product(prices):
     assert np.allclose(slow, np.divide(price([product, heads], prices), 0.8))
 
 
+# Primus-Turbo, grouped_gemm_turbo_bf16_20260310_MI300X.csv: (groups, m, n, k), TFLOP/s forward, backward.
+@pytest.mark.parametrize(
+    ("shape", "forward", "backwards"),
+    [
+        ((32, 2048, 4096, 7168), 534.8, 446.8),
+        ((32, 2048, 7168, 2048), 509.8, 454.1),
+        ((10, 4096, 5120, 1536), 483.3, 484.7),
+        ((20, 1024, 3072, 5120), 462.8, 382.1),
+    ],
+)
+def test_published_products_of_experts_on_amd(shape, forward, backwards):
+    groups, m, n, k = map(float, shape)
+    cluster = clusters.get("mi300x-8")
+    kernels = cluster.device.kernels.sustained().uncorrected()
+    prices = Prices(kernels, cluster, experts_as_dense=True)
+    op = Product(name="expert_up", role="expert", kind="grouped_gemm", groups=groups, m=m, n=n, k=k)
+    first, dgrad, wgrad = map(float, price([op, *op.backward()], prices))
+    flops = 2e-12 * groups * m * n * k
+    assert flops / first == pytest.approx(forward, rel=0.12)
+    assert 2 * flops / (dgrad + wgrad) == pytest.approx(backwards, rel=0.2)
+
+
 @pytest.mark.parametrize(("generation", "slower"), [("cdna2", [1.0, 2.0]), ("gaudi", [4.0, 8.0])])
 def test_loads_of_4_bytes_run_at_full_rate_on_amd(generation, slower):
     """GCN returns 16 values of 32 bits a cycle (GPUOpen, Understanding Memory Coalescing on GCN)."""
