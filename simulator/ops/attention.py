@@ -240,12 +240,27 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
             row_bytes=row_bytes,
             kept=_kept_heads(rank, segment) if suffix == "scores" else 0.0,
         )
-    matrix = batch * rows * keys
-    mask = 1 if rank.how.dropout else 0
-    kept = matrix * (rank.width + (rank.width + 1) * mask)
-    count = passes.SOFTMAX[rank.how.elementwise, rank.how.dropout]
-    softmax = kernel(rank, f"{name}.softmax", "softmax", count, matrix, part="core", kept=kept)
-    yield softmax.changed(intermediate=kept)
+    yield from _softmax(rank, name, batch, rows * keys)
+
+
+def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]:
+    """Softmax over ``scores`` elements of each of ``batch`` matrices: one kernel, or a chain of them.
+
+    Megatron's fused kernel takes multiples of four matrices; torch runs the others.
+    """
+    fusion, dropout = rank.how.elementwise, rank.how.dropout
+    apart = np.where(batch % passes.FUSED_SOFTMAX_MULTIPLE > 0, 1.0, 0.0) * (fusion == "fused")
+    chained = bool(np.any(apart))
+    chosen = [("softmax", passes.SOFTMAX[fusion, dropout], rank.width, 1.0 - apart if chained else 1.0)]
+    if chained:
+        chosen.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, apart))
+    elements = batch * scores
+    for kind, count, saved, repeats in chosen:
+        kept = repeats * elements * (saved + (rank.width + 1 if dropout else 0))
+        op = kernel(
+            rank, f"{name}.{kind}", "softmax", count, elements, part="core", kept=kept, repeats=repeats
+        )
+        yield op.changed(intermediate=kept)
 
 
 def _split_projection(rank: Rank) -> Op:

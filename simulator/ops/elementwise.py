@@ -78,6 +78,16 @@ SOFTMAX = {
 }
 """Scale, mask, softmax and dropout over the full s x s matrix of unfused attention."""
 
+TORCH_SOFTMAX = {True: MemoryPasses(20.5, 22.5, 6, 6), False: MemoryPasses(18.0, 20.0, 5, 5)}
+"""The same where Megatron's fused kernel does not apply, by dropout. Cast to 32 bits (1 + 2), scale (2 + 2),
+fill the masked (2 + 2), softmax (2 + 2), cast back (2 + 1), dropout (2.5); backward dropout (2.5), cast
+(1 + 2), softmax (2 + 2 + 2), fill with zeroes (2 + 2), scale (2 + 2), cast back (2 + 1) (Megatron-LM and
+Megatron-DeepSpeed, fused_softmax.py: forward_torch_softmax)."""
+
+FUSED_SOFTMAX_MULTIPLE = 4
+"""Megatron's fused softmax needs a multiple of four matrices of scores, sequences times heads of a rank
+(fused_softmax.py: is_kernel_available)."""
+
 SPLIT_HEADS = {"fused": MemoryPasses(2.0, 2.0, 1, 1), "eager": MemoryPasses(4.0, 4.0, 3, 3)}
 """Copies that bring heads next to each other and back, per element of the query, key and value."""
 

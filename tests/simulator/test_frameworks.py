@@ -111,6 +111,20 @@ def test_only_fused_attention_reads_copies_with_the_batch_first(make_setting):
     assert copied("unfused", True) == copied("unfused", False)
 
 
+def test_fused_softmax_takes_matrices_of_scores_by_fours(make_setting):
+    setting = make_setting(
+        model="gpt2-xl", attention="unfused", elementwise="fused", devices=8, global_batch=64
+    )
+    assert setting.model.heads == 25
+
+    def softmax_a_sequence(micro_batch):
+        step = predict(setting, Plans.of(Plan(data=8, micro_batch=micro_batch)))
+        return step.seconds["softmax"][0]
+
+    assert softmax_a_sequence(1) == pytest.approx(softmax_a_sequence(2), rel=0.1)
+    assert softmax_a_sequence(2) > 2 * softmax_a_sequence(4)
+
+
 def test_norms_are_repeated_only_where_nothing_else_is(make_setting):
     def repeated(recompute, **facts):
         plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, recompute=recompute))
