@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.files import write_text
-from meshwright.validation.ledger import Entry, evaluate, published_files
+from meshwright.validation.ledger import PredictedCase, evaluate, published_files
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
@@ -38,7 +38,7 @@ NINE_IN_TEN = 0.9
 
 
 @dataclass
-class Run:
+class PredictedRun:
     """A measured step: relative error of the prediction, and the part that kernels and links account for."""
 
     source: str
@@ -63,11 +63,11 @@ def source_of(case_id: str) -> str:
     return re.split(r"[-\d]", case_id, maxsplit=1)[0] or case_id
 
 
-def run_of(entry: Entry) -> Run:
+def run_of(entry: PredictedCase) -> PredictedRun:
     """One entry as a run."""
     setting, plan = entry.case.setting, entry.case.plan
     step = predict(setting, Plans.of(plan))
-    return Run(
+    return PredictedRun(
         source_of(entry.case.case_id),
         kind_of(setting),
         setting.model.moe is not None,

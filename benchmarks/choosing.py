@@ -23,7 +23,7 @@ import numpy as np
 
 from hwmodels.errors import MeshwrightError
 from meshwright.validation.choices import families
-from meshwright.validation.ledger import Entry, evaluate
+from meshwright.validation.ledger import PredictedCase, evaluate
 from planner.constraints import Constraints
 from planner.search import search
 from simulator.plan import Plans
@@ -58,7 +58,7 @@ def arguments():
     return parser.parse_args()
 
 
-def without_repeats(entries: list[Entry]) -> list[Entry]:
+def without_repeats(entries: list[PredictedCase]) -> list[PredictedCase]:
     """One entry for each plan of each question, with the mean of its measured times."""
     groups = defaultdict(list)
     for entry in entries:
@@ -94,9 +94,9 @@ def report(title, found, searched):
         )
 
 
-def better_plans(entries: list[Entry], fewest: int, free: bool) -> dict[str, list[str]]:
+def better_plans(entries: list[PredictedCase], fewest: int, free: bool) -> dict[str, list[str]]:
     """The best plan of a search beside the best measured one, for each family; by its setting."""
-    groups: dict[str, list[Entry]] = defaultdict(list)
+    groups: dict[str, list[PredictedCase]] = defaultdict(list)
     for entry in entries:
         groups[repr(entry.case.setting)].append(entry)
     lines = {}
@@ -107,7 +107,7 @@ def better_plans(entries: list[Entry], fewest: int, free: bool) -> dict[str, lis
     return lines
 
 
-def _compared(group: list[Entry], free: bool) -> list[str]:
+def _compared(group: list[PredictedCase], free: bool) -> list[str]:
     best = min(group, key=lambda entry: entry.case.measured_step_s or 0.0)
     measured = best.case.measured_step_s or 0.0
     setting, plan = best.case.setting, best.case.plan

@@ -64,7 +64,7 @@ SCALE = {"us": 1e-6, "ms": 1e-3}
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredCollective:
     """One measured collective."""
 
     system: str
@@ -80,7 +80,7 @@ class Row:
     """Whether the library was free to reduce in the switch: floating point, and not turned off."""
 
 
-def read_rows(paths: Iterable[Path], skipped: Counter[str]) -> Iterator[Row]:
+def read_rows(paths: Iterable[Path], skipped: Counter[str]) -> Iterator[MeasuredCollective]:
     """Yield what can be predicted; count the rest by reason."""
     for path in paths:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
@@ -92,13 +92,13 @@ def read_rows(paths: Iterable[Path], skipped: Counter[str]) -> Iterator[Row]:
                 else:
                     last = operation
                 row = parse(raw, operation)
-                if isinstance(row, Row):
+                if isinstance(row, MeasuredCollective):
                     yield row
                 elif row:
                     skipped[row] += 1
 
 
-def parse(raw: dict[str, str], text: str) -> Row | str:
+def parse(raw: dict[str, str], text: str) -> MeasuredCollective | str:
     """Return a row, the reason why it is left out, or "" if it is no collective."""
     operation = next((ours for theirs, ours in OPERATIONS.items() if theirs in text), None)
     if operation is None:
@@ -122,7 +122,7 @@ def parse(raw: dict[str, str], text: str) -> Row | str:
     seconds = measured_seconds(raw, text, operation, size, bytes_)
     if not 0 < seconds < np.inf:
         return "printed as zero"
-    return Row(
+    return MeasuredCollective(
         system=max(known, key=len),
         cluster=cluster,
         source=raw["source"],
@@ -152,7 +152,7 @@ def measured_seconds(raw: dict[str, str], text: str, operation: str, size: int, 
     return bytes_ * factor / (value * 1e9)
 
 
-def predict(row: Row, cluster: Cluster) -> float:
+def predict(row: MeasuredCollective, cluster: Cluster) -> float:
     """Return the predicted time of one row, s."""
     per_node = -(-row.size // row.nodes)
     job = cluster.resized(row.size if row.nodes == 1 else row.nodes * cluster.devices_per_node)
@@ -163,7 +163,7 @@ def predict(row: Row, cluster: Cluster) -> float:
     return float(time)
 
 
-def lines_of(row: Row) -> Iterator[tuple[str, str, str, str]]:
+def lines_of(row: MeasuredCollective) -> Iterator[tuple[str, str, str, str]]:
     """Yield the lines of the table that a row counts in."""
     if row.nodes == 1:
         yield "inside a node", row.system, row.operation, f"{row.size} ranks"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodels.device import devices
-from hwmodels.kernels.attention import Attention, FlashAttention, flash_attention_seconds
+from hwmodels.kernels.attention import AttentionCalls, FlashAttention, flash_attention_seconds
 from hwmodels.kernels.calibration import calibrations
 from hwmodels.kernels.chip import chip
 from hwmodels.kernels.gemm import THROTTLE_END_S, THROTTLE_START_S
@@ -57,7 +57,7 @@ CAUSAL = (Number("causal_share", 0.7, 1.1, 1), Number("causal_keys", 1.0, 1000.0
 UNKNOWN = {"shapes": 0, "median": 0.1, "p90": 0.25}
 
 
-class Training(NamedTuple):
+class PublishedKernel(NamedTuple):
     """One direction of one kernel."""
 
     form: FlashAttention
@@ -88,7 +88,7 @@ def main() -> int:
     return 0
 
 
-def entry(gpu: str, library: str, found: Training) -> Mapped:
+def entry(gpu: str, library: str, found: PublishedKernel) -> Mapped:
     """A calibration entry."""
     return {
         "status": "fitted-elsewhere" if gpu in ("h100-sxm", "b200") else "estimated",
@@ -98,11 +98,11 @@ def entry(gpu: str, library: str, found: Training) -> Mapped:
     }
 
 
-def published_kernels() -> dict[tuple[str, str], Training]:
+def published_kernels() -> dict[tuple[str, str], PublishedKernel]:
     """Fit every published kernel and direction."""
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found: dict[tuple[str, str], Training] = {}
+    found: dict[tuple[str, str], PublishedKernel] = {}
     for library in (FA3, FA2, CUDNN, FA4):
         own = [row for row in rows if row["library"] == library]
         forward = [row for row in own if row["direction"] == "forward"]
@@ -113,7 +113,7 @@ def published_kernels() -> dict[tuple[str, str], Training]:
     return found
 
 
-def settled(training: Training, loss: float) -> Training:
+def settled(training: PublishedKernel, loss: float) -> PublishedKernel:
     """The same kernel, so many times slower at settled clocks; its heads of 64 where nobody timed them."""
     efficiency = {64: training.form.efficiency[128] * NARROW_BACKWARD} | training.form.efficiency
     throttling = (loss - 1.0) / np.log1p(THROTTLE_END_S / THROTTLE_START_S)
@@ -122,7 +122,7 @@ def settled(training: Training, loss: float) -> Training:
     return training._replace(form=form)
 
 
-def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> Training:
+def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> PublishedKernel:
     """Fit one kernel in one direction, and state its error on rows kept out of a first fit."""
     columns = {
         name: np.array([float(row[name]) for row in rows]) for name in rows[0] if is_number(rows[0][name])
@@ -140,7 +140,7 @@ def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> Training:
         batch, seq, heads, head_dim = (
             columns[name][chosen] for name in ("batch", "seq", "heads", "head_dim")
         )
-        call = Attention(batch, seq, seq, heads, heads, head_dim)
+        call = AttentionCalls(batch, seq, seq, heads, heads, head_dim)
         both = [flash_attention_seconds(form, figures, call, mask, False, products) for mask in (True, False)]
         return np.where(causal[chosen] > 0, both[0], both[1])
 
@@ -153,7 +153,7 @@ def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> Training:
         left = errors(predict(first, everything[out]), measured[out])
         error = left.model_dump(include={"shapes", "median", "p90"})
     source = ", ".join(sorted({row["source"] for row in rows}))
-    return Training(fit(begin, numbers, predict, measured), error, source)
+    return PublishedKernel(fit(begin, numbers, predict, measured), error, source)
 
 
 def is_number(text: str) -> bool:
@@ -183,7 +183,9 @@ def seconds_of(columns: Columns, products: float) -> np.ndarray:
     return flops / np.where(columns["causal"] > 0, 2.0, 1.0) / (columns["tflops"] * 1e12)
 
 
-def on_device(gpu: str, library: str, direction: str, published: dict[tuple[str, str], Training]) -> Training:
+def on_device(
+    gpu: str, library: str, direction: str, published: dict[tuple[str, str], PublishedKernel]
+) -> PublishedKernel:
     """A kernel on a device: as published there, or carried over."""
     found = published[library, direction]
     if gpu in ("h100-sxm", "b200"):
@@ -192,13 +194,13 @@ def on_device(gpu: str, library: str, direction: str, published: dict[tuple[str,
     if gpu == "a100-sxm":
         share = A100_SHARES[direction]
         source = f"Dao 2023, up to {share:.0%} of the A100's peak; dependence on shape from {found.source}"
-        return Training(reaching(found.form, share, direction), error, source)
+        return PublishedKernel(reaching(found.form, share, direction), error, source)
     if gpu == "l40s":
         served = calibrations.get(gpu).libraries["vllm"].attention["bf16"]
         ratio = found.form.efficiency[128] / published[library, "forward"].form.efficiency[128]
         source = f"the share of the peak that vLLM's kernel reaches; dependence on shape from {found.source}"
-        return Training(at_share(found.form, served.form.efficiency[128] * ratio), UNKNOWN, source)
-    return Training(found.form, error, f"{found.source}, at the same share of the peak")
+        return PublishedKernel(at_share(found.form, served.form.efficiency[128] * ratio), UNKNOWN, source)
+    return PublishedKernel(found.form, error, f"{found.source}, at the same share of the peak")
 
 
 def reaching(form: FlashAttention, share: float, direction: str) -> FlashAttention:
@@ -210,7 +212,7 @@ def reaching(form: FlashAttention, share: float, direction: str) -> FlashAttenti
     wanted = share
     for _ in range(4):
         scaled = at_share(form, wanted)
-        call = Attention(one, length, length, heads, heads, head_dim)
+        call = AttentionCalls(one, length, length, heads, heads, head_dim)
         reached = (
             flops / flash_attention_seconds(scaled, figures, call, False, False, products) / figures.peak
         )

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from collectives import Row, read_rows
+from collectives import MeasuredCollective, read_rows
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from hwmodels.collectives import seconds
-from hwmodels.collectives.call import Call, LinkCosts, Switch
+from hwmodels.collectives.call import CollectiveCalls, LinkCosts, Switch
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ PRIOR_WEIGHT = 0.05
 
 
 @dataclass(frozen=True)
-class Link:
+class FittedLink:
     """One calibration to fit: which systems it rests on."""
 
     name: str
@@ -58,7 +58,7 @@ class Link:
 
 TABLES = "aiconfigurator NCCL tables (nccl-tests, groups of 2 and 8), Apache-2.0"
 LINKS = (
-    Link(
+    FittedLink(
         "nvlink3",
         ("a100-sxm", "vidur-a100_dgx"),
         300e9,
@@ -66,7 +66,7 @@ LINKS = (
         "send_receive from Vidur's A100 profile",
         ("A100 node", "Azure ND A100 v4"),
     ),
-    Link(
+    FittedLink(
         "nvlink4",
         ("h100-sxm", "h200-sxm"),
         450e9,
@@ -75,7 +75,7 @@ LINKS = (
         ("H200 node", "Azure ND H100 v5", "Azure ND H200 v5"),
         switch_from=5,
     ),
-    Link(
+    FittedLink(
         "nvlink5",
         ("b200", "gb200"),
         900e9,
@@ -84,7 +84,7 @@ LINKS = (
         ("B200 node",),
         switch_from=6,
     ),
-    Link(
+    FittedLink(
         "xgmi-mesh",
         ("Azure ND MI300X v5", "MI300X"),
         448e9,
@@ -92,8 +92,8 @@ LINKS = (
         "all-reduce's constants, an estimate",
         mesh=8,
     ),
-    Link("pcie4", ("l40s",), 27e9, f"{TABLES}, pairs of L40S on PCIe 4.0 x16", sizes=(2,)),
-    Link(
+    FittedLink("pcie4", ("l40s",), 27e9, f"{TABLES}, pairs of L40S on PCIe 4.0 x16", sizes=(2,)),
+    FittedLink(
         "pcie4-host",
         ("l40s",),
         27e9,
@@ -103,7 +103,7 @@ LINKS = (
 )
 
 
-def predict(theta: Floats, link: Link, operation: str, rows: dict[str, Floats]) -> Floats:
+def predict(theta: Floats, link: FittedLink, operation: str, rows: dict[str, Floats]) -> Floats:
     """Return times, s, of groups inside one node."""
     column, size = np.exp(theta)[:, np.newaxis], rows["size"]
     bandwidth = link.bandwidth * ((size - 1) / (link.mesh - 1) if link.mesh else 1.0)
@@ -114,10 +114,10 @@ def predict(theta: Floats, link: Link, operation: str, rows: dict[str, Floats]) 
         usable = (rows["switched"] > 0) & (size >= (link.switch_from or 2))
         start = np.where(usable, column[10] * 1e-6, np.inf)
         switch = Switch(start, 1 / (link.bandwidth * column[11]))
-    return seconds(Call(operation, rows["bytes"], size, alone, alone, lanes, switch=switch))
+    return seconds(CollectiveCalls(operation, rows["bytes"], size, alone, alone, lanes, switch=switch))
 
 
-def fit(link: Link, operation: str, rows: dict[str, Floats]) -> tuple[Floats, Floats]:
+def fit(link: FittedLink, operation: str, rows: dict[str, Floats]) -> tuple[Floats, Floats]:
     """Return the constants' logarithms and the relative errors left."""
     switch = link.switch_from is not None and operation == "all_reduce"
     prior = np.concatenate([PRIOR, SWITCH_PRIOR]) if switch else PRIOR
@@ -151,7 +151,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def arrays(link: Link, family: str, rows: list[Row]) -> dict[str, Floats]:
+def arrays(link: FittedLink, family: str, rows: list[MeasuredCollective]) -> dict[str, Floats]:
     """Return the rows that a family of a link is fitted to."""
     chosen = [
         row
@@ -166,14 +166,14 @@ def arrays(link: Link, family: str, rows: list[Row]) -> dict[str, Floats]:
     }
 
 
-def used(link: Link, row: Row) -> bool:
+def used(link: FittedLink, row: MeasuredCollective) -> bool:
     """Whether a row belongs to a link: nccl-tests of its systems, and large messages of published figures."""
     if row.system in link.systems and row.source != "ml-engineering":
         return row.source != "vidur" or row.operation == "send_receive"
     return row.system in link.systems + link.published and row.bytes_ >= link.published_from
 
 
-def calibrate(link: Link, rows: list[Row]) -> tuple[dict[str, object], dict[str, str]]:
+def calibrate(link: FittedLink, rows: list[MeasuredCollective]) -> tuple[dict[str, object], dict[str, str]]:
     """Return a link's calibration as it stands in the YAML, and its errors by operation and group size."""
     fitted: dict[str, object] = {}
     errors: dict[str, str] = {}

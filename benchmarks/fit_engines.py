@@ -32,7 +32,7 @@ from meshwright.validation.serving import (
     static_batch,
     trtllm_tables,
 )
-from meshwright.validation.serving.case import Case, Setup, price_of
+from meshwright.validation.serving.case import ServingCase, Setup, price_of
 from simulator.serving.engines import Engine, engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
 from simulator.serving.price import format_class, layer_class
@@ -97,7 +97,7 @@ class Rows:
         return self.metric.startswith("ttft")
 
 
-def excluded(case: Case) -> bool:
+def excluded(case: ServingCase) -> bool:
     """Rows that break for reasons of their own; see docs/serving-accuracy.md."""
     question, engine = case.question, case.engine
     model, gpu = question.serving.model.name, case.gpu
@@ -111,7 +111,7 @@ def excluded(case: Case) -> bool:
     return (engine.startswith("tensorrt-llm-1.2") and "aic" in case.group) or "1.3.0rc" in case.case_id
 
 
-def unknown(case: Case, metric: str) -> bool:
+def unknown(case: ServingCase, metric: str) -> bool:
     """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there."""
     if not metric.startswith("ttft"):
         return False

@@ -24,7 +24,7 @@ from hwmodels.kernels.gemm import TileWave
 from hwmodels.kernels.residual import ResidualGrid, load_grids
 from hwmodels.loading import build, read_mapping
 from profiles.fitting import Fit, calibrate, write_calibration
-from profiles.fitting.operations import BACKWARD, DECODE, EXPERTS, FORWARD, RICH, SIMPLE, Operation
+from profiles.fitting.operations import BACKWARD, DECODE, EXPERTS, FORWARD, RICH, SIMPLE, FittedOperation
 
 Mapped = dict[str, Any]
 
@@ -197,7 +197,7 @@ def estimated(source: str, **more: Mapped) -> Mapped:
     return {"status": "estimated", "source": source, "error": NO_ERROR, **more}
 
 
-def generic(operation: Operation[Any]) -> Mapped:
+def generic(operation: FittedOperation[Any]) -> Mapped:
     """An operation's generic form as an entry."""
     return estimated("generic", form=operation.generic.model_dump(exclude_none=True))
 

@@ -159,7 +159,7 @@ class Move:
 
 
 @dataclass
-class Comparison:
+class Differences:
     """What differs between two sets of answers."""
 
     moves: list[Move] = field(default_factory=list)
@@ -189,7 +189,7 @@ def change(before, after, tolerance=RELATIVE):
 
 def compare(before, after, tolerance=RELATIVE):
     """Compare two sets of answers, by name of the question."""
-    found = Comparison()
+    found = Differences()
     found.gone += [f"{name}: the whole answer" for name in before.keys() - after.keys()]
     found.new += [f"{name}: the whole answer" for name in after.keys() - before.keys()]
     for name in sorted(before.keys() & after.keys()):

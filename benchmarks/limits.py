@@ -24,7 +24,7 @@ from simulator.plan import Plan
 from simulator.recipes.recipe import Recipe
 from simulator.scenario import Definition
 from simulator.serving.engines.engine import BOUNDS, Engine
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
 from simulator.serving.scenario import ServingDefinition
@@ -34,7 +34,7 @@ from simulator.serving.traces import base
 PAGE = Path(__file__).parents[1] / "docs" / "limits.md"
 ROOTS: dict[str, tuple[type[BaseModel], ...]] = {
     "A scenario about training": (Definition, Plan, Placement),
-    "A scenario about serving": (ServingDefinition, Options),
+    "A scenario about serving": (ServingDefinition, EngineOptions),
     "Policies of serving": (*schedulers.values(), *routers.values(), *scalers.values()),
     "Models": (Model,),
     "Devices and clusters": (Device, Cluster, MixedCluster),

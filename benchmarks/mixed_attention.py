@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.serving_points import HEAD_DIM, Table, read
+from benchmarks.serving_points import HEAD_DIM, LayerTable, read
 from hwmodels.device import devices
 from hwmodels.kernels.attention import FlashAttention
 from hwmodels.kernels.attention_mixed import DecodesInPrefill, MixedDecodes, mixed_seconds
@@ -74,7 +74,7 @@ def main() -> int:
     return 0
 
 
-def _steps(table: Table) -> Steps:
+def _steps(table: LayerTable) -> Steps:
     columns = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
     rows = np.array([[float(row[name]) for name in columns] for row in table.rows])
     rows = rows[(rows[:, 0] > 0) & (rows[:, 2] > 0)]

@@ -16,7 +16,7 @@ from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
-from meshwright.variations.question import Question, Run
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
@@ -171,11 +171,11 @@ class Runs:
     """The runs of one scenario by name, each simulated once."""
 
     def __init__(self, scenario: str) -> None:
-        self.question = Question.read(shipped_scenarios()[f"papers/{scenario}"])
+        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
         self._speeds: dict[str, float] = {}
 
     @cached_property
-    def by_name(self) -> dict[str, Run]:
+    def by_name(self) -> dict[str, ScenarioRun]:
         """Base and variations."""
         return {run.name: run for run in (self.question.base, *self.question.runs())}
 
@@ -201,7 +201,7 @@ class Runs:
         return multiple * largest(fits)
 
 
-def _planned(run: Run) -> tuple[Setting, Plan]:
+def _planned(run: ScenarioRun) -> tuple[Setting, Plan]:
     scenario = run.scenario()
     if scenario.plan is None:
         raise InputError("a claim's scenario needs a plan", run.where)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from benchmarks.serving_points import SOURCE, Table, read
+from benchmarks.serving_points import SOURCE, LayerTable, read
 from hwmodels.device import Device, devices
 from hwmodels.kernels import grouped_gemm
 from hwmodels.kernels.chip import Chip, chip
@@ -49,7 +49,7 @@ def main() -> int:
     return 0
 
 
-def measured(table: Table, device: Device, fits: bool) -> None:
+def measured(table: LayerTable, device: Device, fits: bool) -> None:
     """Print the error on one measured table, in all and by experts hit."""
     tokens, hit, microseconds = (
         np.array([float(row[name]) for row in table.rows])

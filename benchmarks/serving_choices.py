@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.errors import MeshwrightError
+from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving import closed_loop
-from meshwright.validation.serving.case import Row
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.serving.case import MeasuredRow
 
 LENGTHS = ("isl_tokens", "osl_tokens")
 SPEEDS = 5
@@ -39,10 +39,10 @@ def read(path):
     for values in csv.DictReader(io.StringIO(text)):
         if values["flag"] or values["mode"] != "agg" or not values["engine_version"]:
             continue
-        row = Row(values, str(path))
+        row = MeasuredRow(values, str(path))
         try:
             case = closed_loop.read(row, path.name)
-        except (Skipped, MeshwrightError):
+        except (SkippedRow, MeshwrightError):
             continue
         families[tuple(map(row.text, FAMILY))][tuple(map(row.text, PLAN))].append(case)
     return families

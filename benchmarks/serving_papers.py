@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.serving_targets import slowed_too_much, smooth_rate
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
-from meshwright.variations.question import Question, Run
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 
@@ -253,11 +253,11 @@ class ServingRuns:
     """The runs of one scenario by name, each simulated once."""
 
     def __init__(self, scenario: str) -> None:
-        self.question = Question.read(shipped_scenarios()[f"papers/{scenario}"])
+        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
         self._found: dict[tuple[str, str], float] = {}
 
     @cached_property
-    def by_name(self) -> dict[str, Run]:
+    def by_name(self) -> dict[str, ScenarioRun]:
         """Base and variations."""
         return {run.name: run for run in (self.question.base, *self.question.runs())}
 
@@ -270,7 +270,7 @@ class ServingRuns:
         return self._found[key]
 
 
-def _report(run: Run) -> dict[str, Any]:
+def _report(run: ScenarioRun) -> dict[str, Any]:
     return serve(make_serving(run.data, run.where, run.folder)).to_dict()
 
 
@@ -281,7 +281,7 @@ def _figure(report: dict[str, Any], metric: str) -> float:
     return float(found)
 
 
-def _value(run: Run, metric: str) -> float:
+def _value(run: ScenarioRun, metric: str) -> float:
     if metric == "sustained":
         return sustained(run)
     if metric == "unslowed":
@@ -292,7 +292,7 @@ def _value(run: Run, metric: str) -> float:
     return _figure(_report(run), metric)
 
 
-def sustained(run: Run) -> float:
+def sustained(run: ScenarioRun) -> float:
     """The largest rate at which the share of requests within the targets is kept, a second and GPU."""
     setting = make_serving(run.data, run.where, run.folder)
     share = setting.serving.slo.share
@@ -304,7 +304,7 @@ def sustained(run: Run) -> float:
     return largest_rate(run, within) / setting.gpus
 
 
-def unslowed(run: Run) -> float:
+def unslowed(run: ScenarioRun) -> float:
     """The largest rate within Splitwise's slowdowns against requests alone on a DGX A100, a second."""
     data = run.data
     for key, value in ALONE.items():
@@ -314,7 +314,7 @@ def unslowed(run: Run) -> float:
     return largest_rate(run, lambda result: not slowed_too_much(result, steps))
 
 
-def largest_rate(run: Run, within: Callable[[ServingResult], bool]) -> float:
+def largest_rate(run: ScenarioRun, within: Callable[[ServingResult], bool]) -> float:
     """The largest rate of arrivals at which a run is within its targets; 0 where none in the range is."""
     rate = float(run.data["workload"]["arrivals"]["rate"])
     low, high, found = rate * RATES[0], rate * RATES[1], 0.0

@@ -27,7 +27,7 @@ GPUS = {"rtx-pro-6000": "rtx-pro-6000", "rtx4090": "rtx-4090"}
 SOURCE = "llmservingsim"
 
 
-class Shape(NamedTuple):
+class ModelShape(NamedTuple):
     """Sizes of a measured model."""
 
     hidden: int
@@ -38,18 +38,18 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "llama-3.1-8b": Shape(4096, 14336, 32, 8, 128256),
-    "qwen3-32b": Shape(5120, 25600, 64, 8, 151936),
-    "qwen3-30b-a3b-instruct-2507": Shape(2048, 768, 32, 4, 151936),
+    "llama-3.1-8b": ModelShape(4096, 14336, 32, 8, 128256),
+    "qwen3-32b": ModelShape(5120, 25600, 64, 8, 151936),
+    "qwen3-30b-a3b-instruct-2507": ModelShape(2048, 768, 32, 4, 151936),
 }
 HEAD_DIM = 128
 
 
-class Table(NamedTuple):
+class LayerTable(NamedTuple):
     """One measured table: its device, its model's shape on one rank, what it holds, its rows."""
 
     gpu: str
-    shape: Shape
+    shape: ModelShape
     tensor: int
     kind: str
     rows: list[dict[str, float | str]]
@@ -75,7 +75,7 @@ def main() -> int:
     return 0
 
 
-def read(folder: Path) -> Iterator[Table]:
+def read(folder: Path) -> Iterator[LayerTable]:
     """Yield the tables of a folder."""
     for path in sorted(folder.glob("*.csv.gz")):
         named = NAME.fullmatch(path.name)
@@ -87,17 +87,17 @@ def read(folder: Path) -> Iterator[Table]:
                 for row in csv.DictReader(file)
             ]
         whole, tensor = SHAPES[named["model"]], int(named["tensor"])
-        rank = Shape(
+        rank = ModelShape(
             whole.hidden,
             whole.feed_forward // tensor,
             whole.heads // tensor,
             whole.kv_heads // tensor,
             whole.vocabulary // tensor,
         )
-        yield Table(GPUS[named["gpu"]], rank, tensor, named["kind"], rows)
+        yield LayerTable(GPUS[named["gpu"]], rank, tensor, named["kind"], rows)
 
 
-def _points(table: Table) -> Iterator[tuple[str, Row]]:
+def _points(table: LayerTable) -> Iterator[tuple[str, Row]]:
     if table.kind == "attention":
         yield from _attention(table)
     elif table.kind in ("dense", "per_sequence"):
@@ -106,7 +106,7 @@ def _points(table: Table) -> Iterator[tuple[str, Row]]:
             yield from _layer(table, str(row["layer"]), tokens, float(row["time_us"]))
 
 
-def _attention(table: Table) -> Iterator[tuple[str, Row]]:
+def _attention(table: LayerTable) -> Iterator[tuple[str, Row]]:
     heads = {"n_heads": table.shape.heads, "n_kv_heads": table.shape.kv_heads, "head_dim": HEAD_DIM}
     for row in table.rows:
         chunk, before, decodes, cached = (
@@ -119,7 +119,7 @@ def _attention(table: Table) -> Iterator[tuple[str, Row]]:
             yield "attention_decode", {**common, "batch": decodes, "seq_q": 1, "seq_kv": cached}
 
 
-def _layer(table: Table, layer: str, tokens: int, time_us: float) -> Iterator[tuple[str, Row]]:
+def _layer(table: LayerTable, layer: str, tokens: int, time_us: float) -> Iterator[tuple[str, Row]]:
     shape = table.shape
     width = (shape.heads + 2 * shape.kv_heads) * HEAD_DIM
     products = {

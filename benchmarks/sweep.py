@@ -27,7 +27,7 @@ import yaml
 import meshwright.__main__  # noqa: F401 - sets the garbage collector's thresholds, as for the command
 from meshwright.sweeps import run
 from meshwright.sweeps.answer import answer
-from meshwright.sweeps.definition import Grid
+from meshwright.sweeps.definition import SweepGrid
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
 
@@ -54,7 +54,7 @@ def sweep_file(folder: Path, points: int) -> Path:
 
 def overhead(folder: Path, points: int) -> None:
     """CPU time of a sweep outside of its predictions, over that of the predictions."""
-    grid = Grid.read(sweep_file(folder, points))
+    grid = SweepGrid.read(sweep_file(folder, points))
     inside = 0.0
 
     def timed(*call: Any) -> Any:
@@ -79,7 +79,7 @@ def overhead(folder: Path, points: int) -> None:
 
 def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
     """One worker, two workers and Ray give the same table."""
-    grid = Grid.read(sweep_file(folder, points))
+    grid = SweepGrid.read(sweep_file(folder, points))
     ways = [("local", 1), ("local", 2), *([("ray", 2)] if with_ray else [])]
     tables = {}
     for name, workers in ways:
@@ -125,7 +125,7 @@ def kills(folder: Path, points: int, count: int) -> None:
     subprocess.run([*command, "-o", str(folder / "killed.csv")], check=True, capture_output=True)
     after = _stored(store)
     changed += sum(after[key] != row for key, row in before.items())
-    write_rows(run.run_sweep(Grid.read(path), Execution(workers=1)), folder / "whole.csv")
+    write_rows(run.run_sweep(SweepGrid.read(path), Execution(workers=1)), folder / "whole.csv")
     same = (folder / "killed.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     print(
         f"{count} kills: {found} of {len(after)} points stored before the last run, {lost} lost, "

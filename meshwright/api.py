@@ -387,9 +387,9 @@ def whatif(
         "variations": variations,
     }
     from meshwright.variations.answer import Inquiry
-    from meshwright.variations.question import Question
+    from meshwright.variations.question import WhatIfQuestion
 
-    inquiry = Inquiry(Question.of(*scenario_data(scenario, arguments, "whatif")), engine, execution)
+    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, arguments, "whatif")), engine, execution)
     outcomes, work = inquiry.base()
     found = dict(inquiry.variations(work))
     outcomes += [found[number] for number in sorted(found)]

@@ -10,7 +10,7 @@ from hwmodels.cluster import clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
 from meshwright.scenarios import scenario_path
-from planner.serving.question import FIELDS, Question
+from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.engines import engines, nearest
@@ -31,7 +31,7 @@ def serving_question(
     given: Mapping[str, Any],
     fix: Mapping[str, Any],
     limit: Mapping[str, Any],
-) -> Question:
+) -> ServingQuestion:
     """Build a question from a serving scenario, or from arguments alone.
 
     Args:
@@ -54,7 +54,7 @@ def serving_question(
         raise InputError(error.problem, f"{where}: gpus") from None
     formats = {"weights": pools[0].weights, "kv": pools[0].kv}
     held = {name: _value(name, value, "fix") for name, value in fix.items()}
-    return Question(
+    return ServingQuestion(
         model=model,
         cluster=cluster,
         workload=written.workload,

@@ -9,7 +9,7 @@ from typing import Any
 
 from hwmodels.loading import read_mapping
 from meshwright.references import Reference
-from meshwright.sweeps.definition import Grid, sweep_path
+from meshwright.sweeps.definition import SweepGrid, sweep_path
 from meshwright.sweeps.run import Progress, Row, run_sweep
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
@@ -82,5 +82,5 @@ def sweep(
         data["scenario"] = str(data["scenario"])
     if isinstance(grid, Mapping):
         data["grid"] = {key: list(values) for key, values in grid.items()}
-    read = Grid.of(data, where, folder)
+    read = SweepGrid.of(data, where, folder)
     return SweepResult(read.sweep.title, run_sweep(read, execution or Execution(), progress))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.executors import check, executor
-from planner.store import GROUP, Keyed, Store
+from planner.store import GROUP, Keyed, ResultStore
 
 Result = Mapping[str, Any]
 Call = tuple[Any, ...]
@@ -62,7 +62,7 @@ class Execution:
         check(self.executor, self.address)
         if self.store is None or not Path(self.store).exists():
             return 0  # work that fails before its first result leaves no file
-        with Store(Path(self.store)) as store:
+        with ResultStore(Path(self.store)) as store:
             return store.others()
 
     def run(
@@ -91,7 +91,7 @@ class Execution:
             found = self._compute(function, calls, len(calls), expected_s)
             yield from (Finished(number, result, False) for number, result in found)
             return
-        with Store(Path(self.store)) as store:
+        with ResultStore(Path(self.store)) as store:
             pending: list[Pending] = []
             for start in range(0, len(calls), GROUP):
                 keyed = [Keyed.of(question(*call)) for call in calls[start : start + GROUP]]
@@ -134,7 +134,7 @@ class Execution:
 class _Shared:
     """A pass over pending calls of a shared store."""
 
-    def __init__(self, store: Store, pending: Sequence[Pending]) -> None:
+    def __init__(self, store: ResultStore, pending: Sequence[Pending]) -> None:
         self.store, self.pending = store, pending
         self.mine: list[Pending] = []
         """Claimed here, in order."""

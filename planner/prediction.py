@@ -17,7 +17,7 @@ from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import Step, predict
-from simulator.training.memory import Memory, memory
+from simulator.training.memory import StageMemory, memory
 
 if TYPE_CHECKING:
     from simulator.engine import Timeline
@@ -31,7 +31,7 @@ class Prediction:
     setting: Setting
     plans: Plans
     step: Step
-    memory: Memory
+    memory: StageMemory
     metrics: Metrics
 
     @classmethod

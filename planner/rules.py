@@ -14,7 +14,7 @@ from planner.candidates import CandidateRule, Candidates
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.rules import RULES as POSSIBLE
-from simulator.training.memory import Memory, least_memory, memory
+from simulator.training.memory import StageMemory, least_memory, memory
 
 DEGREES = ("tensor", "pipeline", "context")
 GRID = (*DEGREES, "expert", "expert_tensor")
@@ -81,7 +81,7 @@ def _unsharded(c: Candidates) -> np.ndarray:
     return (sharded | _first(c, "zero")) & (grouped | _first(c, "shard_group"))
 
 
-def plan_memory(c: Candidates) -> Memory:
+def plan_memory(c: Candidates) -> StageMemory:
     """Memory of candidates, without their times."""
     setting, plans = c.space.setting, c.plans
     stages = Stages.of(setting, plans)

@@ -20,7 +20,7 @@ from planner.space import Space
 from simulator.plan import Plans, concatenate
 from simulator.setting import Setting
 from simulator.training import Step, predict, step_time
-from simulator.training.memory import Memory, memory
+from simulator.training.memory import StageMemory, memory
 
 CHUNK = 1 << 16
 """Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
@@ -39,7 +39,7 @@ class SearchResult:
     objective: str
     plans: Plans
     step: Step
-    memory: Memory
+    memory: StageMemory
     metrics: Metrics
     candidates: int
     scored: int

@@ -145,7 +145,7 @@ def _is_alive(owner: str) -> bool:
     return started == _started(int(process))
 
 
-class Store:
+class ResultStore:
     """A file of results. Use it as a context; results are on disk as soon as ``put`` returns.
 
     Args:
@@ -235,7 +235,7 @@ class Store:
         with self._told():
             return self._base.execute("SELECT count(*) FROM results").fetchone()[0]
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> ResultStore:
         return self
 
     def __exit__(

@@ -59,7 +59,7 @@ KERNEL = Column("kernel", str, "")
 
 
 @dataclass(frozen=True)
-class Table:
+class PointTable:
     """The columns of one kind of point; the identity columns distinguish points."""
 
     name: str
@@ -95,13 +95,13 @@ def _sizes(*names: str) -> tuple[Column, ...]:
 
 _HEADS = _sizes("batch", "seq_q", "seq_kv", "n_heads", "n_kv_heads", "head_dim")
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, PointTable] = {
     table.name: table
     for table in (
-        Table("gemm", (*_text("gpu", "dtype"), LAYOUT, *_sizes("m", "n", "k"))),
-        Table("attention_prefill", (*_text("gpu", "dtype"), DIRECTION, KERNEL, *_HEADS)),
-        Table("attention_decode", (*_text("gpu", "dtype"), KERNEL, *_HEADS)),
-        Table(
+        PointTable("gemm", (*_text("gpu", "dtype"), LAYOUT, *_sizes("m", "n", "k"))),
+        PointTable("attention_prefill", (*_text("gpu", "dtype"), DIRECTION, KERNEL, *_HEADS)),
+        PointTable("attention_decode", (*_text("gpu", "dtype"), KERNEL, *_HEADS)),
+        PointTable(
             "moe",
             (
                 *_text("gpu", "dtype"),
@@ -111,8 +111,8 @@ TABLES: dict[str, Table] = {
                 Column("dist", str, "balanced"),
             ),
         ),
-        Table("collectives", (*_text("system", "op", "dtype"), *_sizes("n_gpus", "n_nodes", "bytes"))),
-        Table(
+        PointTable("collectives", (*_text("system", "op", "dtype"), *_sizes("n_gpus", "n_nodes", "bytes"))),
+        PointTable(
             "elementwise",
             (
                 *_text("op", "gpu"),
@@ -131,7 +131,7 @@ TABLES: dict[str, Table] = {
 class Points:
     """The points of one table as equally long arrays, by column name."""
 
-    table: Table
+    table: PointTable
     columns: dict[str, np.ndarray]
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ def files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def table_of(path: Path) -> Table:
+def table_of(path: Path) -> PointTable:
     """The table of a file, by the file's name.
 
     Raises:
@@ -178,7 +178,7 @@ def table_of(path: Path) -> Table:
     return TABLES[name]
 
 
-def read(path: Path, table: Table | None = None) -> Points:
+def read(path: Path, table: PointTable | None = None) -> Points:
     """Read a point file.
 
     Args:
@@ -210,7 +210,7 @@ def read(path: Path, table: Table | None = None) -> Points:
     )
 
 
-def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
+def write(path: Path, table: PointTable, rows: Iterable[Row]) -> int:
     """Write a point file atomically: to a temporary file, then renamed.
 
     Returns:
@@ -229,7 +229,7 @@ def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
     return count
 
 
-def append(path: Path, table: Table, row: Row) -> None:
+def append(path: Path, table: PointTable, row: Row) -> None:
     """Add one point to a plain point file, with one write that ends in a newline, and flush it to disk.
 
     Raises:
@@ -251,7 +251,7 @@ def append(path: Path, table: Table, row: Row) -> None:
         raise InputError(f"cannot be written ({error.strerror})", str(path)) from None
 
 
-def _cells(table: Table, row: Row) -> list[str]:
+def _cells(table: PointTable, row: Row) -> list[str]:
     cells = []
     for column in table.columns:
         value = row.get(column.name, column.default)
@@ -270,7 +270,7 @@ def _opened(path: Path) -> TextIO:
         raise InputError(f"cannot be read ({error.strerror})", str(path)) from None
 
 
-def _check_header(table: Table, header: Sequence[str], path: Path) -> None:
+def _check_header(table: PointTable, header: Sequence[str], path: Path) -> None:
     for position, name in enumerate(header):
         if name in header[:position]:
             raise InputError(f"line 1: column {name!r} is given twice", str(path))

@@ -1,4 +1,4 @@
-"""Imports run one way, and nothing heavy is imported where it is not needed."""
+"""Imports run one way, heavy modules are imported on use, and a class name has one meaning."""
 
 import ast
 import subprocess
@@ -45,3 +45,13 @@ def test_planning_needs_no_torch_and_no_solver():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_public_class_name_has_one_meaning():
+    places: dict[str, list[str]] = {}
+    for package in ALLOWED:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert not {name: found for name, found in places.items() if len(found) > 1}

@@ -12,7 +12,7 @@ def test_bounds_of_all_kinds_are_on_the_page():
     for row in (
         "| `Training` | `seq_len` | above 0 | 134,217,728 |",
         "| `Poisson` | `rate` | 1e-06 | 1e+06 |",
-        "| `Options` | `token_budget` | 1 | 1,048,576 |",
+        "| `EngineOptions` | `token_budget` | 1 | 1,048,576 |",
         "| `Level` | `latency_s` | 0 | 0.01 |",
         "| `Engine` | `step_s` | 0 | 60 |",
     ):

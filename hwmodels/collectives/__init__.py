@@ -14,12 +14,12 @@ from types import ModuleType
 import numpy as np
 
 from hwmodels.collectives import direct, in_switch, pairwise, ring, tree
-from hwmodels.collectives.call import Call, Floats
+from hwmodels.collectives.call import CollectiveCalls, Floats
 
 ALGORITHMS: tuple[ModuleType, ...] = (ring, tree, in_switch, pairwise, direct)
 
 
-def seconds(call: Call) -> Floats:
+def seconds(call: CollectiveCalls) -> Floats:
     """Return the time of each call by its best algorithm, s; 0 for a group of one."""
     candidates = [(a, a.seconds(call)) for a in ALGORITHMS if call.operation in a.OPERATIONS]
     best = [smooth_minimum(times) + a.latency(call) for a, times in candidates if len(times)]

@@ -36,7 +36,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCalls:
     """Collectives as one-dimensional arrays; either all stay in one domain or all leave it."""
 
     operation: str

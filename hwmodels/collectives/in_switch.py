@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from hwmodels.collectives import tree
-from hwmodels.collectives.call import Call, Floats
+from hwmodels.collectives.call import CollectiveCalls, Floats
 
 OPERATIONS = ("all_reduce",)
 
 
-def seconds(call: Call) -> Floats:
+def seconds(call: CollectiveCalls) -> Floats:
     """Return the time, shape (1, calls); none where no switch can reduce."""
     if call.switch is None:
         return np.empty((0, *call.bytes_.shape))
@@ -26,6 +26,6 @@ def seconds(call: Call) -> Floats:
     return (start + call.bytes_ * slowest)[np.newaxis]
 
 
-def latency(call: Call) -> Floats:
+def latency(call: CollectiveCalls) -> Floats:
     """Return the latency beyond the calibrated one, shape (calls,): to the switch and back for each half."""
     return 2 * call.inside.latency_s + tree.far_latency(call)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.collectives.call import Call, Floats
+from hwmodels.collectives.call import CollectiveCalls, Floats
 
 OPERATIONS = ("all_to_all",)
 
 
-def seconds(call: Call) -> Floats:
+def seconds(call: CollectiveCalls) -> Floats:
     """Return the time by each protocol, shape (protocols, calls)."""
     inside, network = call.inside, call.network
     part, peers = call.bytes_ / call.size, call.local - 1
@@ -26,7 +26,7 @@ def seconds(call: Call) -> Floats:
     return np.maximum(near, far)
 
 
-def latency(call: Call) -> Floats:
+def latency(call: CollectiveCalls) -> Floats:
     """Return the latency beyond the calibrated one, shape (calls,): one hop, since pairs do not wait."""
     lanes = call.network or call.inside
     return lanes.latency_s + (call.leaves > 1) * lanes.crossing_s

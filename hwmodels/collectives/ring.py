@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.collectives.call import Call, Floats
+from hwmodels.collectives.call import CollectiveCalls, Floats
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 
-def seconds(call: Call) -> Floats:
+def seconds(call: CollectiveCalls) -> Floats:
     """Return the time by each protocol, shape (protocols, calls)."""
     inside, network = call.inside, call.network
     steps = _steps(call)
@@ -30,7 +30,7 @@ def seconds(call: Call) -> Floats:
     return latency + np.maximum(near, sent * network.seconds_per_byte)
 
 
-def latency(call: Call) -> Floats:
+def latency(call: CollectiveCalls) -> Floats:
     """Return the latency beyond the calibrated one, shape (calls,); a round leaves each leaf once."""
     inside, network = call.inside, call.network
     steps = _steps(call)
@@ -42,5 +42,5 @@ def latency(call: Call) -> Floats:
     return near + far_steps * network.latency_s + crossing * network.crossing_s
 
 
-def _steps(call: Call) -> Floats:
+def _steps(call: CollectiveCalls) -> Floats:
     return (call.size - 1) * (2.0 if call.operation == "all_reduce" else 1.0)

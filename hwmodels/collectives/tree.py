@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.collectives.call import Call, Floats
+from hwmodels.collectives.call import CollectiveCalls, Floats
 
 OPERATIONS = ("all_reduce",)
 
@@ -17,7 +17,7 @@ EFFICIENCY = 0.92
 """Of a ring's bandwidth on the same links: a node waits for two children (NCCL, src/graph/tuning.cc)."""
 
 
-def seconds(call: Call) -> Floats:
+def seconds(call: CollectiveCalls) -> Floats:
     """Return the time by each protocol, shape (protocols, calls); none inside one domain."""
     inside, network = call.inside, call.network
     if network is None:
@@ -29,22 +29,22 @@ def seconds(call: Call) -> Floats:
     return latency + call.bytes_ * np.maximum(near, far) / EFFICIENCY
 
 
-def sent_by_domain(call: Call) -> Floats:
+def sent_by_domain(call: CollectiveCalls) -> Floats:
     """Return the number of times that a domain sends the buffer through its NICs."""
     return np.where(call.domains == 2, 1.0, 2.0)
 
 
-def hops(call: Call) -> Floats:
+def hops(call: CollectiveCalls) -> Floats:
     """Return the hops between domains, up the tree and down again."""
     return 2 * np.ceil(np.log2(call.domains))
 
 
-def latency(call: Call) -> Floats:
+def latency(call: CollectiveCalls) -> Floats:
     """Return the latency beyond the calibrated one, shape (calls,)."""
     return far_latency(call) + 2 * (call.local - 1) * call.inside.latency_s
 
 
-def far_latency(call: Call) -> Floats:
+def far_latency(call: CollectiveCalls) -> Floats:
     """Return the part of ``latency`` between domains, whose uppermost hops are those between leaves."""
     if call.network is None:
         return np.zeros(call.bytes_.shape)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES
-from hwmodels.collectives.call import Call, Floats, LinkCosts, Switch
+from hwmodels.collectives.call import CollectiveCalls, Floats, LinkCosts, Switch
 from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, pairs, place
 from hwmodels.collectives.traffic import traffic
@@ -117,8 +117,8 @@ class Wiring:
 
     def _call(
         self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool
-    ) -> Call:
-        return Call(
+    ) -> CollectiveCalls:
+        return CollectiveCalls(
             operation=operation,
             bytes_=bytes_,
             size=group.size.astype(np.float64),

@@ -66,7 +66,7 @@ class FlashAttention(Strict):
         return np.interp(np.log(head_dim), np.log(known), [self.efficiency[d] for d in known])
 
 
-class Attention(NamedTuple):
+class AttentionCalls(NamedTuple):
     """Equal-shape arrays of attention calls; head_dim is the mean of the query and the value dimension."""
 
     batch: Array
@@ -78,7 +78,7 @@ class Attention(NamedTuple):
 
 
 def flash_attention_seconds(
-    form: FlashAttention, chip: Chip, call: Attention, causal: bool, appends: bool, products: float = 1.0
+    form: FlashAttention, chip: Chip, call: AttentionCalls, causal: bool, appends: bool, products: float = 1.0
 ) -> Array:
     """Return kernel times in seconds.
 
@@ -119,7 +119,7 @@ def flash_attention_seconds(
     return seconds
 
 
-def _blocks(form: FlashAttention, call: Attention) -> Array:
+def _blocks(form: FlashAttention, call: AttentionCalls) -> Array:
     """Return the number of thread blocks."""
     blocks = call.batch * call.heads * np.ceil(call.seq_q / form.rows)
     if form.packs_query_heads == "never":

@@ -51,7 +51,7 @@ class SplitKv(Strict):
     """Query heads per key-value head above which the library runs its multi-head kernel."""
 
 
-class Decode(NamedTuple):
+class DecodeCalls(NamedTuple):
     """Equal-shape arrays of decode calls; kv_bytes is bytes per cached element."""
 
     batch: Array
@@ -62,7 +62,7 @@ class Decode(NamedTuple):
     kv_bytes: Array | float
 
 
-def as_run(form: SplitKv, call: Decode) -> Decode:
+def as_run(form: SplitKv, call: DecodeCalls) -> DecodeCalls:
     """Return the calls with the key-value heads that the kernel is run with."""
     if form.plain_above is None:
         return call
@@ -70,7 +70,7 @@ def as_run(form: SplitKv, call: Decode) -> Decode:
     return call._replace(kv_heads=np.where(plain, call.heads, call.kv_heads))
 
 
-def split_kv_seconds(form: SplitKv, chip: Chip, call: Decode, cache_in_l2: bool) -> Array:
+def split_kv_seconds(form: SplitKv, chip: Chip, call: DecodeCalls, cache_in_l2: bool) -> Array:
     """Return kernel times in seconds.
 
     Args:

@@ -59,7 +59,7 @@ class AttentionKernels(Kernels):
         mean_dim = np.asarray(head_dim, dtype=np.float64)
         if v_head_dim is not None:
             mean_dim = 0.5 * (mean_dim + np.asarray(v_head_dim, dtype=np.float64))
-        call = attention.Attention(*broadcast(batch, seq_q, seq_kv, heads, kv_heads, mean_dim))
+        call = attention.AttentionCalls(*broadcast(batch, seq_q, seq_kv, heads, kv_heads, mean_dim))
         figures = self._chip(dtype)
         if direction == "backward":
             fitted = self._entry("attention_backward", dtype)[1]
@@ -110,7 +110,7 @@ class AttentionKernels(Kernels):
         figures = self._chip(dtype)
         kv_bytes = self._cache_bytes(dtype, kv_dtype)
         key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype
-        call = attention_decode.Decode(batch, seq_kv, heads, kv_heads, head_dim, kv_bytes)
+        call = attention_decode.DecodeCalls(batch, seq_kv, heads, kv_heads, head_dim, kv_bytes)
         form = self._entry("attention_decode", key)[1].form
         seconds = attention_decode.split_kv_seconds(form, figures, call, cache_in_l2)
         run_heads = attention_decode.as_run(form, call).kv_heads
@@ -234,7 +234,7 @@ class AttentionKernels(Kernels):
         if direction not in ("forward", "backward"):
             raise UnknownNameError("attention direction", direction, ("forward", "backward"))
         groups = heads if key_heads is None else key_heads
-        call = scan.Scan(*broadcast(batch, sequence, heads, groups, key_dim, value_dim, chunk, delta))
+        call = scan.ScanCalls(*broadcast(batch, sequence, heads, groups, key_dim, value_dim, chunk, delta))
         form, backward = self.calibration.linear_attention.form, direction == "backward"
         return scan.scan_seconds(form, self._chip(dtype), call, backward)
 

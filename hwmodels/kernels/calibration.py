@@ -15,7 +15,7 @@ from hwmodels.kernels.attention_mixed import DecodesInPrefill
 from hwmodels.kernels.gemm import Roofline, TileWave
 from hwmodels.kernels.grouped_gemm import GroupedTileWave
 from hwmodels.kernels.linear_attention import ChunkedScan
-from hwmodels.kernels.memory_bound import MemoryBound
+from hwmodels.kernels.memory_bound import MemoryBoundForm
 from hwmodels.loading import Catalogue, Strict, Versioned
 
 Status = Literal["measured", "fitted-elsewhere", "estimated"]
@@ -40,7 +40,7 @@ GUESSED = ErrorOnUnseen(shapes=0, median=0.2, p90=0.5)
 """Error of an estimate without measured points."""
 
 
-class Entry(Strict):
+class CalibrationEntry(Strict):
     """Origin and error of the constants of one operation at one dtype."""
 
     status: Status
@@ -56,7 +56,7 @@ class Entry(Strict):
         return self.error_with_points or self.error
 
 
-class Fitted(Entry, Generic[FormT]):
+class Fitted(CalibrationEntry, Generic[FormT]):
     """One operation at one dtype."""
 
     form: FormT
@@ -69,7 +69,7 @@ class Quantisation(Strict):
     memory_efficiency: float = Field(gt=0)
 
 
-class FittedGemm(Entry):
+class FittedGemm(CalibrationEntry):
     """GEMM at one dtype: always the simple form; the rich form where enough points were measured."""
 
     simple: Roofline
@@ -113,7 +113,7 @@ class Library(Strict):
     attention_backward: dict[str, Fitted[FlashAttention]] = Field(default_factory=dict)
     attention_decode: dict[str, Fitted[SplitKv]] = Field(default_factory=dict)
     grouped_gemm: dict[str, Fitted[GroupedTileWave]] = Field(default_factory=dict)
-    memory_bound: dict[str, Fitted[MemoryBound]] = Field(default_factory=dict)
+    memory_bound: dict[str, Fitted[MemoryBoundForm]] = Field(default_factory=dict)
 
 
 def _latent_decode() -> Fitted[LatentDecode]:
@@ -147,7 +147,7 @@ class Calibration(Versioned):
     attention_backward: dict[str, Fitted[FlashAttention]]
     attention_decode: dict[str, Fitted[SplitKv]]
     grouped_gemm: dict[str, Fitted[GroupedTileWave]]
-    memory_bound: dict[str, Fitted[MemoryBound]]
+    memory_bound: dict[str, Fitted[MemoryBoundForm]]
     latent_decode: Fitted[LatentDecode] = Field(default_factory=_latent_decode)
     linear_attention: Fitted[ChunkedScan] = Field(default_factory=_linear_attention)
     mixed_attention: Fitted[DecodesInPrefill] | None = None

@@ -71,7 +71,7 @@ class TileWave(Strict):
     """Share of the multiprocessors that saturates the memory bandwidth."""
 
 
-class Shape(NamedTuple):
+class GemmCalls(NamedTuple):
     """Equal-length arrays of GEMMs; `output_bytes` is bytes moved per output element."""
 
     batch: Array
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
     output_bytes: float | Array
 
 
-def roofline_seconds(form: Roofline, chip: Chip, shape: Shape) -> Array:
+def roofline_seconds(form: Roofline, chip: Chip, shape: GemmCalls) -> Array:
     """Return kernel times of the simple form, in seconds, same shape as the arrays."""
     batch, m, n, k, output_bytes = shape
     outputs = batch * m * n
@@ -94,7 +94,7 @@ def roofline_seconds(form: Roofline, chip: Chip, shape: Shape) -> Array:
 def tile_wave_seconds(
     form: TileWave,
     chip: Chip,
-    shape: Shape,
+    shape: GemmCalls,
     tiles: tuple[tuple[int, int], ...] = TILES,
     splits: tuple[int, ...] = SPLITS,
 ) -> Array:
@@ -110,13 +110,13 @@ def tile_wave_seconds(
         moved = shape.output_bytes
         if isinstance(moved, np.ndarray) and moved.ndim:
             moved = moved[part]
-        block = Shape(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved)
+        block = GemmCalls(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved)
         total[part] = _tile_wave_block(form, chip, block, tiles, splits)
     return total
 
 
 def _tile_wave_block(
-    form: TileWave, chip: Chip, shape: Shape, tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]
+    form: TileWave, chip: Chip, shape: GemmCalls, tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...]
 ) -> Array:
     # Candidates in single precision and microseconds: twice as fast, and exact to 1e-6.
     # Axes: tile, split, shape.
@@ -152,7 +152,7 @@ def _tile_wave_block(
     return form.overhead_s + 1e-6 * us * throttled(busy, form.throttling)
 
 
-def _memory_us(form: TileWave, chip: Chip, shape: Shape) -> tuple[Array, Array]:
+def _memory_us(form: TileWave, chip: Chip, shape: GemmCalls) -> tuple[Array, Array]:
     """Return microseconds of memory traffic, and of one pass over split results (single precision)."""
     batch, m, n, k, output_bytes = shape
     weights = batch * n * k * chip.element_bytes
@@ -196,11 +196,11 @@ def soft_minimum(candidates: Array, spread: float) -> Array:
 
 def flat_shape(
     batch: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, output_bytes: ArrayLike
-) -> tuple[Shape, tuple[int, ...]]:
+) -> tuple[GemmCalls, tuple[int, ...]]:
     """Broadcast the arguments, return them as one-dimensional arrays and the shape they had."""
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (batch, m, n, k)))
     flat = [np.ascontiguousarray(a).ravel() for a in arrays]
     moved = np.asarray(output_bytes, dtype=np.float64)
     if moved.ndim:
         moved = np.broadcast_to(moved, arrays[0].shape).ravel()
-    return Shape(flat[0], flat[1], flat[2], flat[3], moved), arrays[0].shape
+    return GemmCalls(flat[0], flat[1], flat[2], flat[3], moved), arrays[0].shape

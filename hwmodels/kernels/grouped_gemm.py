@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hwmodels.kernels.chip import Chip
-from hwmodels.kernels.gemm import Shape, TileWave, tile_wave_seconds
+from hwmodels.kernels.gemm import GemmCalls, TileWave, tile_wave_seconds
 from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
@@ -162,7 +162,7 @@ def grouped_gemm_seconds(form: GroupedTileWave, chip: Chip, groups: Groups) -> A
     """Return kernel times of one grouped GEMM in seconds."""
     active = np.maximum(groups.active, 1.0)
     flat = (active, groups.copies / active, groups.n, groups.k)
-    shape = Shape(*(np.ravel(a) for a in flat), output_bytes=groups.output_bytes)
+    shape = GemmCalls(*(np.ravel(a) for a in flat), output_bytes=groups.output_bytes)
     return tile_wave_seconds(form.product, chip, shape, TILES, (1,)).reshape(np.shape(groups.copies))
 
 

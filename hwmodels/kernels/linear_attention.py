@@ -35,7 +35,7 @@ class ChunkedScan(Strict):
     decode_memory_efficiency: float = Field(default=0.8, gt=0)
 
 
-class Scan(NamedTuple):
+class ScanCalls(NamedTuple):
     """Equal-shape arrays of scans; `delta` is 1 for the delta rule, else 0."""
 
     batch: Array
@@ -48,7 +48,7 @@ class Scan(NamedTuple):
     delta: Array
 
 
-def scan_seconds(form: ChunkedScan, chip: Chip, call: Scan, backward: bool) -> Array:
+def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool) -> Array:
     """Return seconds of a chunked scan over whole sequences, forward or backward."""
     batch, sequence, heads, key_heads, key_dim, value_dim, chunk, delta = call
     chunk = np.minimum(chunk, sequence)

@@ -36,7 +36,7 @@ VARIANTS = {
 and other elementwise kernels on Blackwell."""
 
 
-class MemoryBound(Strict):
+class MemoryBoundForm(Strict):
     """Start-up time, share of the bandwidth, and the gain while all bytes fit in L2."""
 
     overhead_s: float = Field(ge=0)
@@ -45,12 +45,12 @@ class MemoryBound(Strict):
     l2_fraction: float = Field(default=1.0, gt=0)
 
 
-def memory_bound_seconds(form: MemoryBound, chip: Chip, bytes_moved: Array) -> Array:
+def memory_bound_seconds(form: MemoryBoundForm, chip: Chip, bytes_moved: Array) -> Array:
     """Return seconds of kernels that read and write `bytes_moved` bytes in total."""
     return seconds_of_forms([form], chip, bytes_moved[np.newaxis])[0]
 
 
-def seconds_of_forms(forms: Sequence[MemoryBound], chip: Chip, bytes_moved: Array) -> Array:
+def seconds_of_forms(forms: Sequence[MemoryBoundForm], chip: Chip, bytes_moved: Array) -> Array:
     """Return seconds of kernels of several forms, shape (forms, ...), as `bytes_moved`."""
     table = [(f.overhead_s, f.memory_efficiency, f.l2_gain, f.l2_fraction) for f in forms]
     overhead, efficiency, gain, fraction = np.array(table).T.reshape(4, -1, *(1,) * (bytes_moved.ndim - 1))

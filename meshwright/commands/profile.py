@@ -90,10 +90,10 @@ def profile(
 
 def _import(source: Path, out: Path, form: str, name: str) -> ImportResult:
     from hwmodels.files import written_together
-    from profiles.importers import Options, import_points
+    from profiles.importers import ImportOptions, import_points
 
     with written_together():
-        return import_points(source, out, form, Options(gpu=name, system=name))
+        return import_points(source, out, form, ImportOptions(gpu=name, system=name))
 
 
 def _words(text: str) -> tuple[str, ...]:

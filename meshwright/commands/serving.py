@@ -70,10 +70,10 @@ def compare_serving(
     import typer
 
     from meshwright.reports.serving_whatif import comparison_tables, describe_comparison
-    from meshwright.variations.question import Question
+    from meshwright.variations.question import WhatIfQuestion
     from meshwright.variations.serving import run_serving, serve_runs
 
-    question = Question.of(dict(data), str(path), path.parent.resolve())
+    question = WhatIfQuestion.of(dict(data), str(path), path.parent.resolve())
     with progress("base") as advance:
         outcomes = [run_serving(question.base, advance)]
     runs = list(question.runs())

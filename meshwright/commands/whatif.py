@@ -101,9 +101,9 @@ def compare_training(
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.whatif import answer_table, describe_answer
     from meshwright.variations.answer import Inquiry
-    from meshwright.variations.question import Question
+    from meshwright.variations.question import WhatIfQuestion
 
-    inquiry = Inquiry(Question.of(data, where, folder.resolve()), engine, execution)
+    inquiry = Inquiry(WhatIfQuestion.of(data, where, folder.resolve()), engine, execution)
     if inquiry.open_form and not engine:
         note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
     outcomes, work = inquiry.base()

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.exporters.base import Export, Exporter, Question
+from meshwright.exporters.base import Export, Exporter, ExportQuestion
 
 TARGETS = (
     "megatron-lm",
@@ -33,7 +33,7 @@ def exporter(target: str) -> Exporter:
     return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER
 
 
-def export(question: Question, target: str) -> Export:
+def export(question: ExportQuestion, target: str) -> Export:
     """The files of a target for a question.
 
     Raises:

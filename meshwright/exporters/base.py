@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Question:
+class ExportQuestion:
     """Exported question: a training plan or a serving deployment, with all references resolved."""
 
     title: str
@@ -76,7 +76,7 @@ class Exporter:
     title: str
     kinds: tuple[str, ...]
     """Of question: training, serving."""
-    write: Callable[[Question], Export]
+    write: Callable[[ExportQuestion], Export]
     read: Callable[[Launch, str], Facts] | None = None
     """Facts of a launch, by the names of `facts.py`; none where the target cannot be imported."""
     parse: Callable[[str, str, Path | None], Launch] | None = None
@@ -87,7 +87,9 @@ class Exporter:
     """Texts by which an import recognises the target."""
 
 
-def header(question: Question, version: str, gaps: tuple[str, ...], notes: tuple[str, ...]) -> list[str]:
+def header(
+    question: ExportQuestion, version: str, gaps: tuple[str, ...], notes: tuple[str, ...]
+) -> list[str]:
     """The comment at the top of every file: the question, the version, and the gaps."""
     lines = [f"{one_line(question.title)}", f"For {version}; written by `{one_line(question.command)}`."]
     lines += [f"NOT EXPRESSED: {one_line(gap)}" for gap in gaps]

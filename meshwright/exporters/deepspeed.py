@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.errors import InputError
 from hwmodels.parsing import parse_json, read_text
-from meshwright.exporters.base import Export, Exporter, Launch, Question, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header
 from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps
 from meshwright.exporters.serving import nested
 from meshwright.exporters.shell import read_script
@@ -24,7 +24,7 @@ OFFLOADS = ("zero_optimization.offload_optimizer.device", "zero_optimization.off
 AUTO = "auto"
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The configuration, the launch script and their gaps."""
     scenario, plan = question.training()
     setting, known = scenario.setting, table(TABLE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, Question, commented, flags, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header
 from meshwright.exporters.serving import (
     deployment_gaps,
     family_of,
@@ -29,7 +29,7 @@ NOTES = (
 RELEASE = "1.6.1"
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The custom resource and its gaps."""
     setting, known = question.deployed(), table(TABLE)
     engine = family_of(setting, setting.pools[0]) or "vllm"

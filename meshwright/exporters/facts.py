@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwmodels.errors import InputError, MeshwrightError
-from meshwright.exporters.table import Facts, Table
+from meshwright.exporters.table import Facts, LauncherTable
 from simulator.models import Model
 from simulator.plan import Plan
 from simulator.scenario import Scenario
@@ -73,7 +73,7 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
     return {field for field, without_effect in alone.items() if without_effect}
 
 
-def shipped_model(model: Model, known: Table) -> str:
+def shipped_model(model: Model, known: LauncherTable) -> str:
     """A launcher's name of a model.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, Question, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
 from meshwright.exporters.serving import file_of, resource_name
 
@@ -23,7 +23,7 @@ IMAGES = {
 }
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The manifests and their gaps."""
     target, made = wrapped(question)
     gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
@@ -35,7 +35,7 @@ def write(question: Question) -> Export:
     return Export({f"{NAME}.yaml": text}, gaps, notes, f"kubectl apply -f {NAME}.yaml")
 
 
-def _job(question: Question, target: str, run: str) -> list[dict[str, Any]]:
+def _job(question: ExportQuestion, target: str, run: str) -> list[dict[str, Any]]:
     """One pod per node; the first is the rendezvous."""
     cluster = question.training()[0].setting.cluster
     nodes = cluster.nodes_for(cluster.devices)
@@ -59,7 +59,7 @@ def _job(question: Question, target: str, run: str) -> list[dict[str, Any]]:
     return [_service(NAME, 29500, headless=True), job]
 
 
-def _serving(question: Question, target: str) -> list[dict[str, Any]]:
+def _serving(question: ExportQuestion, target: str) -> list[dict[str, Any]]:
     """A Deployment per pool, or a LeaderWorkerSet where a replica spans nodes, behind a Service."""
     setting, objects = question.deployed(), []
     resource = resource_name(setting.cluster.device.generation)

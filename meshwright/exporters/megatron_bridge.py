@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshwright.exporters.base import Export, Exporter, Launch, Question, array, commented, header, overrides
+from meshwright.exporters.base import (
+    Export,
+    Exporter,
+    ExportQuestion,
+    Launch,
+    array,
+    commented,
+    header,
+    overrides,
+)
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps, shipped_model
 from meshwright.exporters.megatron_lm import NODES, megatron_facts, node_variables, undone
 from meshwright.exporters.shell import read_script
@@ -20,7 +29,7 @@ torchrun {nodes} \\
 """
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The script and its gaps.
 
     Raises:

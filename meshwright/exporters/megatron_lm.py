@@ -11,7 +11,16 @@ from typing import Any
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, shown
 from hwmodels.parsing import parse_text
-from meshwright.exporters.base import Export, Exporter, Launch, Question, array, commented, flags, header
+from meshwright.exporters.base import (
+    Export,
+    Exporter,
+    ExportQuestion,
+    Launch,
+    array,
+    commented,
+    flags,
+    header,
+)
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.shell import read_script
@@ -40,7 +49,7 @@ torchrun {NODES} \\
 """
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The script and its gaps."""
     scenario, plan = question.training()
     setting = scenario.setting
@@ -64,7 +73,7 @@ def computed(options: Options, devices: int) -> dict[str, int]:
     return {"devices": ranks * data, "data": data, "global_batch": whole_batches * step}
 
 
-def script(question: Question, options: Options, gaps: tuple[str, ...]) -> str:
+def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...]) -> str:
     """The launch script: model, plan and training as bash arrays."""
     scenario, _ = question.training()
     known, cluster = table(TABLE), scenario.setting.cluster

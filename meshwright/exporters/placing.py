@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from meshwright.exporters.base import Export, Question
+from meshwright.exporters.base import Export, ExportQuestion
 from meshwright.exporters.launchers import launcher_of
 from meshwright.exporters.serving import family_of
 from simulator.serving.setting import PoolSetting
 
 
-def wrapped(question: Question) -> tuple[str, Export]:
+def wrapped(question: ExportQuestion) -> tuple[str, Export]:
     """The launcher of the question's framework or engine, and its files."""
     from meshwright.exporters import exporter
 
@@ -26,7 +26,7 @@ def placed_gaps(made: Export) -> tuple[str, ...]:
     return tuple(gap for gap in made.gaps if "start the script once a replica" not in gap)
 
 
-def replica_nodes(question: Question, pool: PoolSetting) -> tuple[int, int]:
+def replica_nodes(question: ExportQuestion, pool: PoolSetting) -> tuple[int, int]:
     """Nodes of one replica, and its devices on each."""
     cluster = question.deployed().cluster
     nodes = cluster.nodes_for(pool.pool.devices)

@@ -10,7 +10,7 @@ from typing import Any
 from hwmodels.errors import InputError
 from hwmodels.loading import exists
 from hwmodels.parsing import read_text
-from meshwright.exporters.base import Question
+from meshwright.exporters.base import ExportQuestion
 from meshwright.exporters.facts import needs_plan
 from meshwright.scenarios import scenario_path
 from simulator.scenario import make_scenario
@@ -22,7 +22,9 @@ KEPT = ("model", "cluster", "gpus", "framework")
 WORKLOAD = ("seq_len", "global_batch", "precision")
 
 
-def question_of(reference: str, rank: int | None = None, command: str = "meshwright export") -> Question:
+def question_of(
+    reference: str, rank: int | None = None, command: str = "meshwright export"
+) -> ExportQuestion:
     """Read the question to export.
 
     Args:
@@ -46,7 +48,7 @@ def question_of(reference: str, rank: int | None = None, command: str = "meshwri
     )
 
 
-def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: str) -> Question:
+def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: str) -> ExportQuestion:
     """The question of a scenario's data.
 
     Raises:
@@ -54,7 +56,7 @@ def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: st
     """
     if is_serving(data):
         setting = make_serving(data, where, folder)
-        return Question(setting.title or where, serving=setting, command=command)
+        return ExportQuestion(setting.title or where, serving=setting, command=command)
     scenario = make_scenario(data, where, folder)
     plan = needs_plan(scenario, where)
     setting = scenario.setting
@@ -62,7 +64,7 @@ def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: st
         scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
     )
     titled = title if plan.describe() in title else f"{title}: {plan.describe()}"
-    return Question(titled, scenario=scenario, plan=plan, command=command)
+    return ExportQuestion(titled, scenario=scenario, plan=plan, command=command)
 
 
 def saved_search(reference: str) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from meshwright.exporters.base import Export, Question, array, commented, flags, header, one_line
+from meshwright.exporters.base import Export, ExportQuestion, array, commented, flags, header, one_line
 from meshwright.exporters.launchers import FAMILIES
-from meshwright.exporters.table import Facts, Options, Table
+from meshwright.exporters.table import Facts, LauncherTable, Options
 from simulator.serving.costs import engine_of
-from simulator.serving.memory import Memory, memory
+from simulator.serving.memory import ReplicaMemory, memory
 from simulator.serving.price import StepPrice
 from simulator.serving.setting import PoolSetting, ServingSetting
 
@@ -54,7 +54,7 @@ def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     }
 
 
-def held_memory(setting: ServingSetting, pool: PoolSetting) -> Memory:
+def held_memory(setting: ServingSetting, pool: PoolSetting) -> ReplicaMemory:
     """Bytes on one device of a pool."""
     engine = engine_of(pool.pool.engine, setting.folder, setting.where)
     price = StepPrice(setting.model, setting.cluster, pool.pool, engine)
@@ -80,7 +80,9 @@ def _speculation_facts(pool: PoolSetting) -> Facts:
     }
 
 
-def pool_options(known: Table, setting: ServingSetting, pool: PoolSetting) -> tuple[Options, list[str]]:
+def pool_options(
+    known: LauncherTable, setting: ServingSetting, pool: PoolSetting
+) -> tuple[Options, list[str]]:
     """Options of one pool, and their gaps; facts of other engines are dropped."""
     facts = pool_facts(setting, pool)
     wanted = {
@@ -148,7 +150,7 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name) or "pool"
 
 
-def engine_scripts(question: Question, known: Table, command: str) -> Export:
+def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str) -> Export:
     """One script per pool, around an engine configured by flags.
 
     Args:
@@ -167,7 +169,9 @@ def engine_scripts(question: Question, known: Table, command: str) -> Export:
     return Export(files, tuple(gaps), NOTES, f"bash {next(iter(files))}")
 
 
-def script_head(question: Question, known: Table, pool: PoolSetting, gaps: tuple[str, ...]) -> str:
+def script_head(
+    question: ExportQuestion, known: LauncherTable, pool: PoolSetting, gaps: tuple[str, ...]
+) -> str:
     """Comments and variables at the top of a pool's script."""
     setting = question.deployed()
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.exporters.base import Export, Exporter, Question
+from meshwright.exporters.base import Export, Exporter, ExportQuestion
 from meshwright.exporters.serving import engine_scripts
 from meshwright.exporters.table import table
 
@@ -15,7 +15,7 @@ python3 -m sglang.launch_server --model-path "$MODEL" --port "$PORT" "${ENGINE_A
 """
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The scripts and their gaps."""
     return engine_scripts(question, table(TABLE), COMMAND)
 

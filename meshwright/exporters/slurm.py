@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.exporters.base import Export, Exporter, Question, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
 from meshwright.exporters.serving import file_of
 
@@ -11,7 +11,7 @@ NOTES = ("partition, account, time limit, container: #SBATCH lines of your site"
 FIRST_PORT = 8000
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The job script, the launcher's files, and their gaps."""
     target, made = wrapped(question)
     gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
@@ -33,7 +33,7 @@ def write(question: Question) -> Export:
     return Export({"job.sbatch": text, **made.files}, gaps, notes, "sbatch job.sbatch")
 
 
-def _serving(question: Question) -> str:
+def _serving(question: ExportQuestion) -> str:
     """One concurrent job step per replica, with distinct ports."""
     lines, port = [], FIRST_PORT
     for pool in question.deployed().pools:

@@ -32,7 +32,7 @@ class Choice(Strict):
     """Whether the options are read but not written, as their meaning is only similar."""
 
 
-class Entry(Strict):
+class LauncherOption(Strict):
     """Options of a launcher for one field."""
 
     option: str = ""
@@ -45,13 +45,13 @@ class Entry(Strict):
     """Reason why other values cannot be expressed."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Entry:
+    def _one_way(self) -> LauncherOption:
         if bool(self.option) == bool(self.choices):
             raise ValueError("give option or choices")
         return self
 
 
-class Table(Strict):
+class LauncherTable(Strict):
     """The options of one launcher at one version."""
 
     target: str
@@ -62,7 +62,7 @@ class Table(Strict):
     """Framework that an imported question is predicted with."""
     always: Options = Field(default_factory=dict)
     """Options that every file has."""
-    options: dict[str, Entry]
+    options: dict[str, LauncherOption]
     derived: dict[str, str] = Field(default_factory=dict)
     """Fields that the launcher computes, or that other options express."""
     models: dict[str, str] = Field(default_factory=dict)
@@ -154,10 +154,10 @@ def _words(value: Any) -> str:
 
 
 @cache
-def table(file: str) -> Table:
+def table(file: str) -> LauncherTable:
     """The table in a file of this folder."""
     path = Path(__file__).parent / file
-    return build(Table, read_mapping(path), str(path))
+    return build(LauncherTable, read_mapping(path), str(path))
 
 
 def whole(facts: Facts, field: str, where: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.exporters.base import Export, Exporter, Launch, Question, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header
 from meshwright.exporters.facts import (
     check_derived,
     facts_of,
@@ -23,7 +23,7 @@ POLICIES = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC
 CONVERTER = "{name}.Config(model_compile_enabled=True)"
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The configuration, the launch script and their gaps.
 
     Raises:

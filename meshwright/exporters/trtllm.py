@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, Question, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
 from meshwright.exporters.serving import (
     NOTES,
     deployment_gaps,
@@ -19,7 +19,7 @@ TABLE = "trtllm-1.2.yaml"
 ROLES = {"mixed": "", "prefill": " --server_role CONTEXT", "decode": " --server_role GENERATION"}
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The scripts, the files of options, and their gaps."""
     setting, known = question.deployed(), table(TABLE)
     files, gaps = {}, deployment_gaps(setting, known.target, placed=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.exporters.base import Export, Exporter, Question
+from meshwright.exporters.base import Export, Exporter, ExportQuestion
 from meshwright.exporters.serving import engine_scripts
 from meshwright.exporters.table import table
 
@@ -16,7 +16,7 @@ vllm serve "$MODEL" --port "$PORT" "${ENGINE_ARGS[@]}" "$@"
 """
 
 
-def write(question: Question) -> Export:
+def write(question: ExportQuestion) -> Export:
     """The scripts and their gaps."""
     return engine_scripts(question, table(TABLE), COMMAND)
 

@@ -13,9 +13,9 @@ from hwmodels.errors import MeshwrightError
 from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
-from meshwright.validation.cases import Case, read_case
+from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.ledger import published_files
-from meshwright.validation.rows import Row, Skipped, read_rows, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, read_rows, rule_of
 from planner.metrics import step_flops_per_token
 from planner.search import SearchResult
 from simulator.frameworks import default_framework
@@ -28,7 +28,7 @@ from simulator.training import predict
 class PublishedRun:
     """A measured run on the device in question."""
 
-    case: Case
+    case: TrainingCase
     mfu: float
 
 
@@ -124,17 +124,17 @@ def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun 
                 candidates.append((other_kind, distance, values["case_id"], values, str(file)))
     for *_, values, where in sorted(candidates, key=lambda row: row[:3]):
         try:
-            if framework is not None and rule_of(Row(values, where))["framework"] != framework:
+            if framework is not None and rule_of(PublishedRow(values, where))["framework"] != framework:
                 continue
             case = read_case(values, where)
-        except (Skipped, MeshwrightError):
+        except (SkippedRow, MeshwrightError):
             continue
         if case.measured_step_s:
             return PublishedRun(case, _mfu(case, case.measured_step_s))
     return None
 
 
-def _mfu(case: Case, step_s: float) -> float:
+def _mfu(case: TrainingCase, step_s: float) -> float:
     """Model FLOP/s of a measured step over the dense peak of its number format."""
     setting = case.setting
     own, _ = step_flops_per_token(setting, Plans.of(case.plan))

@@ -11,9 +11,9 @@ from rich.console import RenderableType
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
-from meshwright.validation.cases import Case
+from meshwright.validation.cases import TrainingCase
 from meshwright.validation.choices import families
-from meshwright.validation.ledger import Entry, Ledger, Summary
+from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 
 SIXTEEN_BITS = ("fp16", "bf16")
 SHOWN_FAMILIES = 12
@@ -65,7 +65,7 @@ def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
     return parts
 
 
-def _row(entry: Entry) -> list[str]:
+def _row(entry: PredictedCase) -> list[str]:
     case, error = entry.case, entry.relative_error
     return [
         case.case_id,
@@ -81,7 +81,7 @@ def _row(entry: Entry) -> list[str]:
     ]
 
 
-def _kind(case: Case) -> str:
+def _kind(case: TrainingCase) -> str:
     if case.experts:
         return "mixture of experts"
     return "dense, 16 bits" if case.precision in SIXTEEN_BITS else "dense, other formats"
@@ -106,7 +106,7 @@ def _groups(ledger: Ledger) -> RenderableType:
     return table(headings, rows, "Step time, predicted against measured", left=2)
 
 
-def _errors(summary: Summary) -> list[str]:
+def _errors(summary: ErrorSummary) -> list[str]:
     figures = (summary.median_abs_error, summary.p90_abs_error, summary.mean_abs_error)
     shown = ["" if figure is None else percent(figure) for figure in figures]
     return [str(summary.n), *shown, "" if summary.bias is None else signed_percent(summary.bias)]
@@ -131,7 +131,7 @@ def _memory(ledger: Ledger) -> list[RenderableType]:
     return [facts(lines, "Memory"), ""]
 
 
-def _choices(entries: Sequence[Entry]) -> list[RenderableType]:
+def _choices(entries: Sequence[PredictedCase]) -> list[RenderableType]:
     found = families(entries)
     if not found:
         return []

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, signed_percent
-from meshwright.validation.serving.ledger import Entry, ServingLedger, Summary
+from meshwright.validation.serving.ledger import MetricSummary, PredictedMetric, ServingLedger
 
 
 def as_json(ledger: ServingLedger) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def as_json(ledger: ServingLedger) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: PredictedMetric) -> dict[str, Any]:
     return {
         "case_id": entry.case.case_id,
         "metric": entry.metric,
@@ -31,7 +31,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _summary(one: Summary) -> dict[str, Any]:
+def _summary(one: MetricSummary) -> dict[str, Any]:
     return {
         "file": one.file,
         "engine": one.engine,
@@ -73,7 +73,7 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
     return parts
 
 
-def _errors(title: str, found: list[Summary]) -> RenderableType:
+def _errors(title: str, found: list[MetricSummary]) -> RenderableType:
     rows = [
         [
             one.file,

@@ -9,7 +9,7 @@ from rich.table import Table
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
-from planner.serving.plan import Group, ServingPlan
+from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.search import ServingSearch
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _described(
     return report
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: ReplicaGroup) -> dict[str, Any]:
     pool = group.shape.pool
     degrees = {
         name: getattr(pool, name) for name in ("tensor", "data", "pipeline", "expert", "weights", "kv")

@@ -53,7 +53,7 @@ def sweep_path(reference: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One question of a grid."""
 
     values: dict[str, Any]
@@ -63,7 +63,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Grid:
+class SweepGrid:
     """A sweep, read."""
 
     sweep: Sweep
@@ -72,7 +72,7 @@ class Grid:
     where: str
 
     @classmethod
-    def read(cls, reference: str | Path) -> Grid:
+    def read(cls, reference: str | Path) -> SweepGrid:
         """Read a sweep's file, or the shipped one of a name.
 
         Raises:
@@ -83,7 +83,7 @@ class Grid:
         return cls.of(read_mapping(path), str(path), path.parent)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], where: str, folder: Path) -> Grid:
+    def of(cls, data: Mapping[str, Any], where: str, folder: Path) -> SweepGrid:
         """Check a sweep's mapping.
 
         Args:
@@ -113,14 +113,14 @@ class Grid:
         """Points of the grid."""
         return prod(len(values) for values in self.sweep.grid.values())
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[SweepPoint]:
         """All questions, the last key changing fastest."""
         keys = list(self.sweep.grid)
         for values in product(*self.sweep.grid.values()):
             data = self.base
             for key, value in zip(keys, values, strict=True):
                 data = self._set(data, key, value)
-            yield Point(dict(zip(keys, values, strict=True)), data)
+            yield SweepPoint(dict(zip(keys, values, strict=True)), data)
 
     def _set(self, data: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
         first = key.partition(".")[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.sweeps.answer import answer, question
-from meshwright.sweeps.definition import Grid
+from meshwright.sweeps.definition import SweepGrid
 from planner.execution import Execution
 
 Row = dict[str, Any]
@@ -25,7 +25,7 @@ class Progress:
 
 
 def run_sweep(
-    grid: Grid, execution: Execution, progress: Callable[[Progress], None] | None = None
+    grid: SweepGrid, execution: Execution, progress: Callable[[Progress], None] | None = None
 ) -> list[Row]:
     """Answer all points of a grid.
 

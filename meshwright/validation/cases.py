@@ -17,7 +17,7 @@ from hwmodels.levels import Fabric
 from hwmodels.loading import build
 from meshwright.validation.micro_batches import tuned
 from meshwright.validation.row_model import read_model
-from meshwright.validation.rows import Row, Skipped, conventions, matches, read_rows, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches, read_rows, rule_of
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model
 from simulator.ops.counts import attention_parameters, dense_mlp_parameters
@@ -32,7 +32,7 @@ NO_LAYERS = -1
 
 
 @dataclass(frozen=True)
-class Case:
+class TrainingCase:
     """One measured run and the question it answers."""
 
     case_id: str
@@ -53,32 +53,32 @@ class Case:
         return "network" in self.assumed or "micro batch" in self.assumed
 
 
-def read_case(values: dict[str, str], where: str) -> Case:
+def read_case(values: dict[str, str], where: str) -> TrainingCase:
     """Turn one row into a case.
 
     Raises:
         Skipped: the row does not determine the configuration.
         InputError: the row is malformed.
     """
-    stated = Row(values, where)
+    stated = PublishedRow(values, where)
     for rule in conventions()["corrections"]:
         if matches(stated, rule["where"]):
             values = values | rule["sets"]
-    row = Row(values, where)
+    row = PublishedRow(values, where)
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
     if not framework_text:
-        raise Skipped("framework not stated")
+        raise SkippedRow("framework not stated")
     offload = row.text("offload", "none").lower()
     if offload not in ("none", "0"):
-        raise Skipped(f"offload ({offload}) is not modelled")
+        raise SkippedRow(f"offload ({offload}) is not modelled")
     for rule in conventions()["own_algorithms"]:
         if re.search(rule["match"], framework_text):
-            raise Skipped(f"framework {framework_text!r}: {rule['reason']}")
+            raise SkippedRow(f"framework {framework_text!r}: {rule['reason']}")
     if re.search(r"\bLoRA\b", row.text("source")):
-        raise Skipped("low-rank fine-tuning (LoRA) is not modelled")
+        raise SkippedRow("low-rank fine-tuning (LoRA) is not modelled")
     model = read_model(row)
     # Recipes and facts are keyed by the catalogue's name of a model, not by the row's spelling.
-    named = Row({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
+    named = PublishedRow({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
     framework = _framework(named)
     if not row.text("precision"):
         row.assume("precision")
@@ -99,7 +99,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
             row.assume("micro batch")
         plan = tuned(setting, plan)
     peak = row.number("peak_memory_gib")
-    return Case(
+    return TrainingCase(
         case_id=row.text("case_id"),
         gpu=row.text("gpu"),
         framework=framework_text,
@@ -113,7 +113,7 @@ def read_case(values: dict[str, str], where: str) -> Case:
     )
 
 
-def _framework(row: Row) -> Framework:
+def _framework(row: PublishedRow) -> Framework:
     """The framework of a row, set up by its words and the recipe that they name."""
     chosen = framework = frameworks.get(rule_of(row)["framework"])
     if name := row.text("recipe") or _recipe(row):
@@ -132,7 +132,7 @@ def _framework(row: Row) -> Framework:
     return chosen.model_copy(update={**found, "defaults": defaults})
 
 
-def _recipe(row: Row) -> str:
+def _recipe(row: PublishedRow) -> str:
     """The recipe that a row's words mean, or None."""
     return next((rule["recipe"] for rule in conventions()["recipes"] if matches(row, rule["where"])), "")
 
@@ -142,17 +142,17 @@ def _precision(text: str) -> str:
     lowered = re.sub("float(?=[0-9])", "fp", text.lower().replace("bfloat", "bf"))
     words = re.search("nvfp4|mxfp8|fp8", lowered) or re.search("bf16|fp16|tf32|fp32", lowered)
     if not words:
-        raise Skipped(f"precision {text!r} is not known")
+        raise SkippedRow(f"precision {text!r} is not known")
     return words.group()
 
 
-def _cluster(row: Row, gpus: int) -> Cluster:
+def _cluster(row: PublishedRow, gpus: int) -> Cluster:
     gpu = row.text("gpu")
     cloud = conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
     try:
         cluster = clusters.get(cloud) if cloud else usual_cluster(gpu)
     except UnknownNameError:
-        raise Skipped(f"no cluster with {gpu!r} is known") from None
+        raise SkippedRow(f"no cluster with {gpu!r} is known") from None
     for variant in conventions()["variants"]:
         words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
         if gpu == variant["gpu"] and re.search(variant["match"], words):
@@ -173,13 +173,13 @@ def _cluster(row: Row, gpus: int) -> Cluster:
     return cluster.resized(gpus)
 
 
-def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
+def _plan(row: PublishedRow, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     tensor, pipeline = row.need("tp"), row.need("pp")
     if model.moe and tensor > 1 and not row.text("etp") and "expert_tensor" not in defaults:
         row.assume("tensor degree of experts")
     context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
-        raise Skipped(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
+        raise SkippedRow(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
     # A blank means the framework's default.
     stated = row.text("sequence_parallel", str(int(defaults.get("sequence_parallel", False))))
     sequence = tensor > 1 and stated == "1"
@@ -201,18 +201,20 @@ def _plan(row: Row, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
     }
     plan = build(Plan, data, row.where)
     if row.need("global_batch") % (plan.data * plan.micro_batch):
-        raise Skipped(f"global batch does not divide by data x micro batch = {plan.data * plan.micro_batch}")
+        raise SkippedRow(
+            f"global batch does not divide by data x micro batch = {plan.data * plan.micro_batch}"
+        )
     return plan
 
 
-def _chunks(row: Row, model: Model, pipeline: int) -> int:
+def _chunks(row: PublishedRow, model: Model, pipeline: int) -> int:
     """Virtual stages per rank; "max" is one layer per chunk, where the ends may be one layer short."""
     if not row.text("vpp").startswith("max"):
         return row.whole("vpp", 1)
     return -(-model.layers // pipeline)
 
 
-def _schedule(row: Row, pipeline: int, chunks: int) -> str:
+def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:
     stated = row.text("pp_schedule").lower()
     if pipeline == 1:
         return "1f1b"
@@ -225,11 +227,11 @@ def _schedule(row: Row, pipeline: int, chunks: int) -> str:
     if text in ("", "none") or text.startswith("interleaved"):
         return "1f1b"
     if text not in schedules:
-        raise Skipped(f"pipeline schedule {text!r} is not known")
+        raise SkippedRow(f"pipeline schedule {text!r} is not known")
     return text
 
 
-def _recompute(row: Row, defaults: dict[str, Any]) -> str:
+def _recompute(row: PublishedRow, defaults: dict[str, Any]) -> str:
     if not row.text("activation_recompute") and "recompute" not in defaults:
         row.assume("recomputation")
     usual = defaults.get("recompute", conventions()["defaults"]["recompute"])
@@ -239,7 +241,7 @@ def _recompute(row: Row, defaults: dict[str, Any]) -> str:
     return next((word for word in ("full", "selective") if text.startswith(word)), "none")
 
 
-def _modules(row: Row) -> list[str]:
+def _modules(row: PublishedRow) -> list[str]:
     """Modules that a row's recomputation names: "selective" of 2025 is a list of them."""
     text = row.text("activation_recompute").lower()
     named = re.match(r"(?:modules: |selective \()(.*)", text)
@@ -247,7 +249,7 @@ def _modules(row: Row) -> list[str]:
     return [words[word] for word in re.split(r"[,/)]\s*", named[1]) if word in words] if named else []
 
 
-def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
+def _sharding(row: PublishedRow, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP."""
     if not row.text("zero_stage"):
         row.assume("sharding")
@@ -259,14 +261,14 @@ def _sharding(row: Row, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
     words = {"fsdp": 3, "dist": 1, "none": 0, "ddp": 0}
     named = next((value for word, value in words.items() if word in text), None)
     if not stage and named is None:
-        raise Skipped(f"zero_stage {text!r} is not known")
+        raise SkippedRow(f"zero_stage {text!r} is not known")
     group = re.search(r"sharded over (\d+) ranks", text)
     found = int(stage[1]) if stage else named or 0
     least = any(matches(row, where) for where in conventions()["shards_states"])
     return {"zero": max(found, int(least)), "shard_group": int(group[1]) if group else 0}
 
 
-def _uneven(row: Row, model: Model, pipeline: int, chunks: int) -> dict[str, int]:
+def _uneven(row: PublishedRow, model: Model, pipeline: int, chunks: int) -> dict[str, int]:
     """Ends of the pipeline where embedding and loss each stand for a layer (Llama 3's 126, ZB's kp-2).
 
     Or where "layer redistribution" takes layers from the last stage.
@@ -295,13 +297,13 @@ def balanced_last_stage(model: Model, seq_len: int, pipeline: int) -> int:
     return min(range(model.layers // pipeline, -1, -1), key=longest)
 
 
-def read_cases(path: Path) -> tuple[list[Case], list[tuple[str, str]]]:
+def read_cases(path: Path) -> tuple[list[TrainingCase], list[tuple[str, str]]]:
     """Read all cases of a CSV, and the rows that were skipped with their reasons."""
     cases, skipped = [], []
     for number, values in enumerate(read_rows(path), start=2):
         try:
             cases.append(read_case(values, f"{path}: line {number}"))
-        except Skipped as reason:
+        except SkippedRow as reason:
             skipped.append((values["case_id"], str(reason)))
         except MeshwrightError as error:
             skipped.append((values["case_id"], str(error)))

@@ -8,14 +8,14 @@ from statistics import fmean
 
 import numpy as np
 
-from meshwright.validation.ledger import Entry
+from meshwright.validation.ledger import PredictedCase
 
 FEWEST = 3
 """Minimum number of plans of a question for a meaningful order."""
 
 
 @dataclass(frozen=True)
-class Family:
+class MeasuredFamily:
     """Plans that were measured for one question: same model, cluster, workload and framework.
 
     Attributes:
@@ -33,12 +33,12 @@ class Family:
     setting: str = ""
 
 
-def families(entries: Sequence[Entry], fewest: int = FEWEST) -> list[Family]:
+def families(entries: Sequence[PredictedCase], fewest: int = FEWEST) -> list[MeasuredFamily]:
     """Judge every question with enough measured plans, the largest families first.
 
     A plan that was measured more than once counts once, with the mean.
     """
-    groups: dict[str, dict[str, list[Entry]]] = {}
+    groups: dict[str, dict[str, list[PredictedCase]]] = {}
     for entry in entries:
         if entry.case.measured_step_s is not None:
             plans = groups.setdefault(repr(entry.case.setting), {})
@@ -47,7 +47,7 @@ def families(entries: Sequence[Entry], fewest: int = FEWEST) -> list[Family]:
     return sorted(judged, key=lambda family: (-family.n, family.question))
 
 
-def _judge(group: Sequence[Sequence[Entry]]) -> Family:
+def _judge(group: Sequence[Sequence[PredictedCase]]) -> MeasuredFamily:
     """Judge a question from the measurements of each of its plans."""
     setting = group[0][0].case.setting
     predicted = np.array([plan[0].predicted_step_s for plan in group])
@@ -57,7 +57,9 @@ def _judge(group: Sequence[Sequence[Entry]]) -> Family:
         f"{setting.cluster.device.name}, batch {setting.training.global_batch}, {setting.framework.name}"
     )
     regret = measured[np.argmin(predicted)] / measured.min() - 1
-    return Family(question, len(group), float(regret), kendall_tau(predicted, measured), repr(setting))
+    return MeasuredFamily(
+        question, len(group), float(regret), kendall_tau(predicted, measured), repr(setting)
+    )
 
 
 def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import MeshwrightError
-from meshwright.validation.cases import Case, read_cases
+from meshwright.validation.cases import TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of
 from simulator.plan import Plans
@@ -25,10 +25,10 @@ PUBLISHED = Path(__file__).parent.parent / "published"
 
 
 @dataclass(frozen=True)
-class Entry:
+class PredictedCase:
     """One case with its prediction."""
 
-    case: Case
+    case: TrainingCase
     predicted_step_s: float
     predicted_peak_bytes: float
     uncertainty: float | None
@@ -53,7 +53,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ErrorSummary:
     """Errors of some cases, as shares; none where ``n`` is 0. ``bias`` is the mean of the signed ones."""
 
     n: int
@@ -63,7 +63,7 @@ class Summary:
     bias: float | None
 
     @classmethod
-    def of(cls, errors: Iterable[float | None]) -> Summary:
+    def of(cls, errors: Iterable[float | None]) -> ErrorSummary:
         """Sum up signed relative errors; cases without a measurement do not count."""
         signed = np.array([error for error in errors if error is not None])
         if len(signed) == 0:
@@ -82,32 +82,32 @@ class Summary:
 class Ledger:
     """All cases of some files: predicted ones, and skipped ones as (case, reason)."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[PredictedCase]
     skipped: Sequence[tuple[str, str]]
 
     @cached_property
-    def summary(self) -> Summary:
+    def summary(self) -> ErrorSummary:
         """Step-time errors of cases with a stated network (if needed) and micro batch."""
-        return Summary.of(entry.relative_error for entry in self.entries if not entry.case.is_guess)
+        return ErrorSummary.of(entry.relative_error for entry in self.entries if not entry.case.is_guess)
 
     @cached_property
-    def assumed_summary(self) -> Summary:
+    def assumed_summary(self) -> ErrorSummary:
         """Step-time errors of the cases whose network or micro batch is assumed."""
-        return Summary.of(entry.relative_error for entry in self.entries if entry.case.is_guess)
+        return ErrorSummary.of(entry.relative_error for entry in self.entries if entry.case.is_guess)
 
     @cached_property
-    def memory_summary(self) -> Summary:
+    def memory_summary(self) -> ErrorSummary:
         """Peak-memory errors of all cases."""
-        return Summary.of(entry.memory_error for entry in self.entries)
+        return ErrorSummary.of(entry.memory_error for entry in self.entries)
 
-    def grouped(self, key: Callable[[Case], str]) -> dict[str, Summary]:
+    def grouped(self, key: Callable[[TrainingCase], str]) -> dict[str, ErrorSummary]:
         """Step-time errors by ``key`` of a case, sorted; without guessed cases."""
         groups: dict[str, list[float | None]] = {}
         for entry in self.entries:
             if entry.case.is_guess:
                 continue
             groups.setdefault(key(entry.case), []).append(entry.relative_error)
-        return {name: Summary.of(groups[name]) for name in sorted(groups)}
+        return {name: ErrorSummary.of(groups[name]) for name in sorted(groups)}
 
 
 def evaluate(
@@ -126,13 +126,13 @@ def evaluate(
         InputError: a file is not readable or lacks a needed column.
         MeshwrightError: a worker was killed, or the store's disk is full.
     """
-    cases: list[Case] = []
+    cases: list[TrainingCase] = []
     skipped: list[tuple[str, str]] = []
     for path in paths:
         found, left_out = read_cases(path)
         cases += found
         skipped += left_out
-    entries: dict[int, Entry] = {}
+    entries: dict[int, PredictedCase] = {}
     reasons: dict[int, str] = {}
     groups = _by_setting(cases)
     calls = [([cases[index] for index in same],) for same in groups]
@@ -141,19 +141,19 @@ def evaluate(
             if "problem" in found:
                 reasons[index] = found["problem"]
             else:
-                entries[index] = Entry(cases[index], **found["predicted"][place])
+                entries[index] = PredictedCase(cases[index], **found["predicted"][place])
         if progress:
             progress((len(entries) + len(reasons)) / len(cases))
     skipped += [(cases[index].case_id, reasons[index]) for index in sorted(reasons)]
     return Ledger([entries[index] for index in sorted(entries)], skipped)
 
 
-def _inputs(same: Sequence[Case]) -> dict[str, Any]:
+def _inputs(same: Sequence[TrainingCase]) -> dict[str, Any]:
     """Inputs of the predictions of cases that share a setting."""
     return {"ask": "validate", "cases": digest_of([same[0].setting, [case.plan for case in same]])}
 
 
-def _plain(same: Sequence[Case]) -> dict[str, Any]:
+def _plain(same: Sequence[TrainingCase]) -> dict[str, Any]:
     """Predictions of cases that share a setting as plain data, or the reason why there are none."""
     try:
         entries = _predicted(same)
@@ -163,7 +163,7 @@ def _plain(same: Sequence[Case]) -> dict[str, Any]:
     return {"predicted": [{name: getattr(entry, name) for name in names} for entry in entries]}
 
 
-def _by_setting(cases: Sequence[Case]) -> list[list[int]]:
+def _by_setting(cases: Sequence[TrainingCase]) -> list[list[int]]:
     """Indices of the cases that share a setting and a schedule, so that one call predicts them."""
     groups: dict[str, list[int]] = {}
     for index, case in enumerate(cases):
@@ -171,7 +171,7 @@ def _by_setting(cases: Sequence[Case]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _predicted(cases: Sequence[Case]) -> list[Entry]:
+def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
     """Entries of cases that share a setting and a schedule; without a closed form, from the event engine."""
     if not schedules[cases[0].plan.schedule].has_closed_form:
         return [_simulated(case) for case in cases]
@@ -179,19 +179,19 @@ def _predicted(cases: Sequence[Case]) -> list[Entry]:
     step = predict(setting, plans)
     held = memory(setting, plans, step.stages, step.parameters)
     return [
-        Entry(case, float(seconds), float(peak), float(share))
+        PredictedCase(case, float(seconds), float(peak), float(share))
         for case, seconds, peak, share in zip(cases, step.time, held.peak, band(setting, step), strict=True)
     ]
 
 
-def _simulated(case: Case) -> Entry:
+def _simulated(case: TrainingCase) -> PredictedCase:
     """The entry of one case from the event engine."""
     from simulator.training.step_graph import run
     from simulator.training.step_graph.build import step_program
 
     timeline = run(step_program(case.setting, case.plan))
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
-    return Entry(case, timeline.period, peak, None)
+    return PredictedCase(case, timeline.period, peak, None)
 
 
 def published_files() -> list[Path]:

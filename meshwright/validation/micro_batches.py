@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hwmodels.errors import InputError
-from meshwright.validation.rows import Skipped
+from meshwright.validation.rows import SkippedRow
 from simulator.plan import Plan, Plans, concatenate
 from simulator.setting import Setting
 from simulator.training import predict
@@ -27,7 +27,7 @@ def tuned(setting: Setting, plan: Plan) -> Plan:
     """
     sequences, rest = divmod(setting.training.global_batch, plan.data)
     if rest:
-        raise Skipped("global batch does not divide by data")
+        raise SkippedRow("global batch does not divide by data")
     sizes = [size for size in range(1, min(sequences, LARGEST) + 1) if sequences % size == 0]
     plans = concatenate([Plans.of(plan.model_copy(update={"micro_batch": size})) for size in sizes])
     if len(sizes) == 1:
@@ -35,9 +35,9 @@ def tuned(setting: Setting, plan: Plan) -> Plan:
     try:
         step = predict(setting, plans)
     except InputError:
-        raise Skipped("micro_batch not stated") from None
+        raise SkippedRow("micro_batch not stated") from None
     held = memory(setting, plans, step.stages, step.parameters)
     fits = held.peak <= setting.cluster.device.memory_bytes
     if not fits.any():
-        raise Skipped("micro_batch not stated")
+        raise SkippedRow("micro_batch not stated")
     return plans.plan(int(np.argmin(np.where(fits, step.time, np.inf))))

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from hwmodels.loading import build
-from meshwright.validation.rows import Row, Skipped, conventions, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, rule_of
 from simulator.models import Model, models
 
 
-def read_model(row: Row) -> Model:
+def read_model(row: PublishedRow) -> Model:
     """Return the architecture that a row trained.
 
     The catalogue's model is taken where columns cannot state the architecture (experts, latent attention):
@@ -25,7 +25,7 @@ def read_model(row: Row) -> Model:
     if known is None:
         for rule in conventions()["not_in_columns"]:
             if re.search(rule["match"], _plain(row.text("model_name"))):
-                raise Skipped(f"model {row.text('model_name')!r}: {rule['reason']}")
+                raise SkippedRow(f"model {row.text('model_name')!r}: {rule['reason']}")
         return _of_columns(row)
     layers = row.need("n_layers")
     if layers == known.layers:
@@ -45,7 +45,7 @@ def has_parts(model: Model) -> bool:
     return bool(model.moe or model.mla or model.linear)
 
 
-def _catalogued(row: Row) -> Model | None:
+def _catalogued(row: PublishedRow) -> Model | None:
     """The catalogue's model that the row names, or whose layers it has, where columns cannot state it."""
     name, hidden = models.resolve(row.text("model_name")), row.need("d_model")
     named = None if name is None else models.get(name)
@@ -66,7 +66,7 @@ def _shape(model: Model) -> tuple[int, ...] | None:
     return model.hidden, model.heads, moe.experts, moe.top_k, moe.feed_forward
 
 
-def _shape_of_row(row: Row) -> tuple[int, ...] | None:
+def _shape_of_row(row: PublishedRow) -> tuple[int, ...] | None:
     experts = row.number("n_experts")
     if not experts or experts <= 1 or row.number("moe_d_ff") is None:
         return None
@@ -89,7 +89,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 
-def _of_columns(row: Row) -> Model:
+def _of_columns(row: PublishedRow) -> Model:
     """The architecture that the columns state."""
     name = re.sub(r"[^a-z0-9.]+", "-", row.text("model_name", "model").lower()).strip("-")
     layers, hidden = row.need("n_layers"), row.need("d_model")

@@ -18,8 +18,8 @@ from hwmodels.parsing import LARGEST, SMALLEST
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
-class Skipped(Exception):
-    """A row with an incomplete configuration; the message is the reason."""
+class SkippedRow(Exception):
+    """A row leaves open what was run; the message is the reason."""
 
 
 @cache
@@ -52,7 +52,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return [dict(zip_longest(header, cells, fillvalue="")) for cells in lines]
 
 
-class Row:
+class PublishedRow:
     """One CSV row with typed access; errors name the column and the place.
 
     ``assumed`` lists missing values set by defaults.
@@ -95,7 +95,7 @@ class Row:
         """A whole number that the row must state."""
         value = self.number(name)
         if not value:
-            raise Skipped(f"{name} not stated")
+            raise SkippedRow(f"{name} not stated")
         return self._count(name, value)
 
     def whole(self, name: str, default: int) -> int:
@@ -109,7 +109,7 @@ class Row:
         return round(value)
 
 
-def rule_of(row: Row) -> dict[str, Any]:
+def rule_of(row: PublishedRow) -> dict[str, Any]:
     """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
     text = row.text("framework")
     for rule in conventions()["frameworks"]:
@@ -117,9 +117,9 @@ def rule_of(row: Row) -> dict[str, Any]:
             if rule.get("assumed"):
                 row.assume("framework")
             return rule
-    raise Skipped(f"framework {text!r} is not known")
+    raise SkippedRow(f"framework {text!r} is not known")
 
 
-def matches(row: Row, where: dict[str, str]) -> bool:
+def matches(row: PublishedRow, where: dict[str, str]) -> bool:
     """Whether the row's columns match patterns, in any case."""
     return all(re.search(pattern, row.text(column), re.IGNORECASE) for column, pattern in where.items())

@@ -9,7 +9,7 @@ from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
-from meshwright.variations.question import Question, Run
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from planner.constraints import Constraints
 from planner.execution import Execution
 from planner.headroom import headroom_share
@@ -32,7 +32,7 @@ DETAIL = 100_000
 class Outcome:
     """Outcome of a run: figures under the keys of ``simulate --json``, or the reason why it failed."""
 
-    run: Run
+    run: ScenarioRun
     report: dict[str, Any] | None = None
     problem: str = ""
 
@@ -60,7 +60,9 @@ class Inquiry:
         execution: where variations run; the base runs in this process.
     """
 
-    def __init__(self, question: Question, engine: bool = False, execution: Execution | None = None) -> None:
+    def __init__(
+        self, question: WhatIfQuestion, engine: bool = False, execution: Execution | None = None
+    ) -> None:
         self.question, self.execution = question, execution or Execution()
         self.open_form = sorted(
             name for name in question.schedules() if not get_schedule(name).has_closed_form
@@ -101,7 +103,7 @@ class Inquiry:
             yield number, Outcome(runs[number], **found)
 
 
-def answer(run: Run, engine: bool) -> Outcome:
+def answer(run: ScenarioRun, engine: bool) -> Outcome:
     """Time one run; a failure is an outcome too."""
     try:
         return _answer(run, engine)[0]
@@ -111,24 +113,24 @@ def answer(run: Run, engine: bool) -> Outcome:
         return Outcome(run, problem="; ".join(line for line in lines if line))
 
 
-def _plain_answer(run: Run, engine: bool) -> dict[str, Any]:
+def _plain_answer(run: ScenarioRun, engine: bool) -> dict[str, Any]:
     """A run's outcome as plain data."""
     outcome = answer(run, engine)
     return {"report": outcome.report, "problem": outcome.problem}
 
 
-def _inputs(run: Run, engine: bool) -> dict[str, Any]:
+def _inputs(run: ScenarioRun, engine: bool) -> dict[str, Any]:
     """Inputs of a run's outcome."""
     return {**inputs(run), "engine": engine}
 
 
-def inputs(run: Run) -> dict[str, Any]:
+def inputs(run: ScenarioRun) -> dict[str, Any]:
     """Inputs of a run: its scenario, and the files that it names."""
     files = file_digests(run.data, run.folder)
     return {"ask": "whatif", "scenario": run.data, "replan": run.replan, "files": files}
 
 
-def _answer(run: Run, engine: bool) -> tuple[Outcome, Plan]:
+def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
     scenario = run.scenario()
     plan = scenario.plan if scenario.plan is not None else _best(scenario)
     prediction = _predict(scenario.setting, plan, engine)

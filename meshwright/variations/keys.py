@@ -19,7 +19,7 @@ from simulator.frameworks import default_framework
 from simulator.plan import Plan
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.deployment import Pool
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.scenario import ServingDefinition, is_serving
 
 Data = dict[str, Any]
@@ -135,7 +135,7 @@ def _fields(place: Place) -> dict[str, Any]:
     if place.path in PLAN_FIELDS:
         return dict.fromkeys(Plan.model_fields)
     if place.path.startswith("deployment") and place.path.endswith("options"):
-        known = Options.model_fields if place.path.endswith(".options") else {}
+        known = EngineOptions.model_fields if place.path.endswith(".options") else {}
         return dict.fromkeys((*known, *(place.value or {})))
     if place.path.startswith("deployment.pools."):
         return {name: info.annotation for name, info in Pool.model_fields.items()}

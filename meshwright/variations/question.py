@@ -25,7 +25,7 @@ REPLANNED_BASE = "base, re-planned"
 
 
 @dataclass(frozen=True)
-class Run:
+class ScenarioRun:
     """One scenario to time.
 
     Attributes:
@@ -73,7 +73,7 @@ def shown(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
+class WhatIfQuestion:
     """A scenario file with variations.
 
     Attributes:
@@ -90,7 +90,7 @@ class Question:
     folder: Path = field(default=Path())
 
     @classmethod
-    def read(cls, path: Path) -> Question:
+    def read(cls, path: Path) -> WhatIfQuestion:
         """Read a scenario file, and check every key and value of its variations.
 
         Raises:
@@ -101,7 +101,7 @@ class Question:
         return cls.of(read_mapping(path), str(path), path.parent.resolve())
 
     @classmethod
-    def of(cls, data: Data, where: str, folder: Path) -> Question:
+    def of(cls, data: Data, where: str, folder: Path) -> WhatIfQuestion:
         """Check every key and value of a scenario's mapping and of its variations.
 
         Args:
@@ -128,10 +128,10 @@ class Question:
         return question
 
     @property
-    def base(self) -> Run:
+    def base(self) -> ScenarioRun:
         """The unchanged scenario; planned if it has no plan."""
         replan = "plan" not in self.data and not self.serves
-        return Run(BASE, {}, {}, self.data, replan, self.where, self.folder)
+        return ScenarioRun(BASE, {}, {}, self.data, replan, self.where, self.folder)
 
     @property
     def serves(self) -> bool:
@@ -139,14 +139,14 @@ class Question:
         return is_serving(self.data)
 
     @property
-    def replanned_base(self) -> Run | None:
+    def replanned_base(self) -> ScenarioRun | None:
         """The scenario re-planned, as the base of re-planned variations; None without such variations."""
         asked = any(each.replan for each in self.variations.values())
         if self.base.replan or not asked:
             return None
-        return Run(REPLANNED_BASE, {}, {}, self.data, True, self.where, self.folder)
+        return ScenarioRun(REPLANNED_BASE, {}, {}, self.data, True, self.where, self.folder)
 
-    def with_plan(self, plan: Plan) -> Question:
+    def with_plan(self, plan: Plan) -> WhatIfQuestion:
         """The same question with a plan; its replicas follow from the devices."""
         given = {**self.data, "plan": plan.model_dump(exclude={"data"}, exclude_defaults=True)}
         return replace(self, data=given)
@@ -159,14 +159,14 @@ class Question:
             if each.replan == replan
         )
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[ScenarioRun]:
         """Every run of every variation, in the order of the file; the last key of a grid varies fastest."""
         for name, variation in self.variations.items():
             changes = self._overrides(name)
             data = self._changed(name, changes)
             for point in product(*variation.sweep.values()):
                 values = dict(zip(variation.sweep, point, strict=True))
-                yield Run(
+                yield ScenarioRun(
                     name=name,
                     changed={**changes, **values},
                     point=values,

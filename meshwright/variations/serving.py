@@ -7,13 +7,13 @@ from typing import Any
 
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.variations.answer import Outcome, inputs
-from meshwright.variations.question import Run
+from meshwright.variations.question import ScenarioRun
 from planner.execution import Execution
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
 
-def run_serving(run: Run, progress: Callable[[float], None] | None = None) -> Outcome:
+def run_serving(run: ScenarioRun, progress: Callable[[float], None] | None = None) -> Outcome:
     """Run one scenario; its report is that of ``simulate --json``.
 
     Args:
@@ -26,7 +26,7 @@ def run_serving(run: Run, progress: Callable[[float], None] | None = None) -> Ou
     return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
 
 
-def serve_runs(runs: Sequence[Run], execution: Execution) -> Iterator[tuple[int, Outcome]]:
+def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tuple[int, Outcome]]:
     """Run scenarios.
 
     Yields:
@@ -36,7 +36,7 @@ def serve_runs(runs: Sequence[Run], execution: Execution) -> Iterator[tuple[int,
         yield number, Outcome(runs[number], **found)
 
 
-def _plain_answer(run: Run) -> dict[str, Any]:
+def _plain_answer(run: ScenarioRun) -> dict[str, Any]:
     """A run's outcome as plain data; a failure is an outcome too."""
     try:
         return {"report": run_serving(run).report}

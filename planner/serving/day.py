@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.deployment import scenario_of
-from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
-from planner.serving.question import Question
+from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.score import Limited, largest_rate, phase_state
-from planner.serving.shapes import Shape, shapes
+from planner.serving.shapes import ReplicaShape, shapes
 from simulator.serving.arrivals.piecewise import Piecewise
 from simulator.serving.result import serve
 from simulator.serving.scaling import seconds_up
@@ -45,8 +45,8 @@ class DayPlan:
         cold_start_s: from renting a replica to its first request.
     """
 
-    question: Question
-    group: Group
+    question: ServingQuestion
+    group: ReplicaGroup
     rate: float
     sequences: float
     needed: Counts
@@ -96,7 +96,7 @@ class DayRun:
     started: int
 
 
-def piecewise(question: Question) -> Piecewise:
+def piecewise(question: ServingQuestion) -> Piecewise:
     """The rates of a question.
 
     Raises:
@@ -108,7 +108,7 @@ def piecewise(question: Question) -> Piecewise:
     return arrivals
 
 
-def plan_day(question: Question, cold_start_s: float) -> DayPlan:
+def plan_day(question: ServingQuestion, cold_start_s: float) -> DayPlan:
     """Find the shape and the timetable that carry all rates at the least cost.
 
     Raises:
@@ -136,7 +136,9 @@ def plan_day(question: Question, cold_start_s: float) -> DayPlan:
     return min(fitting, key=lambda plan: plan.timetable_usd)
 
 
-def _plan(question: Question, shape: Shape, rates: Array, cold_start_s: float) -> DayPlan | None:
+def _plan(
+    question: ServingQuestion, shape: ReplicaShape, rates: Array, cold_start_s: float
+) -> DayPlan | None:
     """The timetable of one shape; None where it misses the targets at every rate."""
     limits = Limited.of(question, shape)
     largest = largest_rate(question, shape, limits)
@@ -146,7 +148,7 @@ def _plan(question: Question, shape: Shape, rates: Array, cold_start_s: float) -
         return None
     chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
     state = phase_state(question, shape, chosen, np.array([rate]), "mixed")
-    group = Group(shape, "mixed", 1, int(chosen.budget[0]), int(chosen.sequences[0]))
+    group = ReplicaGroup(shape, "mixed", 1, int(chosen.budget[0]), int(chosen.sequences[0]))
     needed = np.maximum(np.ceil(np.round(rates / rate, 9)), 1).astype(np.int64)
     return DayPlan(question, group, rate, float(rate * state.e2e_s[0]), needed, cold_start_s)
 

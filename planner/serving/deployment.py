@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.serving.plan import Group, ServingPlan
-from planner.serving.question import Question
+from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.question import ServingQuestion
 from simulator.models import models
 from simulator.scenario_file import cluster_reference, reference
 
 ROUTER = "least-loaded"
 
 
-def scenario_of(question: Question, plan: ServingPlan, rate: float | None = None) -> dict[str, Any]:
+def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None = None) -> dict[str, Any]:
     """The mapping of a serving scenario.
 
     Args:
@@ -37,7 +37,7 @@ def scenario_of(question: Question, plan: ServingPlan, rate: float | None = None
     }
 
 
-def _pool(group: Group) -> dict[str, Any]:
+def _pool(group: ReplicaGroup) -> dict[str, Any]:
     given = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
     given.pop("engine", None)
     options = {"token_budget": group.budget, "max_sequences": group.sequences}

@@ -9,17 +9,17 @@ import numpy as np
 
 from planner.pareto import Axis, Front, Fronts
 from planner.serving.deployment import scenario_of
-from planner.serving.plan import SECONDS_AN_HOUR, Group, ServingPlan
-from planner.serving.question import Question
+from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.score import Limited
-from planner.serving.shapes import Shape, nothing_fits, shapes
+from planner.serving.shapes import ReplicaShape, nothing_fits, shapes
 from simulator.serving.steady import Limits, Load, steady_state
 
 STEPS_AN_OCTAVE = 2
 MOST_CLIENTS = 2048
 
 
-def serving_fronts(question: Question, progress: Callable[[float], None] | None = None) -> Fronts:
+def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] | None = None) -> Fronts:
     """Every shape of a replica under every concurrency, with the engine's own limits.
 
     Args:
@@ -58,7 +58,7 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
     )
     energy = Axis("J per token", "joules_per_token", joined("watts") / tokens)
 
-    def parts(point: int) -> tuple[Shape, Limited, int]:
+    def parts(point: int) -> tuple[ReplicaShape, Limited, int]:
         shape, at = divmod(point, len(clients))
         return kept[shape], limits[shape], int(clients[at])
 
@@ -68,7 +68,7 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
 
     def scenario(point: int) -> dict[str, object]:
         shape, own, busy = parts(point)
-        group = Group(shape, "mixed", 1, int(own.budget[0]), int(own.sequences[0]))
+        group = ReplicaGroup(shape, "mixed", 1, int(own.budget[0]), int(own.sequences[0]))
         plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
         made = scenario_of(question, plan)
         made["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}
@@ -83,7 +83,7 @@ def serving_fronts(question: Question, progress: Callable[[float], None] | None 
     )
 
 
-def _own_limits(question: Question, shape: Shape) -> Limited:
+def _own_limits(question: ServingQuestion, shape: ReplicaShape) -> Limited:
     """The engine's default limits, or those that are fixed."""
     budget = float(question.fix.get("token_budget", shape.options.token_budget))
     sequences = float(question.fix.get("max_sequences", shape.options.max_sequences))

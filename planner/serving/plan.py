@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.serving.shapes import Shape
+from planner.serving.shapes import ReplicaShape
 
 SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ReplicaGroup:
     """Replicas of one shape in one role."""
 
-    shape: Shape
+    shape: ReplicaShape
     role: str
     replicas: int
     budget: int
@@ -45,7 +45,7 @@ class ServingPlan:
         meets: whether the targets hold at ``load``.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[ReplicaGroup, ...]
     goodput: float
     load: float
     ttft_s: float

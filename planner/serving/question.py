@@ -36,7 +36,7 @@ FORMATS = ("weights", "kv")
 
 
 @dataclass(frozen=True)
-class Question:
+class ServingQuestion:
     """One search.
 
     Attributes:

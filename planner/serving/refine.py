@@ -19,7 +19,7 @@ from hwmodels.errors import MeshwrightError
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
-from planner.serving.question import Question
+from planner.serving.question import ServingQuestion
 from planner.store import file_digests
 from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
@@ -56,7 +56,7 @@ class RefinedServing:
 
 
 def refine_serving(
-    question: Question, plans: Sequence[ServingPlan], execution: Execution
+    question: ServingQuestion, plans: Sequence[ServingPlan], execution: Execution
 ) -> Iterator[tuple[int, RefinedServing]]:
     """Find the largest rate of each plan.
 
@@ -94,7 +94,7 @@ def _largest(
     return asdict(RefinedServing(float(np.mean(found)), STUDENT * spread))
 
 
-def _lifetime(question: Question, plan: ServingPlan) -> float:
+def _lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
     """Seconds of a request in the system where the targets just hold, at most."""
     slo = question.workload.slo
     told = plan.e2e_s if plan.load >= plan.goodput else inf

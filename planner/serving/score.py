@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
-from planner.serving.question import Question
-from planner.serving.shapes import Shape
+from planner.serving.question import ServingQuestion
+from planner.serving.shapes import ReplicaShape
 from simulator.serving.steady import Limits, Load, Steady, steady_state
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Limited:
     replicas: Array | None = None
 
     @classmethod
-    def of(cls, question: Question, shape: Shape) -> Limited:
+    def of(cls, question: ServingQuestion, shape: ReplicaShape) -> Limited:
         """Budgets and sequence limits up to the engine's defaults, unless fixed.
 
         Raises:
@@ -72,31 +72,31 @@ class Limited:
         return len(self.budget)
 
 
-def _up_to(question: Question, name: str, values: tuple[int, ...], default: int) -> Array:
+def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], default: int) -> Array:
     if name in question.fix:
         return np.array([question.fix[name]], float)
     most = min(default, question.limit.get(name, default))
     return np.array(sorted({value for value in values if value <= most} | {most}), float)
 
 
-def steady(shape: Shape, load: Load, limits: Limited) -> Steady:
+def steady(shape: ReplicaShape, load: Load, limits: Limited) -> Steady:
     """The steady state of one replica."""
     return steady_state(shape.table, load, Limits(limits.budget, limits.sequences, float(shape.kv_tokens)))
 
 
-def ttft_quantile(question: Question, state: Steady) -> Array:
+def ttft_quantile(question: ServingQuestion, state: Steady) -> Array:
     """TTFT of the share of requests that must meet it, s."""
     with np.errstate(invalid="ignore"):
         waits = (question.tail - 1.0) * state.queue_s + 0.5 * state.step_s
     return np.where(state.stable, state.ttft_s + np.maximum(waits, 0.0), np.inf)
 
 
-def tpot_quantile(question: Question, state: Steady) -> Array:
+def tpot_quantile(question: ServingQuestion, state: Steady) -> Array:
     """TPOT of the share of requests that must meet it, s, as a normal distribution."""
     return state.tpot_s + question.deviations * state.tpot_spread_s
 
 
-def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) -> NDArray[np.bool_]:
+def meets(question: ServingQuestion, state: Steady, extra_ttft: Array | float = 0.0) -> NDArray[np.bool_]:
     """Whether the targets hold, a mask."""
     slo = question.workload.slo
     first = ttft_quantile(question, state) + extra_ttft
@@ -110,7 +110,9 @@ def meets(question: Question, state: Steady, extra_ttft: Array | float = 0.0) ->
     return held
 
 
-def largest_rate(question: Question, shape: Shape, limits: Limited, phase: str = "mixed") -> Array:
+def largest_rate(
+    question: ServingQuestion, shape: ReplicaShape, limits: Limited, phase: str = "mixed"
+) -> Array:
     """Requests a second of one replica within the targets, by limits; 0 where even few miss.
 
     Four grids, each inside the interval of the last: to 5 parts in 10,000.
@@ -132,7 +134,7 @@ def largest_rate(question: Question, shape: Shape, limits: Limited, phase: str =
 
 
 def meets_phase(
-    question: Question, shape: Shape, limits: Limited, rate: Array, phase: str
+    question: ServingQuestion, shape: ReplicaShape, limits: Limited, rate: Array, phase: str
 ) -> NDArray[np.bool_]:
     """Whether a replica of one phase holds its part of the targets at a rate."""
     state = phase_state(question, shape, limits, rate, phase)
@@ -146,7 +148,9 @@ def meets_phase(
     return state.stable & (tpot_quantile(question, state) <= (slo.tpot or np.inf))
 
 
-def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, phase: str) -> Steady:
+def phase_state(
+    question: ServingQuestion, shape: ReplicaShape, limits: Limited, rate: Array, phase: str
+) -> Steady:
     """The steady state of a replica that runs one phase: prefill only, decode only, or both."""
     prompt = question.prompt if limits.prompt is None else limits.prompt
     output = question.output if limits.output is None else limits.output
@@ -156,7 +160,7 @@ def phase_state(question: Question, shape: Shape, limits: Limited, rate: Array, 
     return steady(shape, load, limits)
 
 
-def transfer_s(question: Question, prefill: Shape) -> float:
+def transfer_s(question: ServingQuestion, prefill: ReplicaShape) -> float:
     """Seconds to send one prompt's KV of the last layer to the decode pool, others being sent while it runs.
 
     A replica uses its devices' share of the node's NICs.

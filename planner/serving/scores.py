@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.plan import Group, ServingPlan
-from planner.serving.question import Question
+from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.score import Limited, largest_rate, phase_state, transfer_s, ttft_quantile
-from planner.serving.shapes import Shape
+from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ class Phase:
     Arrays have shape (replicas,), from one replica up.
     """
 
-    shape: Shape
+    shape: ReplicaShape
     role: str
     limits: Limited
     rate: Array
@@ -55,7 +55,7 @@ class Phase:
     """Limits that were compared."""
 
     @classmethod
-    def of(cls, question: Question, shape: Shape, role: str) -> Phase:
+    def of(cls, question: ServingQuestion, shape: ReplicaShape, role: str) -> Phase:
         """Score a shape; the figures are those at the asked rate, else at the largest."""
         limits = Limited.of(question, shape)
         counts = np.arange(1, question.devices // shape.devices + 1)
@@ -76,10 +76,10 @@ class Phase:
             tried=len(limits),
         )
 
-    def group(self, replicas: int) -> Group:
+    def group(self, replicas: int) -> ReplicaGroup:
         """That many replicas."""
         budget, sequences = int(self.limits.budget[0]), int(self.limits.sequences[0])
-        return Group(self.shape, self.role, replicas, budget, sequences)
+        return ReplicaGroup(self.shape, self.role, replicas, budget, sequences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Scores:
     ``replicas`` has shape (2, rows).
     """
 
-    question: Question
+    question: ServingQuestion
     mixed: Sequence[Phase]
     prefill: Sequence[Phase]
     decode: Sequence[Phase]
@@ -180,7 +180,7 @@ class Scores:
         before, after = (int(count) for count in self.replicas[:, index])
         first, second = int(self.first[index]), int(self.second[index])
         if second < 0:
-            groups: tuple[Group, ...] = (self.mixed[first].group(before),)
+            groups: tuple[ReplicaGroup, ...] = (self.mixed[first].group(before),)
         else:
             groups = self.prefill[first].group(before), self.decode[second].group(after)
         load = float(self.load[index])
@@ -199,7 +199,7 @@ class Scores:
 
 
 def scores(
-    question: Question, kept: Sequence[Shape], progress: Callable[[float], None] | None = None
+    question: ServingQuestion, kept: Sequence[ReplicaShape], progress: Callable[[float], None] | None = None
 ) -> Scores:
     """Score every count of every shape, and of every pair of shapes in two pools.
 
@@ -225,7 +225,7 @@ def scores(
     return Scores(question, phases["mixed"], phases["prefill"], phases["decode"], *joined)
 
 
-def _counts(question: Question, most: int) -> Ints:
+def _counts(question: ServingQuestion, most: int) -> Ints:
     """Numbers of replicas that the constraints leave."""
     counts = np.arange(1, most + 1)
     if "replicas" in question.fix:
@@ -241,7 +241,7 @@ def _thinned(counts: Ints) -> Ints:
     return counts[np.union1d(np.arange(MOST_COUNTS // 4), series)]
 
 
-def _together(question: Question, index: int, phase: Phase) -> tuple[np.ndarray, ...]:
+def _together(question: ServingQuestion, index: int, phase: Phase) -> tuple[np.ndarray, ...]:
     """Rows of one mixed pool."""
     counts = _counts(question, len(phase.ttft))
     at = counts - 1
@@ -260,7 +260,7 @@ def _together(question: Question, index: int, phase: Phase) -> tuple[np.ndarray,
 
 
 def _apart(
-    question: Question, first: int, prefill: Phase, second: int, decode: Phase
+    question: ServingQuestion, first: int, prefill: Phase, second: int, decode: Phase
 ) -> tuple[np.ndarray, ...]:
     """Rows of a prefill and a decode pool."""
     counts = (_thinned(_counts(question, len(phase.ttft))) for phase in (prefill, decode))

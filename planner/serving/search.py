@@ -10,16 +10,16 @@ import numpy as np
 
 from hwmodels.errors import InfeasibleError
 from planner.serving.plan import ServingPlan
-from planner.serving.question import Question
+from planner.serving.question import ServingQuestion
 from planner.serving.scores import Scores, scores
-from planner.serving.shapes import Shape, choices, nothing_fits, shapes
+from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 
 
 @dataclass(frozen=True, eq=False)
 class ServingSearch:
     """The best deployments, and what became of all candidates."""
 
-    question: Question
+    question: ServingQuestion
     plans: Sequence[ServingPlan]
     candidates: int
     scored: int
@@ -37,7 +37,7 @@ class ServingSearch:
 
 
 def search_serving(
-    question: Question, top: int = 5, progress: Callable[[float], None] | None = None
+    question: ServingQuestion, top: int = 5, progress: Callable[[float], None] | None = None
 ) -> ServingSearch:
     """Score every deployment that the rules keep.
 
@@ -50,7 +50,7 @@ def search_serving(
         InfeasibleError: no replica, or no count of them, fits the devices.
     """
     removed: Counter[str] = Counter()
-    kept: list[Shape] = []
+    kept: list[ReplicaShape] = []
     total = sum(1 for _ in choices(question))
     for shape in shapes(question, removed):
         kept.append(shape)

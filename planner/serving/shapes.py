@@ -11,21 +11,21 @@ from types import MappingProxyType
 from typing import Any
 
 from hwmodels.errors import InfeasibleError
-from planner.serving.question import FORMATS, Question
+from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
 from simulator.serving.deployment import Pool
 from simulator.serving.memory import check_fits, memory
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.price import NARROW, StepPrice
 from simulator.serving.table import IterationTable
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class ReplicaShape:
     """One kind of replica that fits: its pool, engine options, step times and KV."""
 
     pool: Pool
-    options: Options
+    options: EngineOptions
     table: IterationTable
     kv_tokens: int
     """KV tokens of one attention rank."""
@@ -59,21 +59,21 @@ class ShapeRule:
 
     name: str
     why: str
-    keeps: Callable[[Question, Mapping[str, Any]], bool]
+    keeps: Callable[[ServingQuestion, Mapping[str, Any]], bool]
 
 
 def _ranks(fields: Mapping[str, Any]) -> int:
     return fields["tensor"] * fields["data"]
 
 
-def _experts(question: Question, fields: Mapping[str, Any]) -> bool:
+def _experts(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
     moe, expert = question.model.moe, fields["expert"]
     if moe is None:
         return expert == 1 and fields["data"] == 1
     return moe.experts % expert == 0 and (expert in (1, _ranks(fields)))
 
 
-def _format(question: Question, fields: Mapping[str, Any]) -> bool:
+def _format(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
     needed = NARROW.get(fields["weights"], ())
     peaks = question.cluster.device.peak_flops
     return (
@@ -83,7 +83,7 @@ def _format(question: Question, fields: Mapping[str, Any]) -> bool:
     )
 
 
-def _in_domain(question: Question, fields: Mapping[str, Any]) -> bool:
+def _in_domain(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
     near = fields["tensor"] if fields["expert"] == _ranks(fields) else _ranks(fields)
     return near <= question.cluster.domain or "tensor" in question.fix
 
@@ -124,7 +124,7 @@ def _powers(most: int) -> tuple[int, ...]:
     return tuple(2**power for power in range(max(most, 1).bit_length()) if 2**power <= most)
 
 
-VALUES: Mapping[str, Callable[[Question], tuple[Any, ...]]] = MappingProxyType(
+VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProxyType(
     {
         "tensor": lambda question: _powers(question.devices),
         "data": lambda question: _powers(question.devices) if question.model.moe else (1,),
@@ -146,7 +146,7 @@ def _formats(fixed: Any) -> tuple[Any, ...]:
     )
 
 
-def choices(question: Question) -> Iterator[dict[str, Any]]:
+def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
     """Every choice of fields that the constraints leave."""
     allowed = []
     for name, values in VALUES.items():
@@ -160,7 +160,7 @@ def choices(question: Question) -> Iterator[dict[str, Any]]:
         yield dict(zip(VALUES, values, strict=True))
 
 
-def shapes(question: Question, removed: Counter[str]) -> Iterator[Shape]:
+def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[ReplicaShape]:
     """Every shape that the rules keep; ``removed`` counts the others by rule."""
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
@@ -175,7 +175,7 @@ def shapes(question: Question, removed: Counter[str]) -> Iterator[Shape]:
             removed[MEMORY.name] += 1
 
 
-def nothing_fits(question: Question, removed: Mapping[str, int]) -> InfeasibleError:
+def nothing_fits(question: ServingQuestion, removed: Mapping[str, int]) -> InfeasibleError:
     """The error of a question without a shape: choices by rule, and what the widest replica lacks."""
     words = ", ".join(f"{count} by {name}" for name, count in removed.items() if count)
     message = (
@@ -192,7 +192,7 @@ def nothing_fits(question: Question, removed: Mapping[str, int]) -> InfeasibleEr
     return InfeasibleError(message)
 
 
-def make_shape(question: Question, fields: Mapping[str, Any]) -> Shape:
+def make_shape(question: ServingQuestion, fields: Mapping[str, Any]) -> ReplicaShape:
     """Price one shape.
 
     Raises:
@@ -210,4 +210,4 @@ def make_shape(question: Question, fields: Mapping[str, Any]) -> Shape:
         raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
     table = IterationTable(price, budget, options.max_sequences, context)
-    return Shape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)
+    return ReplicaShape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)

@@ -25,7 +25,7 @@ from profiles.fitting.operations import (
     MEMORY_BOUND,
     RICH,
     SIMPLE,
-    Operation,
+    FittedOperation,
 )
 from profiles.fitting.operations.gemm import (
     LOW_PRECISION,
@@ -204,7 +204,7 @@ class _Runner:
             self._layouts(points, figures, chosen.form)
 
     def _layouts(self, points: Points, figures: Chip, form: Any) -> None:
-        operation: Operation[Any] = RICH if hasattr(form, "fixed_depth") else SIMPLE
+        operation: FittedOperation[Any] = RICH if hasattr(form, "fixed_depth") else SIMPLE
         ratios = {}
         for layout in ("dgrad", "wgrad"):
             part = points.where(points["layout"].astype(str) == layout)
@@ -253,7 +253,7 @@ class _Runner:
                 "bandwidth": float(f"{np.median(rate[large]):.4g}"),
             }
 
-    def _prior(self, operation: Operation[Any], dtype: str) -> Any:
+    def _prior(self, operation: FittedOperation[Any], dtype: str) -> Any:
         """Initial constants: of this run's default library, else the device's, else generic."""
         field_ = "simple" if operation is SIMPLE else "rich" if operation is RICH else "form"
         for name in (dtype, "bf16", "fp16"):
@@ -266,7 +266,7 @@ class _Runner:
     def _keeps(self, points: Points) -> bool:
         return self.keeps_grids and len(points) >= 24
 
-    def _enough(self, operation: Operation[Any], points: Points, dtype: str, library: str) -> bool:
+    def _enough(self, operation: FittedOperation[Any], points: Points, dtype: str, library: str) -> bool:
         if len(points) >= operation.least:
             return True
         if len(points):
@@ -317,7 +317,7 @@ def _serving(points: Points) -> bool:
     return bool((kernels == "").all())
 
 
-def _numbers_only(form: Mapping[str, Any], operation: Operation[Any]) -> Mapped:
+def _numbers_only(form: Mapping[str, Any], operation: FittedOperation[Any]) -> Mapped:
     return {name: value for name, value in form.items() if name in type(operation.generic).model_fields}
 
 

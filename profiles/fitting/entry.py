@@ -14,7 +14,7 @@ from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.residual import ResidualGrid
 from hwmodels.loading import Strict
 from profiles.fitting.holdout import errors, folds, held_out
-from profiles.fitting.operations import Operation
+from profiles.fitting.operations import FittedOperation
 from profiles.fitting.residuals import Smoother, best_smoother, residual_grid
 from profiles.fitting.robust import fit
 from profiles.points import Points
@@ -49,7 +49,7 @@ class FittedEntry:
 
 
 def fit_entry(
-    operation: Operation[Any], chip: Chip, points: Points, prior: Strict, share: float, keeps_grid: bool
+    operation: FittedOperation[Any], chip: Chip, points: Points, prior: Strict, share: float, keeps_grid: bool
 ) -> FittedEntry:
     """Fit one operation's form to one group of points.
 
@@ -97,7 +97,7 @@ class _Try:
 
 
 def _try(
-    operation: Operation[Any],
+    operation: FittedOperation[Any],
     chip: Chip,
     points: Points,
     out: NDArray[np.bool_],
@@ -127,18 +127,18 @@ def _joined(parts: list[Unseen]) -> Unseen:
     return Unseen(np.concatenate(measured), np.concatenate(form), corrected)
 
 
-def _coordinates(operation: Operation[Any], form: Strict, points: Points) -> Any:
+def _coordinates(operation: FittedOperation[Any], form: Strict, points: Points) -> Any:
     if operation.coordinates is None:
         raise ValueError(f"{operation.name} keeps no residuals")
     return operation.coordinates(form, points)
 
 
-def _ratios(operation: Operation[Any], chip: Chip, points: Points, form: Strict) -> Array:
+def _ratios(operation: FittedOperation[Any], chip: Chip, points: Points, form: Strict) -> Array:
     return points["time_us"] * MICROSECOND / operation.seconds(form, chip, points)
 
 
 def _smoother(
-    operation: Operation[Any], chip: Chip, points: Points, form: Strict, share: float
+    operation: FittedOperation[Any], chip: Chip, points: Points, form: Strict, share: float
 ) -> Smoother | None:
     out = held_out(operation.key(points), min(share, 0.15), "smoother")
     ratios = _ratios(operation, chip, points, form)
@@ -146,13 +146,13 @@ def _smoother(
 
 
 def _grid(
-    operation: Operation[Any], chip: Chip, points: Points, form: Strict, smoother: Smoother
+    operation: FittedOperation[Any], chip: Chip, points: Points, form: Strict, smoother: Smoother
 ) -> ResidualGrid:
     ratios = _ratios(operation, chip, points, form)
     return residual_grid(_coordinates(operation, form, points), ratios, smoother)
 
 
-def _fit_variants(operation: Operation[Any], chip: Chip, points: Points, prior: Strict) -> Strict:
+def _fit_variants(operation: FittedOperation[Any], chip: Chip, points: Points, prior: Strict) -> Strict:
     """Return the best fit over the operation's variants, by the median log error and its 90th percentile."""
     measured = points["time_us"] * MICROSECOND
     best, best_score = prior, np.inf

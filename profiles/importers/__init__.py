@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiles.importers.aiconfigurator import AICONFIGURATOR
-from profiles.importers.common import Importer, Options
+from profiles.importers.common import Importer, ImportOptions
 from profiles.importers.kineto import KINETO
 from profiles.importers.nccl_tests import NCCL_TESTS
 from profiles.importers.run import ImportResult, import_points
@@ -13,4 +13,4 @@ IMPORTERS: dict[str, Importer] = {
     importer.name: importer for importer in (NCCL_TESTS, AICONFIGURATOR, VIDUR, KINETO)
 }
 
-__all__ = ["IMPORTERS", "ImportResult", "Importer", "Options", "import_points"]
+__all__ = ["IMPORTERS", "ImportOptions", "ImportResult", "Importer", "import_points"]

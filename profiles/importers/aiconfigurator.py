@@ -12,33 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError
-from profiles.importers.common import BYTES, Found, Importer, Options, Row, csv_rows, dtype_name
+from profiles.importers.common import BYTES, CsvRow, Found, Importer, ImportOptions, csv_rows, dtype_name
 from profiles.measure.machine import catalogue_name
 
 MICROSECONDS = 1000.0  # one unit of the latency column
 
 
-def _gemm(row: Row) -> Found | None:
+def _gemm(row: CsvRow) -> Found | None:
     values = {"dtype": dtype_name(row.text("gemm_dtype")), "layout": "forward"}
     return "gemm", {**values, **{name: row.size(name) for name in "mnk"}}
 
 
-def _heads(row: Row) -> dict[str, int]:
+def _heads(row: CsvRow) -> dict[str, int]:
     heads = row.size("num_heads")
     kv_heads = int(row.number("num_key_value_heads")) or heads  # 0 means as many as query heads
     return {"n_heads": heads, "n_kv_heads": kv_heads, "head_dim": row.size("head_dim")}
 
 
-def _attention_dtype(row: Row) -> str:
+def _attention_dtype(row: CsvRow) -> str:
     dtype, cache = dtype_name(row.text("attn_dtype")), dtype_name(row.text("kv_cache_dtype"))
     return dtype if cache == dtype or cache not in BYTES else f"{dtype}_kv{cache}"
 
 
-def _has_window(row: Row) -> bool:
+def _has_window(row: CsvRow) -> bool:
     return "window_size" in row and row.number("window_size") > 0
 
 
-def _context_attention(row: Row) -> Found | None:
+def _context_attention(row: CsvRow) -> Found | None:
     if _has_window(row):
         return None
     queries = row.size("isl")
@@ -48,7 +48,7 @@ def _context_attention(row: Row) -> Found | None:
     return "attention_prefill", {**values, **lengths, **_heads(row)}
 
 
-def _generation_attention(row: Row) -> Found | None:
+def _generation_attention(row: CsvRow) -> Found | None:
     if _has_window(row):
         return None
     cached = row.size("isl") + int(row.number("step"))
@@ -57,7 +57,7 @@ def _generation_attention(row: Row) -> Found | None:
     return "attention_decode", {**values, **lengths, **_heads(row)}
 
 
-def _moe(row: Row) -> Found | None:
+def _moe(row: CsvRow) -> Found | None:
     return "moe", {
         "dtype": dtype_name(row.text("moe_dtype")),
         "direction": "forward",
@@ -73,7 +73,7 @@ def _moe(row: Row) -> Found | None:
     }
 
 
-def _collective(op: str, dtype_column: str, row: Row) -> Found | None:
+def _collective(op: str, dtype_column: str, row: CsvRow) -> Found | None:
     dtype = dtype_name(row.text(dtype_column))
     if dtype not in BYTES:
         raise row.wrong(dtype_column, f"one of {', '.join(BYTES)} is needed")
@@ -81,15 +81,15 @@ def _collective(op: str, dtype_column: str, row: Row) -> Found | None:
     return "collectives", {"op": op, "dtype": dtype, "n_gpus": ranks, "n_nodes": 1, "bytes": size}
 
 
-def _nccl(row: Row) -> Found | None:
+def _nccl(row: CsvRow) -> Found | None:
     return _collective(row.text("op_name"), "nccl_dtype", row)
 
 
-def _custom_all_reduce(row: Row) -> Found | None:
+def _custom_all_reduce(row: CsvRow) -> Found | None:
     return _collective("all_reduce", "allreduce_dtype", row)
 
 
-READERS: dict[str, Callable[[Row], Found | None]] = {
+READERS: dict[str, Callable[[CsvRow], Found | None]] = {
     "gemm": _gemm,
     "context_attention": _context_attention,
     "generation_attention": _generation_attention,
@@ -109,7 +109,7 @@ def _recognises(path: Path) -> bool:
     return _operation(path) in READERS
 
 
-def _read(path: Path, options: Options) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
     operation = _operation(path)
     if operation not in READERS:
         known = ", ".join(f"{name}_perf.txt" for name in READERS)
@@ -128,7 +128,7 @@ def _read(path: Path, options: Options) -> Iterator[Found]:
         )
 
 
-def _place(path: Path, row: Row, operation: str, options: Options) -> dict[str, str]:
+def _place(path: Path, row: CsvRow, operation: str, options: ImportOptions) -> dict[str, str]:
     """Device and source columns, from the options, the row, or the folders the file lies in."""
     device = options.gpu or _folder_device(path) or catalogue_name(row.text("device"))
     framework = row.text("framework", path.parent.parent.name).lower()
@@ -150,14 +150,14 @@ def _folder_device(path: Path) -> str:
     return ""
 
 
-def _text_rows(path: Path) -> Iterator[Row]:
+def _text_rows(path: Path) -> Iterator[CsvRow]:
     with path.open("rb") as file:
         if file.read(24).startswith(b"version https://git-lfs"):
             raise InputError("is a pointer of git-lfs; fetch the file itself with 'git lfs pull'", str(path))
     return csv_rows(path)
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path) -> Iterator[CsvRow]:
     try:
         from pyarrow import parquet  # type: ignore[import-not-found]
     except ImportError:
@@ -166,7 +166,9 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         ) from None
     rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     for index, cells in enumerate(rows, start=2):
-        yield Row({name: "" if value is None else str(value) for name, value in cells.items()}, path, index)
+        yield CsvRow(
+            {name: "" if value is None else str(value) for name, value in cells.items()}, path, index
+        )
 
 
 AICONFIGURATOR = Importer(

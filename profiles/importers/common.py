@@ -40,7 +40,7 @@ BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8"
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """What a file may leave out.
 
     Attributes:
@@ -72,7 +72,7 @@ class Importer:
     name: str
     description: str
     recognises: Callable[[Path], bool]
-    read: Callable[[Path, Options], Iterator[Found]]
+    read: Callable[[Path, ImportOptions], Iterator[Found]]
 
 
 def dtype_name(text: str) -> str:
@@ -80,7 +80,7 @@ def dtype_name(text: str) -> str:
     return DTYPES.get(text.lower(), text.lower())
 
 
-class Row:
+class CsvRow:
     """One line of a CSV file with its place, so that what is wrong with it can be said."""
 
     def __init__(self, cells: Mapping[str, str], path: Path, line: int) -> None:
@@ -170,7 +170,7 @@ def parsed_json(text: str | bytes, path: Path) -> dict[str, Any]:
     return data
 
 
-def csv_rows(path: Path) -> Iterator[Row]:
+def csv_rows(path: Path) -> Iterator[CsvRow]:
     """The rows of a CSV file whose first line names its columns.
 
     Raises:
@@ -186,7 +186,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
                 if len(cells) != len(header):
                     wanted = f"{len(header)} values are needed, found {len(cells)}"
                     raise InputError(f"line {reader.line_num}: {wanted}", str(path))
-                yield Row(dict(zip(header, cells, strict=True)), path, reader.line_num)
+                yield CsvRow(dict(zip(header, cells, strict=True)), path, reader.line_num)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read ({error})", str(path)) from None
 

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InputError, shown
-from profiles.importers.common import BYTES, Found, Importer, Options, beginning, dtype_name, parsed_json
+from profiles.importers.common import (
+    BYTES,
+    Found,
+    Importer,
+    ImportOptions,
+    beginning,
+    dtype_name,
+    parsed_json,
+)
 from profiles.measure.machine import catalogue_name
 
 Event = Mapping[str, Any]
@@ -109,7 +117,7 @@ def _load(path: Path) -> dict[str, Any]:
     return trace
 
 
-def _read(path: Path, options: Options) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
     trace = _load(path)
     events = list(_complete(trace["traceEvents"], path))
     operations = [event for event in events if event.get("cat") == "cpu_op"]
@@ -282,7 +290,9 @@ def _elementwise(name: str, dims: Sequence[Sequence[int]], types: Sequence[str])
     return "elementwise", tuple({**values, "bytes_per_token": moved * width * BYTES[dtype]}.items())
 
 
-def _collectives(events: Sequence[Event], options: Options, device: str, source: str) -> Iterator[Found]:
+def _collectives(
+    events: Sequence[Event], options: ImportOptions, device: str, source: str
+) -> Iterator[Found]:
     shortest: dict[Key, float] = {}
     for event in events:
         inputs = event.get("args", {})
@@ -301,7 +311,7 @@ def _collectives(events: Sequence[Event], options: Options, device: str, source:
         yield table, {**dict(values), "time_us": microseconds, "source": source}
 
 
-def _nodes(inputs: Mapping[str, Any], ranks: int, options: Options) -> int:
+def _nodes(inputs: Mapping[str, Any], ranks: int, options: ImportOptions) -> int:
     """How many nodes a group spans, from its ranks if the trace lists them all."""
     listed = str(inputs.get("Process Group Ranks", ""))
     members = [int(part) for part in listed.strip("[]").split(",") if part.strip().isdigit()]

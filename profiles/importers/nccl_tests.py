@@ -14,7 +14,7 @@ from typing import Any
 
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
-from profiles.importers.common import Found, Importer, Options, beginning, dtype_name, parsed_json
+from profiles.importers.common import Found, Importer, ImportOptions, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 
 COLLECTIVES = {
@@ -46,7 +46,7 @@ class _Run:
     nodes: int
     version: str
 
-    def row(self, size: int, dtype: str, time_us: float, options: Options) -> Found:
+    def row(self, size: int, dtype: str, time_us: float, options: ImportOptions) -> Found:
         system = options.system or options.gpu or catalogue_name(self.device)
         source = options.source or f"nccl-tests:nccl-{self.version}"
         values = {"system": system, "op": self.collective, "dtype": dtype_name(dtype)}
@@ -61,14 +61,14 @@ def _recognises(path: Path) -> bool:
     return HEADING.search(start) is not None
 
 
-def _read(path: Path, options: Options) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
     text = read_text(path)
     return (
         _read_json(path, text, options) if text.lstrip().startswith("{") else _read_log(path, text, options)
     )
 
 
-def _collective(named: str, path: Path, options: Options) -> str:
+def _collective(named: str, path: Path, options: ImportOptions) -> str:
     for candidate in (options.collective, named, path.stem):
         for name, collective in COLLECTIVES.items():
             if name in candidate.lower():
@@ -82,7 +82,7 @@ def _version(number: int) -> str:
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
-def _read_log(path: Path, text: str, options: Options) -> Iterator[Found]:
+def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[Found]:
     run: _Run | None = None
     ranks: list[tuple[str, str, str]] = []
     named, version, time_column = "", "unknown", 5
@@ -119,7 +119,7 @@ def _time_column(heading: str, path: Path, number: int) -> int:
     return names.index("time")
 
 
-def _read_json(path: Path, text: str, options: Options) -> Iterator[Found]:
+def _read_json(path: Path, text: str, options: ImportOptions) -> Iterator[Found]:
     data = parsed_json(text, path)
     try:
         config, results = data["config"], data["results"]

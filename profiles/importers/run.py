@@ -11,7 +11,7 @@ import numpy as np
 
 from hwmodels.errors import InputError, UnknownNameError
 from profiles import points
-from profiles.importers.common import Importer, Options
+from profiles.importers.common import Importer, ImportOptions
 from profiles.importers.physics import impossible
 
 
@@ -39,7 +39,7 @@ class ImportResult:
 
 
 def import_points(
-    source: str | Path, out: str | Path, form: str = "", options: Options | None = None
+    source: str | Path, out: str | Path, form: str = "", options: ImportOptions | None = None
 ) -> ImportResult:
     """Turn measurements of others into point files.
 
@@ -65,7 +65,7 @@ def import_points(
         importer = _importer(path, chosen, forced=bool(form) and path == source)
         if importer is not None:
             read[importer.name] += 1
-            for table, row in importer.read(path, options or Options()):
+            for table, row in importer.read(path, options or ImportOptions()):
                 rows[table].append(row)
     if not any(rows.values()):
         known = "; ".join(f"{importer.name}: {importer.description}" for importer in chosen)
@@ -107,7 +107,7 @@ def _written(
     return ImportResult(files, kept, dropped, zero, merged, read, passed_over)
 
 
-def _medians(table: points.Table, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _medians(table: points.PointTable, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each point and source, in the order of their first occurrence."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:

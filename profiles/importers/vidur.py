@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from profiles.importers.common import Found, Importer, Options, Row, beginning, csv_rows
+from profiles.importers.common import CsvRow, Found, Importer, ImportOptions, beginning, csv_rows
 
 MICROSECONDS = 1000.0
 ELEMENT = 2  # fp16
@@ -20,7 +20,7 @@ def _recognises(path: Path) -> bool:
     return path.suffix == ".csv" and "time_stats." in beginning(path).split("\n", 1)[0]
 
 
-def _read(path: Path, options: Options) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
     for row in csv_rows(path):
         if "collective" in row:
             yield from _collective(row, path, options)
@@ -47,7 +47,7 @@ Measured = tuple[str, dict[str, Any], str]
 """Table, values, and the operation whose time it is."""
 
 
-def _layer(row: Row) -> Iterator[Measured]:
+def _layer(row: CsvRow) -> Iterator[Measured]:
     hidden, inter = row.size("n_embd"), row.size("n_expanded_embd")
     heads, kv_heads, tp = row.size("n_head"), row.size("n_kv_head"), row.size("num_tensor_parallel_workers")
     tokens, head_dim = row.size("num_tokens"), hidden // heads
@@ -71,7 +71,7 @@ def _layer(row: Row) -> Iterator[Measured]:
         yield "elementwise", {**values, "dims": dims, "bytes_per_token": moved * dims * ELEMENT}, operation
 
 
-def _attention(row: Row) -> Iterator[Measured]:
+def _attention(row: CsvRow) -> Iterator[Measured]:
     tp = row.size("num_tensor_parallel_workers")
     heads = row.size("n_q_head")
     shape = {
@@ -91,7 +91,7 @@ def _attention(row: Row) -> Iterator[Measured]:
         yield "attention_decode", {**common, **shape, "seq_q": 1, "seq_kv": cached}, "attn_decode"
 
 
-def _collective(row: Row, path: Path, options: Options) -> Iterator[Found]:
+def _collective(row: CsvRow, path: Path, options: ImportOptions) -> Iterator[Found]:
     op = row.text("collective")
     if op not in COLLECTIVES:
         raise row.wrong("collective", f"one of {', '.join(COLLECTIVES)} is needed")

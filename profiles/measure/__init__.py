@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from profiles.measure.result import ProfileResult, Skipped
+from profiles.measure.result import ProfileResult, SkippedPoint
 
 Mode = Literal["quick", "full"]
 
-__all__ = ["Mode", "ProfileResult", "Skipped", "profile", "profile_collectives"]
+__all__ = ["Mode", "ProfileResult", "SkippedPoint", "profile", "profile_collectives"]
 
 
 def profile(
@@ -97,8 +97,8 @@ def profile_collectives(
         InputError: fewer than two processes, more than there are GPUs, an unknown operation.
         MeshwrightError: a process failed; finished points are kept.
     """
-    from profiles.measure.collectives import OPERATIONS, Request, launch
+    from profiles.measure.collectives import OPERATIONS, MeasurementRequest, launch
 
     chosen = tuple(operations) or OPERATIONS
-    request = Request(Path(out), mode, chosen, tuple(group_sizes), system)
+    request = MeasurementRequest(Path(out), mode, chosen, tuple(group_sizes), system)
     return launch(request, processes, device, show_progress)

@@ -56,7 +56,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Operation:
+class MeasuredOperation:
     """A measurable operation.
 
     Attributes:
@@ -79,7 +79,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Point:
+class BenchPoint:
     """One point of a plan: the operation's name, its table, and its identity."""
 
     operation: str
@@ -149,7 +149,7 @@ class Bench:
         wanted = -(-ROTATION_CACHES * self.machine.cache_bytes // max(bytes_each, 1))
         return max(1, min(wanted, MAX_COPIES))
 
-    def time(self, operation: Operation, point: Point) -> Timing:
+    def time(self, operation: MeasuredOperation, point: BenchPoint) -> Timing:
         """Measure one point.
 
         Raises:

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
 from profiles import points
 from profiles.measure import machine
-from profiles.measure.bench import BYTES_PER_ELEMENT, TORCH_NAMES, Point, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, TORCH_NAMES, BenchPoint, Values
 from profiles.measure.machine import Machine, require_torch
 from profiles.measure.processes import BACKENDS, run_ranks
 from profiles.measure.progress import progress
 from profiles.measure.provenance import Provenance
-from profiles.measure.result import ProfileResult, Skipped
-from profiles.measure.store import Store, reason
+from profiles.measure.result import ProfileResult, SkippedPoint
+from profiles.measure.store import PointStore, reason
 from profiles.measure.timing import NOISY, REPEATS, Call, Timing, summary
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_re
 
 
 @dataclass(frozen=True)
-class Request:
+class MeasurementRequest:
     """Measurement request; equal on all ranks.
 
     Attributes:
@@ -90,7 +90,9 @@ class Request:
                 raise InputError(f"a group needs 2 to {world} ranks here, found {size}", "--group-sizes")
 
 
-def launch(request: Request, processes: int, device: str, show_progress: bool = True) -> ProfileResult:
+def launch(
+    request: MeasurementRequest, processes: int, device: str, show_progress: bool = True
+) -> ProfileResult:
     """Start processes on this machine and measure between them.
 
     Args:
@@ -106,17 +108,21 @@ def launch(request: Request, processes: int, device: str, show_progress: bool = 
     found = machine.find(device)
     if processes >= 2:
         request.check(processes)
-        Store(request.out, found)  # says what is wrong with the folder before a process is started
+        PointStore(request.out, found)  # says what is wrong with the folder before a process is started
     return run_ranks(_measure_here, processes, found.kind, request, found.kind, processes, show_progress)
 
 
-def _measure_here(request: Request, kind: str, processes: int, show_progress: bool) -> ProfileResult:
+def _measure_here(
+    request: MeasurementRequest, kind: str, processes: int, show_progress: bool
+) -> ProfileResult:
     rank = require_torch().distributed.get_rank()
     device = "cpu" if kind == "cpu" else f"cuda:{rank}"
     return measure(request, device, processes, show_progress and rank == 0)
 
 
-def measure(request: Request, device: str, ranks_per_node: int, show_progress: bool) -> ProfileResult:
+def measure(
+    request: MeasurementRequest, device: str, ranks_per_node: int, show_progress: bool
+) -> ProfileResult:
     """Measure inside a process group that exists; every rank calls it, rank 0 writes.
 
     Args:
@@ -134,21 +140,21 @@ def measure(request: Request, device: str, ranks_per_node: int, show_progress: b
     if found.kind == "cuda":
         torch.cuda.set_device(found.index)
     plan = _plan(request, found, world, ranks_per_node)
-    store = Store(request.out, found, _note()) if rank == 0 else None
+    store = PointStore(request.out, found, _note()) if rank == 0 else None
     todo = _agreed([point for point in plan if store is not None and point not in store])
     provenance = None
     if rank == 0:
         provenance = Provenance(request.out / "provenance.yaml", found, request.mode, (_dtype(found.kind),))
     sizes = dict.fromkeys(int(point.values["n_gpus"]) for point in plan)
     groups = {size: distributed.new_group(list(range(size))) for size in sizes}
-    skipped: list[Skipped] = []
+    skipped: list[SkippedPoint] = []
     noisy = 0
     with progress(len(todo), show_progress) as advance:
         for point in todo:
             advance(str(point))
             timing, why = _time(point, found, groups[int(point.values["n_gpus"])])
             if timing is None:
-                skipped.append(Skipped(str(point), why))
+                skipped.append(SkippedPoint(str(point), why))
             elif store is not None:
                 store.add(point, timing.seconds, timing.spread)
                 noisy += timing.spread > NOISY
@@ -177,7 +183,7 @@ def _dtype(kind: str) -> str:
     return "bf16" if kind == "cuda" else "fp32"
 
 
-def _plan(request: Request, found: Machine, world: int, ranks_per_node: int) -> list[Point]:
+def _plan(request: MeasurementRequest, found: Machine, world: int, ranks_per_node: int) -> list[BenchPoint]:
     plan = []
     for name in request.operations:
         groups = request.groups(world) if name != "send_recv" else [2]
@@ -191,18 +197,20 @@ def _plan(request: Request, found: Machine, world: int, ranks_per_node: int) -> 
                     "n_nodes": -(-ranks // ranks_per_node),
                     "bytes": size,
                 }
-                plan.append(Point(name, "collectives", values))
+                plan.append(BenchPoint(name, "collectives", values))
     return plan
 
 
-def _agreed(todo: list[Point]) -> list[Point]:
+def _agreed(todo: list[BenchPoint]) -> list[BenchPoint]:
     """Rank 0's list on every rank."""
     shared = [todo]
     require_torch().distributed.broadcast_object_list(shared, src=0)
     return shared[0]
 
 
-def _time(point: Point, found: Machine, group: torch.distributed.ProcessGroup) -> tuple[Timing | None, str]:
+def _time(
+    point: BenchPoint, found: Machine, group: torch.distributed.ProcessGroup
+) -> tuple[Timing | None, str]:
     """Measure one point on the ranks of its group; the slowest rank's time counts.
 
     All ranks agree on the outcome, so that none waits for a rank that failed.
@@ -258,7 +266,7 @@ def _slowest(seconds: float, found: Machine, group: torch.distributed.ProcessGro
     return float(value.item())
 
 
-def _call(point: Point, found: Machine, group: torch.distributed.ProcessGroup, ranks: int) -> Call:
+def _call(point: BenchPoint, found: Machine, group: torch.distributed.ProcessGroup, ranks: int) -> Call:
     """The collective on buffers of the point's size."""
     torch = require_torch()
     distributed = torch.distributed
@@ -316,7 +324,7 @@ def _under_torchrun(options: argparse.Namespace) -> None:
     kind = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     sizes = tuple(int(size) for size in options.group_sizes.split(",") if size)
     operations = tuple(options.operations.split(","))
-    request = Request(options.out, options.mode, operations, sizes, options.system)
+    request = MeasurementRequest(options.out, options.mode, operations, sizes, options.system)
     torch.distributed.init_process_group(BACKENDS[kind])
     local = int(os.environ["LOCAL_RANK"])
     try:

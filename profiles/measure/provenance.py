@@ -16,7 +16,7 @@ from hwmodels.files import write_text
 from hwmodels.loading import read_mapping
 from profiles import points
 from profiles.measure.machine import Machine, clocks
-from profiles.measure.result import Skipped
+from profiles.measure.result import SkippedPoint
 
 
 class Provenance:
@@ -47,7 +47,7 @@ class Provenance:
     def finish(
         self,
         measured: int,
-        skipped: Sequence[Skipped],
+        skipped: Sequence[SkippedPoint],
         without_graph: Sequence[str],
         interrupted: bool,
     ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedPoint:
     """A point that could not be measured, with the reason in one line."""
 
     point: str
@@ -37,7 +37,7 @@ class ProfileResult:
     measured: int
     resumed: int
     noisy: int
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedPoint, ...]
     interrupted: bool
     seconds: float
     files: tuple[Path, ...]

@@ -12,13 +12,13 @@ from pathlib import Path
 from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
 from profiles import points
 from profiles.measure import Mode, machine
-from profiles.measure.bench import Bench, Operation, Point, Scope
+from profiles.measure.bench import Bench, BenchPoint, MeasuredOperation, Scope
 from profiles.measure.machine import Machine
 from profiles.measure.operations import OPERATIONS
 from profiles.measure.progress import progress
 from profiles.measure.provenance import Provenance
-from profiles.measure.result import ProfileResult, Skipped
-from profiles.measure.store import Store, reason
+from profiles.measure.result import ProfileResult, SkippedPoint
+from profiles.measure.store import PointStore, reason
 from profiles.measure.timing import NOISY
 
 CPU_LIMITS = {"quick": (4e9, 160e6), "full": (16e9, 320e6)}
@@ -49,7 +49,7 @@ def run(
     found = machine.find(device, name)
     scope = _scope(found, mode, found.checked_dtypes(dtypes), storage)
     plan = planned(scope, chosen)
-    store = Store(out, found)
+    store = PointStore(out, found)
     todo = [point for point in plan if point not in store]
     if len(todo) < len(plan):
         notice(f"{len(plan) - len(todo)} of {len(plan)} points are in {out} already")
@@ -74,7 +74,7 @@ def run(
     )
 
 
-def _chosen(names: tuple[str, ...]) -> list[Operation]:
+def _chosen(names: tuple[str, ...]) -> list[MeasuredOperation]:
     for name in names:
         if name not in OPERATIONS:
             raise UnknownNameError("operation", name, OPERATIONS)
@@ -88,17 +88,17 @@ def _scope(found: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | 
     return Scope(mode, dtypes, found, storage, flops, moved)
 
 
-def planned(scope: Scope, operations: Iterable[Operation]) -> list[Point]:
+def planned(scope: Scope, operations: Iterable[MeasuredOperation]) -> list[BenchPoint]:
     """The plan, large and small points mixed so that heat spreads, the sustained ones at the end.
 
     The order depends on the points only, so that an interrupted run can resume. A point of two operations
     (scaled-down shapes may coincide) is in the plan once.
     """
-    plan: dict[tuple[str, frozenset[tuple[str, str | int]]], Point] = {}
+    plan: dict[tuple[str, frozenset[tuple[str, str | int]]], BenchPoint] = {}
     for operation in operations:
         for values in operation.plan(scope):
             key = (operation.table, frozenset(values.items()))
-            plan.setdefault(key, Point(operation.name, operation.table, values))
+            plan.setdefault(key, BenchPoint(operation.name, operation.table, values))
     return sorted(plan.values(), key=lambda p: (OPERATIONS[p.operation].last, zlib.crc32(str(p).encode())))
 
 
@@ -115,18 +115,18 @@ class Session:
 
     def __init__(
         self,
-        operations: Mapping[str, Operation],
+        operations: Mapping[str, MeasuredOperation],
         bench: Bench,
-        store: Store,
+        store: PointStore,
         provenance: Provenance,
         notice: Callable[[str], None],
     ) -> None:
         self.operations, self.bench, self.store = operations, bench, store
         self.provenance, self.notice = provenance, notice
         self.measured = self.noisy = 0
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedPoint] = []
 
-    def run(self, todo: list[Point], show_progress: bool) -> bool:
+    def run(self, todo: list[BenchPoint], show_progress: bool) -> bool:
         """Measure; return whether Ctrl-C ended the run early."""
         with progress(len(todo), show_progress) as advance, _CtrlC() as ctrl_c:
             try:
@@ -142,7 +142,7 @@ class Session:
                 return True
         return False
 
-    def _measure(self, point: Point) -> None:
+    def _measure(self, point: BenchPoint) -> None:
         try:
             timing = self.bench.time(self.operations[point.operation], point)
         except Exception as error:  # also ImportError, AttributeError and other errors of a broken library
@@ -157,8 +157,8 @@ class Session:
             kept = f"{self.measured} finished points are kept in {self.store.folder}"
             raise MeshwrightError(f"the device failed at {point} ({reason(error)}); {kept}") from None
 
-    def _skip(self, point: Point, why: str) -> None:
-        self.skipped.append(Skipped(str(point), why))
+    def _skip(self, point: BenchPoint, why: str) -> None:
+        self.skipped.append(SkippedPoint(str(point), why))
         self.notice(f"skipped {point}: {why}")
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from hwmodels.errors import InputError
 from profiles import points
-from profiles.measure.bench import Point
+from profiles.measure.bench import BenchPoint
 from profiles.measure.machine import Machine
 
 
-class Store:
+class PointStore:
     """The point files of one folder, for one device.
 
     Raises:
@@ -45,14 +45,14 @@ class Store:
                 raise InputError(other, str(path))
             self.keys.add((name, table.key(row)))
 
-    def _key(self, point: Point) -> tuple[str, tuple[str, ...]]:
+    def _key(self, point: BenchPoint) -> tuple[str, tuple[str, ...]]:
         name = point.table
         return name, points.TABLES[name].key({"gpu": self.machine.name, **point.values})
 
-    def __contains__(self, point: Point) -> bool:
+    def __contains__(self, point: BenchPoint) -> bool:
         return self._key(point) in self.keys
 
-    def add(self, point: Point, seconds: float, spread: float) -> None:
+    def add(self, point: BenchPoint, seconds: float, spread: float) -> None:
         """Write a finished point."""
         name = point.table
         measured = {"time_us": seconds * 1e6, "spread": spread, "source": self.source}

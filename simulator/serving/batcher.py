@@ -18,11 +18,11 @@ from simulator.serving.step_times import Chunk
 
 if TYPE_CHECKING:
     from simulator.serving.drafts import Drafts
-    from simulator.serving.options import Options
+    from simulator.serving.options import EngineOptions
     from simulator.serving.schedulers.base import Scheduler
 
 
-class Step:
+class PlannedStep:
     """One planned step: its computation, and the sequences that yield first tokens or leave when it ends."""
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Batcher:
 
     def __init__(
         self,
-        options: Options,
+        options: EngineOptions,
         scheduler: Scheduler,
         kv: PagedBlocks,
         waiting: deque[Sequence],
@@ -132,12 +132,12 @@ class Batcher:
 
     # Called by schedulers.
 
-    def plan(self, now: float) -> Step | None:
+    def plan(self, now: float) -> PlannedStep | None:
         """The next step; None without sequences to run.
 
         The scheduler is asked where sequences wait or prompts are partly computed; else all decodes run.
         """
-        step = Step()
+        step = PlannedStep()
         if self.waiting or self.prefilling:
             self.scheduler.fill(self, step, now)
         elif self.decodes:
@@ -147,12 +147,12 @@ class Batcher:
         while step.preempted and not (step.decodes or step.chunks):
             # All sequences of the step were preempted; their blocks are free now.
             copied = step.copied
-            step = Step()
+            step = PlannedStep()
             step.copied = copied
             self.scheduler.fill(self, step, now)
         return step if step.decodes or step.chunks or step.leaving else None
 
-    def decode(self, step: Step) -> None:
+    def decode(self, step: PlannedStep) -> None:
         """Give each decoding sequence a token, preempting the last admitted while blocks lack."""
         if not self.decodes:
             return
@@ -186,7 +186,7 @@ class Batcher:
             tokens = sequence.prompt + sequence.output
         return self.kv.hold(sequence, tokens, found)
 
-    def admit(self, step: Step, sequence: Sequence, found: int, now: float) -> None:
+    def admit(self, step: PlannedStep, sequence: Sequence, found: int, now: float) -> None:
         """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
         self.running += 1
         self.kv.sequences += 1
@@ -203,7 +203,7 @@ class Batcher:
             self.admitted = self.sequences()
         self.admitted.append(sequence)
 
-    def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
+    def compute(self, step: PlannedStep, sequence: Sequence, tokens: int) -> None:
         """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
         before, prefilling = sequence.computed, self.prefilling
         step.chunks += ((tokens, before),)
@@ -220,7 +220,7 @@ class Batcher:
         step.firsts += (sequence,)
         self.join(step, sequence)
 
-    def join(self, step: Step, sequence: Sequence) -> None:
+    def join(self, step: PlannedStep, sequence: Sequence) -> None:
         """Count a sequence whose next token appears in this step among the decodes from the next step on."""
         sequence.made += 1
         left = sequence.output - sequence.made
@@ -237,7 +237,7 @@ class Batcher:
         self.serial += 1
         heappush(self.ends, (sequence.end_step, self.serial, sequence.ticket, sequence))
 
-    def preempt(self, step: Step) -> None:
+    def preempt(self, step: PlannedStep) -> None:
         """Free the blocks of the last admitted sequence, and queue it again at the head."""
         while True:
             sequence = self.admitted.pop()
@@ -245,7 +245,7 @@ class Batcher:
                 break
         self.preempt_sequence(step, sequence)
 
-    def preempt_sequence(self, step: Step, sequence: Sequence) -> None:
+    def preempt_sequence(self, step: PlannedStep, sequence: Sequence) -> None:
         """Free the blocks of a sequence (already off ``admitted``), and queue it again at the head."""
         step.preempted = True
         if sequence.end_step > self.steps:
@@ -297,7 +297,7 @@ class Batcher:
             steps = self._steps_that_fit(steps, free)
         return steps
 
-    def again(self, step: Step) -> bool:
+    def again(self, step: PlannedStep) -> bool:
         """Let one decode step follow a planned one, which then stands for it; False where blocks lack."""
         if not self.reserves:
             need, kv = self.phases[-self.steps % self.block_tokens], self.kv
@@ -320,7 +320,7 @@ class Batcher:
             self._pop_ends(step)
         return True
 
-    def extend(self, step: Step, steps: int) -> None:
+    def extend(self, step: PlannedStep, steps: int) -> None:
         """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
         added = steps * self.decodes
         if not self.reserves:
@@ -374,7 +374,7 @@ class Batcher:
             passed += 1
         return steps
 
-    def _pop_ends(self, step: Step) -> None:
+    def _pop_ends(self, step: PlannedStep) -> None:
         ends, steps = self.ends, self.steps
         while ends and ends[0][0] <= steps:
             end, _, ticket, sequence = heappop(ends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.serving.drafts import Drafts
-from simulator.serving.kv import PagedBlocks, PrefixBlocks, Store, TieredBlocks
+from simulator.serving.kv import PagedBlocks, PrefixBlocks, TieredBlocks, TierStore
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
 from simulator.serving.pipeline import PipelinedReplica
@@ -29,7 +29,7 @@ class Builder:
         self._setting, self._source = setting, source
         self.on_leave, self._stretches = on_leave, stretches
         self._made = 0
-        self._shared: dict[str, Store] = {}
+        self._shared: dict[str, TierStore] = {}
         """Remote tiers by pool."""
 
     def replica(self, pool: PoolSetting, meter: Meter) -> AnyReplica:
@@ -62,13 +62,13 @@ class Builder:
         tiered.use(self._stores(pool, tiered.unit_tokens))
         return tiered
 
-    def _stores(self, pool: PoolSetting, unit_tokens: int) -> list[Store]:
+    def _stores(self, pool: PoolSetting, unit_tokens: int) -> list[TierStore]:
         ranks, token = pool.pool.data, pool.costs.kv_token_bytes
         found = []
         for tier in self._setting.deployment.tiers:
             rate = read_rate(self._setting.cluster, pool.pool.devices // ranks, tier.place)
             shared = tier.place == "remote"
             room = tier.gigabytes * 1e9 / (1 if shared else ranks)
-            store = Store(int(room / (token * unit_tokens)), token / rate)
+            store = TierStore(int(room / (token * unit_tokens)), token / rate)
             found.append(self._shared.setdefault(pool.name, store) if shared else store)
         return found

@@ -15,7 +15,7 @@ from simulator.serving.deployment import Pool
 from simulator.serving.drafts import Speculation, SpeculativeSteps
 from simulator.serving.engines import Engine, engines
 from simulator.serving.memory import check_fits, memory
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.price import StepPrice
 from simulator.serving.step_times import ReplicaCosts
 from simulator.serving.table import IterationTable
@@ -32,7 +32,9 @@ def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> E
     return engines.get(reference, where)
 
 
-def options_of(pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment") -> Options:
+def options_of(
+    pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment"
+) -> EngineOptions:
     """The engine's options with the pool's overrides.
 
     Args:
@@ -58,7 +60,7 @@ def options_of(pool: Pool, memory_bytes: float, folder: Path = Path(), where: st
         "stream_interval": engine.stream_interval.value,
         "ingest_s": engine.first_token_s.value,
     }
-    return build(Options, {**defaults, **pool.options}, f"{where}.options")
+    return build(EngineOptions, {**defaults, **pool.options}, f"{where}.options")
 
 
 MOST_CONTEXT = 1 << 17
@@ -66,7 +68,7 @@ MOST_CONTEXT = 1 << 17
 
 
 def replica_costs(
-    model: Model, cluster: Cluster, pool: Pool, options: Options, engine: Engine
+    model: Model, cluster: Cluster, pool: Pool, options: EngineOptions, engine: Engine
 ) -> ReplicaCosts:
     """Costs of a replica of a pool.
 
@@ -100,7 +102,7 @@ def speculating(
     draft: Model,
     cluster: Cluster,
     pool: Pool,
-    options: Options,
+    options: EngineOptions,
     engine: Engine,
 ) -> ReplicaCosts:
     """Costs of a replica whose decodes verify proposals of a draft model on the same devices.

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodels.loading import Strict
-from simulator.serving.step_times import Array, Batch, Chunk, StepTimes, Stretch
+from simulator.serving.step_times import Array, Chunk, RankBatch, StepTimes, Stretch
 
 
 class Speculation(Strict):
@@ -82,7 +82,7 @@ class SpeculativeSteps:
             max(int(min(verify_steps, propose_steps / pace)), 1),
         )
 
-    def lockstep(self, ranks: Sequence[Batch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
         """Verification and proposals of ranks that step together; verification at one token a sequence."""
         return self.target.lockstep(ranks) + self.tokens * self.draft.lockstep(ranks)
 

@@ -22,7 +22,7 @@ from simulator.serving.meter import Meter
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
 from simulator.serving.replica import ignore
-from simulator.serving.scalers.fixed import Fixed
+from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scaling import scale
 from simulator.serving.sequence import Request, Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
@@ -73,7 +73,7 @@ class Member:
 
 
 @dataclass
-class Program:
+class RunningProgram:
     """A running program: its generator, and the number of its running requests."""
 
     calls: Calls
@@ -131,12 +131,12 @@ class Fleet:
         self._asked = 0
         """Requests that programs have begun or scheduled."""
         self._begun = 0
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, RunningProgram] = {}
         self._calls: Iterator[Calls] = iter(())
         self._priorities = self.source.priorities()
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""
-        if not isinstance(setting.scaler, Fixed):
+        if not isinstance(setting.scaler, FixedReplicas):
             self.clock.process(scale(self))
         if setting.deployment.failures is not None:
             outages(self, setting.deployment.failures)
@@ -282,11 +282,11 @@ class Fleet:
         if self._asked >= self.setting.serving.requests:
             return
         self._begun += 1
-        program = Program(next(self._calls), self._begun, next(self._priorities))
+        program = RunningProgram(next(self._calls), self._begun, next(self._priorities))
         self._programs[program.number] = program
         self._go_on(program, now)
 
-    def _go_on(self, program: Program, now: float) -> None:
+    def _go_on(self, program: RunningProgram, now: float) -> None:
         """Send a program's next requests; at its end, its client starts another program."""
         left = self.setting.serving.requests - self._asked
         calls = next(program.calls, None) if left > 0 else None
@@ -304,7 +304,7 @@ class Fleet:
             self._at(now + call.after_s, lambda time, call=call: self._send_call(program, call, time))
         program.turn += 1
 
-    def _send_call(self, program: Program, call: Call, now: float) -> None:
+    def _send_call(self, program: RunningProgram, call: Call, now: float) -> None:
         self.source.check(self._serial, call.prompt, call.output)
         lengths = call.prompt, call.output, call.prefix
         place = program.priority, program.number, program.turn - 1
@@ -318,7 +318,7 @@ class Fleet:
             self._at(now, lambda time: self._ended(program, time))
             self._in_turn = False
 
-    def _ended(self, program: Program, now: float) -> None:
+    def _ended(self, program: RunningProgram, now: float) -> None:
         program.pending -= 1
         if program.pending == 0:
             self._go_on(program, now)

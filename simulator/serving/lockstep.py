@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from simulator.serving.batcher import Batcher, Step
+from simulator.serving.batcher import Batcher, PlannedStep
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.meter import FULL, Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.replica import Listener, finish, steps_done
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Request, Sequence
-from simulator.serving.step_times import Batch, StepTimes
+from simulator.serving.step_times import RankBatch, StepTimes
 
 LONGEST_STRETCH = 64
 """Steps over which the time of a lock-step is taken as linear."""
 WAITING_WEIGHT = 4
 """A waiting sequence counts as four running ones where a rank is chosen (vLLM's data-parallel balancer)."""
-IDLE = Batch((), 0, 0)
+IDLE = RankBatch((), 0, 0)
 
 
 class LockstepReplica:
@@ -31,7 +31,7 @@ class LockstepReplica:
 
     def __init__(
         self,
-        options: Options,
+        options: EngineOptions,
         scheduler: Scheduler,
         kvs: list[PagedBlocks],
         steps: StepTimes,
@@ -45,8 +45,8 @@ class LockstepReplica:
         self.batchers = self.ranks
         self.scheduler, self.ahead, self.stretches = scheduler, options.asynchronous, stretches
         self.next_s = inf
-        self._running: list[Step | None] = []
-        self._planned: list[Step | None] = []
+        self._running: list[PlannedStep | None] = []
+        self._planned: list[PlannedStep | None] = []
         self._start_s = self._first_s = self._growth_s = 0.0
         self._token_s = -1.0
         """End of the last step that decoded; negative after idling."""
@@ -119,7 +119,7 @@ class LockstepReplica:
         self._running = current
         self._launch(now)
 
-    def _plan(self, now: float) -> list[Step | None]:
+    def _plan(self, now: float) -> list[PlannedStep | None]:
         return [rank.plan(now) for rank in self.ranks]
 
     def _launch(self, now: float) -> None:
@@ -143,7 +143,7 @@ class LockstepReplica:
             [
                 IDLE
                 if step is None
-                else Batch(step.chunks, step.decodes, step.kv_tokens + later * step.decodes)
+                else RankBatch(step.chunks, step.decodes, step.kv_tokens + later * step.decodes)
                 for step in self._running
             ]
         )

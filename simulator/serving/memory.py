@@ -25,7 +25,7 @@ KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
 
 
 @dataclass(frozen=True)
-class Memory:
+class ReplicaMemory:
     """Bytes on one device, and the KV that fits."""
 
     weights: float
@@ -78,7 +78,7 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> 
 
 def memory(
     price: StepPrice, budget: int, sequences: int, share: float | None = None, block_tokens: int | None = None
-) -> Memory:
+) -> ReplicaMemory:
     """Return the memory of one device.
 
     Args:
@@ -102,7 +102,7 @@ def memory(
     if engine.memory_share_of == "free":
         taken = weights + activations + engine.context_bytes.value
         usable = weights + activations + fraction * (device.memory_bytes - taken)
-    return Memory(
+    return ReplicaMemory(
         weights=weights,
         activations=activations,
         graphs=graphs,
@@ -112,7 +112,7 @@ def memory(
     )
 
 
-def check_fits(price: StepPrice, held: Memory) -> None:
+def check_fits(price: StepPrice, held: ReplicaMemory) -> None:
     """Refuse a replica without room for one KV block.
 
     Raises:

@@ -9,7 +9,7 @@ from pydantic import Field
 from hwmodels.loading import Strict
 
 
-class Options(Strict):
+class EngineOptions(Strict):
     """Options set by an engine's flags; defaults are vLLM 0.19's."""
 
     scheduler: str = Field("chunked", description="policy that picks the sequences of a step")

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from simulator.serving.batcher import Batcher, Step
+from simulator.serving.batcher import Batcher, PlannedStep
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.meter import FULL, Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.replica import Listener, QueueView, finish, steps_in
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Sequence
@@ -30,7 +30,7 @@ SHORTEST_ROUNDS = 2
 """Rounds from which a stretch is summed in closed form."""
 
 
-class Lane:
+class PipelineLane:
     """One micro batch in flight: its sequences, and when its running step enters and leaves the stages."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Lane:
 
     def __init__(self, batcher: Batcher) -> None:
         self.batcher = batcher
-        self.running: Step | None = None
+        self.running: PlannedStep | None = None
         self.count = 1
         """Steps since the running one was planned."""
         self.ready_s = 0.0
@@ -82,7 +82,7 @@ class PipelinedReplica(QueueView):
 
     def __init__(
         self,
-        options: Options,
+        options: EngineOptions,
         scheduler: Scheduler,
         kv: PagedBlocks,
         steps: StepTimes,
@@ -96,12 +96,14 @@ class PipelinedReplica(QueueView):
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
         slots = max(options.max_sequences // self.stages, 1)
-        self.lanes = [Lane(Batcher(options, scheduler, kv, self.waiting, slots)) for _ in range(self.stages)]
+        self.lanes = [
+            PipelineLane(Batcher(options, scheduler, kv, self.waiting, slots)) for _ in range(self.stages)
+        ]
         self.batchers = [lane.batcher for lane in self.lanes]
         self.scheduler = scheduler
         self.stretches = stretches
         self.next_s = inf
-        self._order: deque[Lane] = deque()
+        self._order: deque[PipelineLane] = deque()
         """Lanes under way, in the order in which they leave."""
         self._free_s = 0.0
         """Time at which the first stage is free."""
@@ -138,7 +140,7 @@ class PipelinedReplica(QueueView):
                 self._commit(now)
             if order and order[0].exit_s <= now:
                 lane = order.popleft()
-                step: Step = lane.running  # type: ignore[assignment]
+                step: PlannedStep = lane.running  # type: ignore[assignment]
                 # Of the replica's time, the lane's steps take what passed since another lane's ended.
                 cells += (
                     self._busy_from_s, now, lane.ready_s, lane.count, step.decodes, step.kv_tokens,
@@ -172,7 +174,7 @@ class PipelinedReplica(QueueView):
                 break
         self.next_s = now
 
-    def _launch(self, lane: Lane, now: float) -> None:
+    def _launch(self, lane: PipelineLane, now: float) -> None:
         step = lane.batcher.plan(now)
         if step is None:
             return
@@ -188,7 +190,7 @@ class PipelinedReplica(QueueView):
         lane.running, lane.seconds = step, seconds
         self._enter(lane, now)
 
-    def _enter(self, lane: Lane, now: float) -> None:
+    def _enter(self, lane: PipelineLane, now: float) -> None:
         """Let a lane's next step into the first stage."""
         seconds, order = lane.seconds, self._order
         share = seconds / self.stages
@@ -240,7 +242,7 @@ class PipelinedReplica(QueueView):
         self._longest, self._rounds = longest, rounds
         return self._first_exit(rounds)
 
-    def _leads(self, lead: Lane, rounds: int) -> bool:
+    def _leads(self, lead: PipelineLane, rounds: int) -> bool:
         """Whether a lane is the longest throughout, and the next round is the same step by step."""
         free, last, stages, order = self._free_s, self._last_exit_s, self.stages, self._order
         first, expected = lead.seconds, order[-1].exit_s
@@ -317,7 +319,7 @@ class PipelinedReplica(QueueView):
         self._free_s, self._last_exit_s = free, order[-1].exit_s
         self.next_s = order[0].exit_s
 
-    def _ended(self, lead: Lane, now: float) -> int:
+    def _ended(self, lead: PipelineLane, now: float) -> int:
         """Exits of the longest lane before a time."""
         passed, growth, most = now - lead.exit_s, lead.growth_s, self._rounds
         if passed <= 0.0:

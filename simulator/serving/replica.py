@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from math import inf, sqrt
 
-from simulator.serving.batcher import Batcher, Step
+from simulator.serving.batcher import Batcher, PlannedStep
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.meter import FULL, Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.schedulers import Scheduler
 from simulator.serving.sequence import Request, Sequence
 from simulator.serving.step_times import StepTimes
@@ -31,7 +31,7 @@ def ignore(_sequence: Sequence, _now: float) -> None:
     """Listener of a run that is over."""
 
 
-def finish(step: Step, batcher: Batcher, now: float, on_leave: Listener) -> None:
+def finish(step: PlannedStep, batcher: Batcher, now: float, on_leave: Listener) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
     for sequence in step.firsts:
         if sequence.first_s != sequence.first_s:
@@ -113,7 +113,7 @@ class Replica(QueueView):
 
     def __init__(
         self,
-        options: Options,
+        options: EngineOptions,
         scheduler: Scheduler,
         kv: PagedBlocks,
         steps: StepTimes,
@@ -132,8 +132,8 @@ class Replica(QueueView):
         self.copy_s = copy_s
         self.next_s = inf
         """When the running step or stretch ends; inf while idle."""
-        self._running: Step | None = None
-        self._planned: Step | None = None
+        self._running: PlannedStep | None = None
+        self._planned: PlannedStep | None = None
         self._start_s = 0.0
         self._count = 1
         """Steps of the running stretch."""
@@ -197,7 +197,7 @@ class Replica(QueueView):
                 break
         self.next_s = now
 
-    def _seconds(self, step: Step) -> float:
+    def _seconds(self, step: PlannedStep) -> float:
         """Seconds of the step to launch, or of the stretch that it begins."""
         decodes = step.decodes
         if decodes and self.stretches and not (step.chunks or step.leaving or step.preempted):
@@ -214,7 +214,7 @@ class Replica(QueueView):
             seconds += step.copied * self.copy_s
         return step.read_s if step.read_s > seconds else seconds
 
-    def _quiet(self, step: Step) -> int:
+    def _quiet(self, step: PlannedStep) -> int:
         """Steps that can follow the one to launch with equal decodes."""
         if not self.ahead:
             return self.batcher.quiet()

@@ -15,7 +15,7 @@ from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.ops.counts import matmul_flops_per_token, model_parameters
 from simulator.serving.deployment import Pool
-from simulator.serving.step_times import Array, Batch, Chunk, Stretch
+from simulator.serving.step_times import Array, Chunk, RankBatch, Stretch
 
 READ_SHARE, FLOP_SHARE = 0.8, 0.6
 """Share of peak bandwidth and of peak FLOP/s that kernels reach (assumed)."""
@@ -27,7 +27,7 @@ NO_END = 1 << 60
 
 
 @dataclass(frozen=True)
-class Roofline:
+class RooflineSteps:
     """Linear step times: reads of weights and KV, FLOPs of tokens, latency of all-reduces."""
 
     stages: int
@@ -42,7 +42,7 @@ class Roofline:
     busy_watts: float
 
     @classmethod
-    def of(cls, model: Model, cluster: Cluster, pool: Pool) -> Roofline:
+    def of(cls, model: Model, cluster: Cluster, pool: Pool) -> RooflineSteps:
         """Figures of one replica of a pool."""
         device, ranks = cluster.device, pool.tensor * pool.data
         size = FORMAT_BYTES[pool.weights]
@@ -78,7 +78,7 @@ class Roofline:
         first = self.fixed_s + self.token_s * decodes * queries + self.kv_s * kv_tokens
         return first, self.kv_s * decodes * queries, NO_END
 
-    def lockstep(self, ranks: Sequence[Batch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
         """Seconds of one step of all ranks: the longest rank's."""
         return max(self.step(batch.prefills, batch.decodes, batch.kv_tokens) for batch in ranks)
 

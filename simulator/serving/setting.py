@@ -13,7 +13,7 @@ from simulator.models import Model, models
 from simulator.scenario import find
 from simulator.serving.costs import engine_of, options_of, replica_costs, speculating
 from simulator.serving.deployment import Deployment, Pool
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.routers import Router, make_router
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.schedulers import Scheduler, make_scheduler
@@ -26,7 +26,7 @@ class PoolSetting:
     """One pool with its engine's options and costs."""
 
     pool: Pool
-    options: Options
+    options: EngineOptions
     scheduler: Scheduler
     costs: ReplicaCosts
     first_rank: int

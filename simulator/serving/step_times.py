@@ -19,7 +19,7 @@ Chunk = tuple[int, int]
 """Prompt tokens that a step computes of one sequence, and tokens of its KV that were there before."""
 
 
-class Batch(NamedTuple):
+class RankBatch(NamedTuple):
     """Batch of one rank in one step."""
 
     prefills: Sequence[Chunk]
@@ -58,7 +58,7 @@ class StepTimes(Protocol):
         """Seconds of the following decode steps; every step adds ``queries`` KV tokens per sequence."""
         ...
 
-    def lockstep(self, ranks: Sequence[Batch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
         """Seconds of one step of data-parallel attention ranks that share their experts.
 
         Args:

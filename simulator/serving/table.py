@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from simulator.serving.power import PowerModel
 from simulator.serving.price import StepPrice
-from simulator.serving.step_times import Batch, Chunk, Stretch
+from simulator.serving.step_times import Chunk, RankBatch, Stretch
 
 Array = NDArray[np.float64]
 
@@ -323,7 +323,7 @@ class IterationTable:
         steps = int((keys[at + 1] - mean) / queries) + 1
         return first, slope * queries, steps if steps > 1 else 1
 
-    def lockstep(self, ranks: Sequence[Batch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
         """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
         experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
         tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]

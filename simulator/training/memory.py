@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 
 @dataclass
-class Memory:
+class StageMemory:
     """Bytes of each part on each class of stage.
 
     ``parts[name]`` has shape (classes, plans), classes as in ``stages``.
@@ -75,7 +75,7 @@ class Memory:
         return {name: float(part[row, index]) for name, part in self.parts.items()}
 
 
-def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> Memory:
+def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> StageMemory:
     """Predict the peak memory of each plan on each class of stage.
 
     Returns:
@@ -96,7 +96,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     room = setting.cluster.device.memory_bytes - sum(parts.values())
     freed = parts["activations"] + parts["workspace"]
     parts["update"] = np.clip(room, np.maximum(update - freed, 0.0), update)
-    return Memory(parts, stages)
+    return StageMemory(parts, stages)
 
 
 def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshwright.validation.choices import families, kendall_tau
-from meshwright.validation.ledger import Summary, evaluate, published_files
+from meshwright.validation.ledger import ErrorSummary, evaluate, published_files
 from planner.execution import Execution
 
 ROW = {
@@ -114,7 +114,7 @@ def test_cases_of_one_setting_are_predicted_as_each_alone(cases):
 
 
 def test_nothing_measured_sums_up_to_nothing():
-    assert Summary.of([None, None]) == Summary(0, None, None, None, None)
+    assert ErrorSummary.of([None, None]) == ErrorSummary(0, None, None, None, None)
 
 
 def test_the_table_sums_up_by_gpu_framework_precision_and_memory(run, cases):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from meshwright.scenarios import shipped_scenarios
-from meshwright.variations.question import Question
+from meshwright.variations.question import WhatIfQuestion
 from simulator.serving.scenario import make_serving
 from tests.meshwright.test_cli_serving import SMALL
 
@@ -93,5 +93,5 @@ SERVING = {
 def test_shipped_variations_can_be_asked(name):
     if "\nvariations:" not in SERVING[name].read_text(encoding="utf-8"):
         return
-    for run in Question.read(SERVING[name]).runs():
+    for run in WhatIfQuestion.read(SERVING[name]).runs():
         make_serving(run.data, run.where, run.folder)

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.sweeps.definition import Grid
+from meshwright.sweeps.definition import SweepGrid
 from meshwright.sweeps.run import run_sweep
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
 from planner.executors import executor
-from planner.store import Store
+from planner.store import ResultStore
 
 ALONE = Execution(workers=1)
 SCENARIO = {
@@ -41,7 +41,7 @@ def write(tmp_path):
 
 
 def test_a_row_for_every_point(write):
-    rows = run_sweep(Grid.read(write()), ALONE)
+    rows = run_sweep(SweepGrid.read(write()), ALONE)
     assert [(row["model"], row["gpus"]) for row in rows[::2]] == [
         (model, gpus) for model in GRID["model"] for gpus in GRID["gpus"]
     ]
@@ -53,14 +53,14 @@ def test_a_row_for_every_point(write):
 
 
 def test_a_second_run_answers_nothing_again(write, tmp_path, monkeypatch):
-    grid, kept = Grid.read(write()), Execution(workers=1, store=tmp_path / "store.db")
+    grid, kept = SweepGrid.read(write()), Execution(workers=1, store=tmp_path / "store.db")
     first = run_sweep(grid, kept)
     with monkeypatch.context() as patched:
         patched.setattr("meshwright.sweeps.run.answer", None)  # any call would fail
         assert run_sweep(grid, kept) == first
-    wider = Grid.read(write(grid={**GRID, "gpus": [32, 63, 64, 16]}))
+    wider = SweepGrid.read(write(grid={**GRID, "gpus": [32, 63, 64, 16]}))
     run_sweep(wider, kept)
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         assert len(store) == wider.size == len(first) + 4
 
 
@@ -70,16 +70,16 @@ def test_a_changed_file_is_another_question(write, tmp_path):
     )
     path = write(scenario={**SCENARIO, "model": "./mine.yaml"}, grid={"gpus": [32, 64]})
     kept = Execution(workers=1, store=tmp_path / "store.db")
-    before = run_sweep(Grid.read(path), kept)
+    before = run_sweep(SweepGrid.read(path), kept)
     (tmp_path / "mine.yaml").write_text(
         (tmp_path / "mine.yaml").read_text().replace("layers: 4", "layers: 16")
     )
-    after = run_sweep(Grid.read(path), kept)
+    after = run_sweep(SweepGrid.read(path), kept)
     assert all(new["step_time_s"] > old["step_time_s"] for new, old in zip(after, before, strict=True))
 
 
 def test_tables(write, tmp_path):
-    rows = run_sweep(Grid.read(write(grid={"gpus": [32, 63]})), ALONE)
+    rows = run_sweep(SweepGrid.read(write(grid={"gpus": [32, 63]})), ALONE)
     write_rows(rows, tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         read = list(csv.DictReader(file))
@@ -99,18 +99,20 @@ def test_tables(write, tmp_path):
 
 def test_refusals(write):
     with pytest.raises(UnknownNameError, match="global_batch"):
-        Grid.read(write(grid={"workload.globalbatch": [1]}))
+        SweepGrid.read(write(grid={"workload.globalbatch": [1]}))
     with pytest.raises(InputError, match="unknown key 'grids'"):
-        Grid.read(write(grids={}))
+        SweepGrid.read(write(grids={}))
     with pytest.raises(InputError, match="more than 1,000,000"):
-        Grid.read(write(grid={"gpus": list(range(1, 2000)), "workload.global_batch": list(range(1, 2000))}))
+        SweepGrid.read(
+            write(grid={"gpus": list(range(1, 2000)), "workload.global_batch": list(range(1, 2000))})
+        )
     with pytest.raises(UnknownNameError, match="unknown executor"):
         executor("rays")
     number = {**SCENARIO, "cluster": 2**53}
     with pytest.raises(
         InputError, match=r"cluster: must be a name, a path or a mapping, found 9007199254740992"
     ):
-        Grid.read(write(scenario=number, grid={"cluster.network.nic_gbps": [100]}))
+        SweepGrid.read(write(scenario=number, grid={"cluster.network.nic_gbps": [100]}))
 
 
 @pytest.mark.slow
@@ -127,7 +129,7 @@ def test_refusals(write):
 )
 def test_every_executor_gives_the_same_table(write, tmp_path, monkeypatch, execution):
     monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
-    grid = Grid.read(write())
+    grid = SweepGrid.read(write())
     tables = []
     for number, way in enumerate((ALONE, execution, replace(execution, store=tmp_path / "store.db"))):
         write_rows(run_sweep(grid, way), tmp_path / f"{number}.csv")

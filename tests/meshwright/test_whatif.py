@@ -8,7 +8,7 @@ from hwmodels.cluster import clusters
 from meshwright.reports.whatif import moved
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import key_paths, set_key
-from meshwright.variations.question import Question
+from meshwright.variations.question import WhatIfQuestion
 from simulator.scenario import make_scenario
 
 BASE = """\
@@ -312,7 +312,7 @@ WITH_VARIATIONS = [
 
 @pytest.mark.parametrize("name", WITH_VARIATIONS)
 def test_shipped_variations_can_be_asked(name):
-    question = Question.read(shipped_scenarios()[name])
+    question = WhatIfQuestion.read(shipped_scenarios()[name])
     runs = list(question.runs())
     assert len(runs) == question.count(replan=False) + question.count(replan=True) > 0
     assert len({run.label for run in runs}) == len(runs)

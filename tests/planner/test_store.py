@@ -11,18 +11,18 @@ import sys
 import pytest
 
 from hwmodels.errors import InputError, MeshwrightError
-from planner.store import Keyed, Store, file_digests
+from planner.store import Keyed, ResultStore, file_digests
 
 QUESTION = {"ask": "plan", "scenario": {"model": "a", "gpus": 8}}
 
 
 def test_results_are_found_again(tmp_path):
     question = Keyed.of(QUESTION)
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         assert store.get([question.key]) == {}
         store.put(question, {"step_time_s": 0.1})
         store.put(question, {"step_time_s": 9.9})  # another run was first
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         assert store.get([question.key, "other"]) == {question.key: {"step_time_s": 0.1}}
         assert len(store) == 1
 
@@ -32,7 +32,7 @@ def test_program_and_question_are_in_the_key(tmp_path, monkeypatch):
     ours = Keyed.of(QUESTION)
     assert ours.key != Keyed.of(other).key
     assert ours == Keyed.of(dict(reversed(QUESTION.items())))
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         store.put(ours, {})
         assert store.others() == 0
         monkeypatch.setattr("planner.store.program", lambda: "another version")
@@ -41,7 +41,7 @@ def test_program_and_question_are_in_the_key(tmp_path, monkeypatch):
 
 
 def test_two_runs_share_a_store(tmp_path):
-    with Store(tmp_path / "store.db") as one, Store(tmp_path / "store.db") as two:
+    with ResultStore(tmp_path / "store.db") as one, ResultStore(tmp_path / "store.db") as two:
         one.put(Keyed("a", "{}"), {"x": 1})
         two.put(Keyed("b", "{}"), {"x": 2})
         assert one.get(["a", "b"]) == two.get(["a", "b"]) == {"a": {"x": 1}, "b": {"x": 2}}
@@ -50,8 +50,8 @@ def test_two_runs_share_a_store(tmp_path):
 def test_a_claim_holds_until_its_process_ends(tmp_path):
     path = tmp_path / "store.db"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, Store\n"
-        f"store = Store(Path({str(path)!r}))\n"
+        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, ResultStore\n"
+        f"store = ResultStore(Path({str(path)!r}))\n"
         "store.put(Keyed('done', '{}'), {})\n"
         "print(sorted(store.claim(['a', 'b', 'done'])), flush=True)\n"
         "sys.stdin.read()\n"
@@ -61,12 +61,12 @@ def test_a_claim_holds_until_its_process_ends(tmp_path):
     )
     assert run.stdout is not None
     assert run.stdout.readline() == "['a', 'b']\n"
-    with Store(path) as store:
+    with ResultStore(path) as store:
         assert store.claim(["a", "b", "c", "done"]) == {"c"}
         os.kill(run.pid, signal.SIGKILL)
         run.communicate()
         assert store.claim(["a", "b"]) == {"a", "b"}
-    with Store(path) as store:
+    with ResultStore(path) as store:
         assert store._base.execute("SELECT count(*) FROM claims").fetchone() == (0,)
 
 
@@ -84,8 +84,8 @@ def test_files_of_a_question(tmp_path):
 def test_a_killed_writer_loses_nothing(tmp_path):
     path = tmp_path / "store.db"
     script = (
-        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, Store\n"
-        f"store = Store(Path({str(path)!r}))\n"
+        "import sys\nfrom pathlib import Path\nfrom planner.store import Keyed, ResultStore\n"
+        f"store = ResultStore(Path({str(path)!r}))\n"
         "for number in range(10**6):\n"
         "    store.put(Keyed(str(number), '{}'), {'n': number})\n"
         "    print(number, flush=True)\n"
@@ -97,29 +97,29 @@ def test_a_killed_writer_loses_nothing(tmp_path):
     told += [int(line) for line in run.stdout.read().splitlines() if line]
     run.stdout.close()
     run.wait()
-    with Store(path) as store:
+    with ResultStore(path) as store:
         assert all(store.get([str(n)]) == {str(n): {"n": n}} for n in told[:-1])
 
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "text.db").write_text("not a database at all, however long this text may be " * 20)
     with pytest.raises(InputError, match="is no store of Meshwright"):
-        Store(tmp_path / "text.db")
+        ResultStore(tmp_path / "text.db")
     with sqlite3.connect(tmp_path / "other.db") as base:
         base.execute("CREATE TABLE mine (x)")
     base.close()
     with pytest.raises(InputError, match="is no store of Meshwright"):
-        Store(tmp_path / "other.db")
-    Store(tmp_path / "old.db").__exit__(None, None, None)
+        ResultStore(tmp_path / "other.db")
+    ResultStore(tmp_path / "old.db").__exit__(None, None, None)
     with sqlite3.connect(tmp_path / "old.db") as base:
         base.execute("PRAGMA user_version=99")
     base.close()
     with pytest.raises(InputError, match="another version of Meshwright \\(format 99"):
-        Store(tmp_path / "old.db")
+        ResultStore(tmp_path / "old.db")
 
 
 def test_a_full_disk_is_told(tmp_path):
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         store.put(Keyed("a", "{}"), {"x": 1})
         store._base.execute("PRAGMA max_page_count=1")
         with pytest.raises(MeshwrightError, match="results written before are kept"):

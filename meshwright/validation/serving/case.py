@@ -10,7 +10,8 @@ from typing import Any
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
-from meshwright.validation.serving.names import Skipped, engine_version, find_cluster, find_format, find_model
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.names import engine_version, find_cluster, find_format, find_model
 from simulator.models import Model
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, Preset, engines, nearest
@@ -26,7 +27,7 @@ LARGEST_KEPT = 2**17
 """Tokens of a step up to which a table is kept for further rows; larger ones take 100 MB each."""
 
 
-class Row:
+class MeasuredRow:
     """One CSV row with typed access."""
 
     def __init__(self, values: Mapping[str, str], where: str) -> None:
@@ -62,7 +63,7 @@ class Row:
         """
         value = self.number(name)
         if not value:
-            raise Skipped(f"{name} not stated")
+            raise SkippedRow(f"{name} not stated")
         return value
 
     def count(self, name: str, default: int = 1) -> int:
@@ -92,7 +93,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Case:
+class ServingCase:
     """One measured row."""
 
     case_id: str
@@ -116,10 +117,10 @@ def pool_of(values: dict[str, Any], where: str) -> Pool:
     try:
         return build(Pool, values, where)
     except InputError as error:
-        raise Skipped(f"degrees do not fit together: {error.problem}") from None
+        raise SkippedRow(f"degrees do not fit together: {error.problem}") from None
 
 
-def setup(row: Row, engine_name: str, version: str, pool: Mapping[str, Any], precision: str) -> Setup:
+def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, Any], precision: str) -> Setup:
     """The replica that a row describes.
 
     Raises:
@@ -132,7 +133,7 @@ def setup(row: Row, engine_name: str, version: str, pool: Mapping[str, Any], pre
     try:
         preset: Preset = nearest(engine_name, engine_version(version, row.text("notes")))
     except UnknownNameError as error:
-        raise Skipped(str(error)) from None
+        raise SkippedRow(str(error)) from None
     weights = find_format(precision)
     kv = row.text("kv_precision")
     values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}

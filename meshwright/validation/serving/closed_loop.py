@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
 from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of, start_of
-from meshwright.validation.serving.names import Skipped
 from meshwright.validation.serving.replay import Client
 from simulator.serving.steady import Limits, Load, Steady, steady_state
 from simulator.serving.table import IterationTable
@@ -86,7 +86,7 @@ class ClosedLoop:
         return (self.prompt + self.output) / (JITTER_MEAN if self.jitters else 1.0)
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -97,7 +97,7 @@ def read(row: Row, file: str) -> Case:
     precision = row.text("weight_precision")
     version, engine = row.text("engine_version"), row.text("engine")
     if not engine:
-        raise Skipped("engine not stated")
+        raise SkippedRow("engine not stated")
     if row.text("mode") == "disagg":
         prefill, prefill_replicas = _side(row, "prefill", engine, version, precision)
         serving, replicas = _side(row, "decode", engine, version, precision)
@@ -108,7 +108,7 @@ def read(row: Row, file: str) -> Case:
     if not concurrency and row.number("decode_batch"):
         concurrency = row.need("decode_batch") * replicas
     if not concurrency:
-        raise Skipped("concurrency not stated")
+        raise SkippedRow("concurrency not stated")
     batch = row.number("batch")
     ranks = replicas * serving.pool.data
     if batch and concurrency > batch * ranks:
@@ -127,7 +127,7 @@ def read(row: Row, file: str) -> Case:
         jitters=jitter != 1.0,
         flags=_flags(row, serving),
     )
-    return Case(
+    return ServingCase(
         case_id=row.text("case_id"),
         file=file,
         engine=serving.engine.name,
@@ -139,7 +139,7 @@ def read(row: Row, file: str) -> Case:
     )
 
 
-def _flags(row: Row, serving: Setup) -> Flags:
+def _flags(row: MeasuredRow, serving: Setup) -> Flags:
     if row.text("harness") != "inferencex":
         return DEFAULTS
     return flags_of(serving.engine.engine, serving.cluster.device.name, serving.pool.weights)
@@ -157,7 +157,7 @@ def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
     return {"tensor": tensor, "data": dp, "pipeline": pp, "expert": expert}
 
 
-def _aggregated(row: Row, engine: str, version: str, precision: str) -> tuple[Setup, float]:
+def _aggregated(row: MeasuredRow, engine: str, version: str, precision: str) -> tuple[Setup, float]:
     tp, dp, ep = row.count("tp"), row.count("dp"), row.count("ep")
     gpus = row.count("n_gpus", tp * row.count("pp"))
     if row.text("harness") == "inferencex" and dp == tp:
@@ -171,13 +171,13 @@ def _aggregated(row: Row, engine: str, version: str, precision: str) -> tuple[Se
     return found, max(gpus / found.pool.devices, 1.0)
 
 
-def _side(row: Row, side: str, engine: str, version: str, precision: str) -> tuple[Setup, float]:
+def _side(row: MeasuredRow, side: str, engine: str, version: str, precision: str) -> tuple[Setup, float]:
     """The replicas of one side of a disaggregated deployment; ``tp`` counts the GPUs of a worker."""
     tp, dp, ep, pp = (row.count(f"{side}_{name}") for name in ("tp", "dp", "ep", "pp"))
     gpus = row.number(f"{side}_gpus")
     workers = row.number(f"{side}_workers")
     if not gpus and not workers:
-        raise Skipped(f"{side} workers not stated")
+        raise SkippedRow(f"{side} workers not stated")
     pool = _degrees(tp, dp, ep, pp, tp * pp if row.text("harness") == "inferencex" else tp * dp * pp)
     found = setup(row, engine, version, pool, precision)
     return found, workers or max((gpus or 0.0) / found.pool.devices, 1.0)

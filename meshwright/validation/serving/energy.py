@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import Case, Row, Setup, setup, table_of
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
 
 NEEDS = ("avg_batch_size", "avg_output_tokens", "itl_ms_p50", "avg_power_w_all_gpus")
 MEASURED = ("itl_ms_p50", "tpot_ms_mean", "out_tok_s", "avg_power_w_all_gpus", "j_per_output_token")
@@ -42,7 +42,7 @@ class Energy:
     """Whether throughput counts the start and the end of the run."""
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -56,13 +56,13 @@ def read(row: Row, file: str) -> Case:
     engine = row.text("engine", "vllm")
     found = setup(row, engine, row.text("engine_version", VERSION), pool, precision)
     if tensor * dp != gpus and tensor * row.count("pp") * dp != gpus:
-        raise Skipped(f"degrees ({tp} x {dp}) do not give {gpus} GPUs")
+        raise SkippedRow(f"degrees ({tp} x {dp}) do not give {gpus} GPUs")
     prompt = row.number("input_tokens") or PROMPTS.get(row.text("task"), OTHER_PROMPT)
     whole = not row.text("engine_version")
     question = Energy(found, row.need("avg_batch_size"), prompt, row.need("avg_output_tokens"), whole)
     measured = row.measured(*MEASURED)
     flagged = bool(row.text("flag")) and row.text("flag") != "power_derived"
-    return Case(
+    return ServingCase(
         row.text("case_id"), file, found.engine.name, row.text("gpu"), measured, flagged, "", question
     )
 

@@ -30,7 +30,7 @@ class Flags(Strict):
         return self.poll_steps_from_16 if clients >= 16 else self.poll_steps
 
 
-class Rule(Flags):
+class ServerRule(Flags):
     """Flags of some servers."""
 
     engine: str
@@ -51,7 +51,7 @@ class Start(Strict):
 
 
 class _Rules(Strict):
-    rules: list[Rule] = Field(strict=False)
+    rules: list[ServerRule] = Field(strict=False)
     starts: list[Start] = Field(strict=False)
 
 
@@ -63,7 +63,7 @@ def _rules() -> _Rules:
     return build(_Rules, read_mapping(FILE), str(FILE))
 
 
-def _fits(rule: Rule | Start, engine: str, gpu: str, weights: str) -> bool:
+def _fits(rule: ServerRule | Start, engine: str, gpu: str, weights: str) -> bool:
     return rule.engine == engine and gpu.startswith(rule.gpu) and rule.weights in ("", weights)
 
 

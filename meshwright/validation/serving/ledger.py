@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InputError, MeshwrightError
+from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving import (
     closed_loop,
     energy,
@@ -27,8 +28,7 @@ from meshwright.validation.serving import (
     static_batch,
     trtllm_tables,
 )
-from meshwright.validation.serving.case import Case, Row
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.serving.case import MeasuredRow, ServingCase
 from planner.execution import Execution
 from planner.store import digest_of
 
@@ -51,10 +51,10 @@ READERS: tuple[ModuleType, ...] = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class PredictedMetric:
     """One metric of one row."""
 
-    case: Case
+    case: ServingCase
     metric: str
     predicted: float
     measured: float
@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Summary:
+class MetricSummary:
     """Errors of one metric of one engine on one GPU in one file; repeats of a configuration count once."""
 
     file: str
@@ -85,10 +85,12 @@ class Summary:
 class ServingLedger:
     """All rows of some files."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[PredictedMetric] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
-    def summaries(self, key: Callable[[Entry], tuple[str, str, str, str]] | None = None) -> list[Summary]:
+    def summaries(
+        self, key: Callable[[PredictedMetric], tuple[str, str, str, str]] | None = None
+    ) -> list[MetricSummary]:
         """Errors by group, flagged rows apart.
 
         Args:
@@ -108,7 +110,7 @@ class ServingLedger:
             signed = np.array([float(np.median(errors)) for errors in groups.values()])
             size = np.abs(signed)
             found.append(
-                Summary(
+                MetricSummary(
                     file,
                     engine,
                     gpu,
@@ -140,7 +142,7 @@ def evaluate(
         MeshwrightError: a worker was killed, or the store's disk is full.
     """
     ledger = ServingLedger()
-    questions: dict[ModuleType, list[Case]] = defaultdict(list)
+    questions: dict[ModuleType, list[ServingCase]] = defaultdict(list)
     for given in paths:
         path = PUBLISHED if str(given) == SHIPPED else given
         for file in _files(path):
@@ -162,20 +164,20 @@ def evaluate(
     return ledger
 
 
-def _by_key(reader: ModuleType, cases: Sequence[Case]) -> dict[Any, list[Case]]:
+def _by_key(reader: ModuleType, cases: Sequence[ServingCase]) -> dict[Any, list[ServingCase]]:
     """Cases that one call predicts, by their key."""
-    groups: dict[Any, list[Case]] = defaultdict(list)
+    groups: dict[Any, list[ServingCase]] = defaultdict(list)
     for case in cases:
         groups[reader.group_key(case.question)].append(case)
     return groups
 
 
-def _inputs(reader: str, same: Sequence[Case]) -> dict[str, Any]:
+def _inputs(reader: str, same: Sequence[ServingCase]) -> dict[str, Any]:
     """Inputs of the predictions of cases that share a key."""
     return {"ask": "validate", "reader": reader, "cases": digest_of([case.question for case in same])}
 
 
-def _plain(reader: str, same: Sequence[Case]) -> dict[str, Any]:
+def _plain(reader: str, same: Sequence[ServingCase]) -> dict[str, Any]:
     """Predictions of cases that share a key as plain data, or the reason why there are none."""
     try:
         found = import_module(reader).predict([case.question for case in same])
@@ -194,7 +196,9 @@ def _files(path: Path) -> Sequence[Path]:
     return sorted([*path.glob("*.csv"), *path.glob("*.csv.gz"), *path.glob("*/meta.csv")])
 
 
-def _read(path: Path, named: bool, questions: dict[ModuleType, list[Case]], ledger: ServingLedger) -> None:
+def _read(
+    path: Path, named: bool, questions: dict[ModuleType, list[ServingCase]], ledger: ServingLedger
+) -> None:
     rows, header = _rows(path)
     readers = [reader for reader in READERS if all(name in header for name in reader.NEEDS)]
     if not readers:
@@ -203,10 +207,10 @@ def _read(path: Path, named: bool, questions: dict[ModuleType, list[Case]], ledg
         ledger.skipped.append((path.name, "not a file of measured runs that is known"))
         return
     for number, values in enumerate(rows, start=2):
-        row = Row(values, f"{path}: line {number}")
+        row = MeasuredRow(values, f"{path}: line {number}")
         try:
             questions[readers[0]].append(readers[0].read(row, path.name))
-        except Skipped as reason:
+        except SkippedRow as reason:
             ledger.skipped.append((row.text("case_id") or f"{path.name}:{number}", str(reason)))
 
 
@@ -223,7 +227,7 @@ def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:
         raise InputError(f"is not a readable CSV file ({error})", str(path)) from None
 
 
-def _enter(cases: Sequence[Case], answer: dict[str, Any], ledger: ServingLedger) -> None:
+def _enter(cases: Sequence[ServingCase], answer: dict[str, Any], ledger: ServingLedger) -> None:
     """Add predictions, or the reason why there are none, to the ledger."""
     if "problem" in answer:
         ledger.skipped += [(case.case_id, answer["problem"]) for case in cases]
@@ -231,4 +235,4 @@ def _enter(cases: Sequence[Case], answer: dict[str, Any], ledger: ServingLedger)
     for case, predicted in zip(cases, answer["predicted"], strict=True):
         for metric, measured in case.measured.items():
             if measured > 0 and metric in predicted:
-                ledger.entries.append(Entry(case, metric, predicted[metric], measured))
+                ledger.entries.append(PredictedMetric(case, metric, predicted[metric], measured))

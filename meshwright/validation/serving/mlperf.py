@@ -14,8 +14,9 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
-from meshwright.validation.serving.case import Case, Row, Setup, price_of, setup, table_of
-from meshwright.validation.serving.names import Skipped, find_cluster, find_model
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
+from meshwright.validation.serving.names import find_cluster, find_model
 from simulator.serving.memory import check_fits, memory
 from simulator.serving.steady import Limits, Load, steady_state
 
@@ -68,17 +69,17 @@ class MlPerf:
         return self.setups[0]
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
         Skipped: the row leaves open what was run.
     """
     if "Server Edition" in row.text("accelerator"):
-        row = Row({**row.values, "gpu": row.text("gpu") + "-server"}, row.where)
+        row = MeasuredRow({**row.values, "gpu": row.text("gpu") + "-server"}, row.where)
     model, cluster = find_model(row.text("model")), find_cluster(row.text("gpu"))
     if model.name not in LENGTHS:
-        raise Skipped(f"lengths of the data set of {model.name} are not known")
+        raise SkippedRow(f"lengths of the data set of {model.name} are not known")
     gpus = row.need("n_gpus")
     engine, version = _engine(row.text("framework"), row.text("round"), cluster)
     precision = _precision(cluster, row.text("round"))
@@ -101,7 +102,7 @@ def read(row: Row, file: str) -> Case:
         tpot_limit=(row.number("tpot_limit_ms") or 1e3 * tpot) / 1e3,
         offline=offline,
     )
-    return Case(
+    return ServingCase(
         row.text("case_id"),
         file,
         setups[0].engine.name,

@@ -11,11 +11,8 @@ from hwmodels.cluster import Cluster, usual_cluster
 from hwmodels.device import devices
 from hwmodels.errors import MeshwrightError
 from hwmodels.loading import read_mapping
+from meshwright.validation.rows import SkippedRow
 from simulator.models import Model, models
-
-
-class Skipped(Exception):
-    """A row leaves open what was run; the message is the reason."""
 
 
 @cache
@@ -43,10 +40,10 @@ def find_model(name: str) -> Model:
         Skipped: no such model.
     """
     if not name:
-        raise Skipped("model not stated")
+        raise SkippedRow("model not stated")
     known = models.resolve(name)
     if known is None:
-        raise Skipped(f"model {name!r} is not known")
+        raise SkippedRow(f"model {name!r} is not known")
     return models.get(known)
 
 
@@ -58,14 +55,14 @@ def find_cluster(gpu: str, nodes: int = 0) -> Cluster:
         Skipped: no such device.
     """
     if not gpu:
-        raise Skipped("gpu not stated")
+        raise SkippedRow("gpu not stated")
     name = devices.resolve(gpu) or _matched("devices", "device", _plain(gpu))
     if name is None or name not in devices.names():
-        raise Skipped(f"GPU {gpu!r} is not known")
+        raise SkippedRow(f"GPU {gpu!r} is not known")
     try:
         return usual_cluster(name)
     except MeshwrightError as error:
-        raise Skipped(str(error)) from None
+        raise SkippedRow(str(error)) from None
 
 
 def find_format(text: str, default: str = "") -> str:
@@ -77,10 +74,10 @@ def find_format(text: str, default: str = "") -> str:
     if not text:
         if default:
             return default
-        raise Skipped("weight precision not stated")
+        raise SkippedRow("weight precision not stated")
     found = _matched("formats", "format", text.lower())
     if found is None:
-        raise Skipped(f"precision {text!r} is not known")
+        raise SkippedRow(f"precision {text!r} is not known")
     return found
 
 

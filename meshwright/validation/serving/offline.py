@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
 from simulator.serving.batch_run import batch_run
 
 NEEDS = ("engine", "latency_s", "batch", "input_tokens", "output_tokens")
@@ -30,14 +30,14 @@ class Offline:
     output: float
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
         Skipped: the row leaves open what was run, or has a draft model, whose acceptance is not stated.
     """
     if row.text("draft_model", "None") != "None":
-        raise Skipped("acceptance of the draft model not stated")
+        raise SkippedRow("acceptance of the draft model not stated")
     engine = row.text("engine")
     version = row.text("engine_version") or VERSIONS.get(re.sub(r"[^a-z]", "", engine.lower()), "")
     pool = _degrees(row, engine)
@@ -52,10 +52,12 @@ def read(row: Row, file: str) -> Case:
         # The throughput column contradicts the latency.
         measured.pop("total_tok_s", None)
     configuration = f"{found.key} {question.batch} {question.prompt} {question.output} {row.text('kind')}"
-    return Case(name, file, found.engine.name, row.text("gpu"), measured, bool(flag), configuration, question)
+    return ServingCase(
+        name, file, found.engine.name, row.text("gpu"), measured, bool(flag), configuration, question
+    )
 
 
-def _degrees(row: Row, engine: str) -> dict[str, int]:
+def _degrees(row: MeasuredRow, engine: str) -> dict[str, int]:
     gpus = row.count("n_gpus", row.count("tp"))
     words = row.text("parallelism").lower()
     if "hybrid" in words or "hybird" in words:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodels.errors import InputError
-from meshwright.validation.serving.case import Case, Row, Setup, price_of, setup, table_of
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
 from meshwright.validation.serving.replay import Client, Timed
 from simulator.serving.kv import PagedBlocks
 from simulator.serving.memory import memory
@@ -53,7 +53,7 @@ class KnownHits(PagedBlocks):
         return max(super().match(sequence), known // self.block_tokens * self.block_tokens)
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one run.
 
     Raises:
@@ -63,7 +63,7 @@ def read(row: Row, file: str) -> Case:
     found = [folder / Path(row.text("file")).name, folder.parent / row.text("file")]
     path = next((one for one in found if one.is_file()), None)
     if path is None:
-        raise Skipped(f"requests ({row.text('file')}) not found")
+        raise SkippedRow(f"requests ({row.text('file')}) not found")
     tp, dp = row.count("tp"), row.count("dp")
     pool = {"tensor": tp, "data": dp, "expert": row.count("ep") if row.count("ep") > 1 else 1}
     serving = setup(row, row.text("engine"), row.text("engine_version"), pool, row.text("weight_precision"))
@@ -82,7 +82,9 @@ def read(row: Row, file: str) -> Case:
         [(one.queued_s, one.first_s, one.last_s, one.arrival_s, one.output) for one in timed]
     ).T
     measured = columns(Timed(arrival, first, last, outputs), queued)
-    return Case(row.text("run"), file, serving.engine.name, row.text("gpu"), measured, False, "", question)
+    return ServingCase(
+        row.text("run"), file, serving.engine.name, row.text("gpu"), measured, False, "", question
+    )
 
 
 class TimedRequest(NamedTuple):

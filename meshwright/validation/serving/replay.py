@@ -17,7 +17,7 @@ from simulator.serving.costs import options_of
 from simulator.serving.kv import PagedBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.replica import Replica
 from simulator.serving.schedulers import make_scheduler
@@ -78,7 +78,7 @@ class Client:
         fixed = found.engine.first_token_s.value + table.price.times.first_token_s
         changes = {"ingest_s": fixed, **changes}
         pool = found.pool.model_copy(update={"options": changes})
-        self.options: Options = options_of(pool, device.memory_bytes, where="replay")
+        self.options: EngineOptions = options_of(pool, device.memory_bytes, where="replay")
         options = self.options
         scheduler = make_scheduler(options.scheduler, options.scheduler_options)
         ranks = found.pool.data

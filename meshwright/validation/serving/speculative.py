@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.validation.serving.case import Case, Row, Setup, setup, table_of
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
 from simulator.serving.speculation import draft_cost, speed_up
 
 NEEDS = ("method", "mean_accepted_tokens_per_step", "speedup_overall")
@@ -25,7 +25,7 @@ class Speculative:
     accepted: float
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -34,10 +34,12 @@ def read(row: Row, file: str) -> Case:
     found = setup(row, "static", "", {}, row.text("precision", "fp16"))
     method = row.text("method")
     if draft_cost(method) is None:
-        raise Skipped(f"speculation method {method!r} is not known")
+        raise SkippedRow(f"speculation method {method!r} is not known")
     question = Speculative(found, method, row.need("mean_accepted_tokens_per_step"))
     name = f"speculative-{row.text('model').split('/')[-1]}-{method}"
-    return Case(name, file, found.engine.name, row.text("gpu"), row.measured(*MEASURED), False, "", question)
+    return ServingCase(
+        name, file, found.engine.name, row.text("gpu"), row.measured(*MEASURED), False, "", question
+    )
 
 
 def predict(questions: Sequence[Speculative]) -> list[dict[str, float]]:

@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InputError
-from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, price_of, setup, table_of
-from meshwright.validation.serving.names import Skipped
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import (
+    MeasuredRow,
+    ServingCase,
+    Setup,
+    kv_tokens,
+    price_of,
+    setup,
+    table_of,
+)
 from meshwright.validation.serving.open_loop import KnownHits
 from meshwright.validation.serving.replay import Client, Timed
 from simulator.serving.memory import memory
@@ -49,7 +57,7 @@ class Stage:
         return self.shared > 0 and self.users > 0
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -57,7 +65,7 @@ def read(row: Row, file: str) -> Case:
     """
     rates = _numbers(row, "rate_req_s")
     if not rates:
-        raise Skipped("rate not stated")
+        raise SkippedRow("rate not stated")
     durations = _numbers(row, "duration_s") or tuple(1.0 for _ in rates)
     data = row.count("dp")
     found = setup(
@@ -88,7 +96,7 @@ def read(row: Row, file: str) -> Case:
     flag = row.text("flag")
     if "realised_output_shorter" in flag:
         measured.pop("e2e_ms_mean", None)
-    return Case(
+    return ServingCase(
         row.text("case_id"),
         file,
         found.engine.name,
@@ -102,14 +110,14 @@ def read(row: Row, file: str) -> Case:
     )
 
 
-def _numbers(row: Row, name: str) -> tuple[float, ...]:
+def _numbers(row: MeasuredRow, name: str) -> tuple[float, ...]:
     """Numbers of a cell as ``6+12``.
 
     Raises:
         InputError: one of them is none, or not positive.
     """
     parts = row.text(name).split("+") if row.text(name) else []
-    found = tuple(Row({name: part}, row.where).number(name) or 0.0 for part in parts)
+    found = tuple(MeasuredRow({name: part}, row.where).number(name) or 0.0 for part in parts)
     if parts and min(found) <= 0:
         raise InputError(f"column {name!r}: positive numbers are needed, found {row.text(name)!r}", row.where)
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import Case, Row, Setup, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
 from simulator.serving.batch_run import batch_run
 
 NEEDS = ("prefill_ms", "decode_step_ms", "batch", "input_tokens", "output_tokens")
@@ -27,7 +27,7 @@ class StaticBatch:
     output: float
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -43,7 +43,7 @@ def read(row: Row, file: str) -> Case:
     if "e2e_not" in flag:
         measured.pop("e2e_ms", None)
         flag = flag.replace("e2e_not_prefill_plus_decode", "").strip()
-    return Case(
+    return ServingCase(
         row.text("case_id"),
         file,
         found.engine.name,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import Case, Row, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
 from simulator.serving.batch_run import batch_run
 from simulator.serving.steady import Limits, Load, steady_state
 
@@ -19,7 +19,7 @@ FREE_SHARE = 0.92
 
 
 @dataclass(frozen=True)
-class Table:
+class TableCase:
     """The configuration of one row."""
 
     serving: Setup
@@ -30,7 +30,7 @@ class Table:
     output: float
 
 
-def read(row: Row, file: str) -> Case:
+def read(row: MeasuredRow, file: str) -> ServingCase:
     """The case of one row.
 
     Raises:
@@ -45,7 +45,7 @@ def read(row: Row, file: str) -> Case:
         pool["kv"] = "fp8"
     found = setup(row, row.text("engine", "trtllm"), row.text("engine_version", "0.5.0"), pool, precision)
     at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds
-    question = Table(
+    question = TableCase(
         found,
         row.text("kind"),
         (row.number("batch") or 0.0) if at_most else row.need("batch"),
@@ -53,7 +53,7 @@ def read(row: Row, file: str) -> Case:
         row.need("input_tokens"),
         row.need("output_tokens"),
     )
-    return Case(
+    return ServingCase(
         row.text("case_id"),
         file,
         found.engine.name,
@@ -65,7 +65,7 @@ def read(row: Row, file: str) -> Case:
     )
 
 
-def predict(questions: Sequence[Table]) -> list[dict[str, float]]:
+def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
     found = questions[0].serving
     device = found.cluster.device
@@ -86,7 +86,7 @@ def predict(questions: Sequence[Table]) -> list[dict[str, float]]:
     ]
 
 
-def _maximum(found: Setup, one: Table) -> dict[str, float]:
+def _maximum(found: Setup, one: TableCase) -> dict[str, float]:
     """All requests queued at once: as many run as memory holds."""
     device = found.cluster.device
     budget = max(found.engine.token_budget(device.memory_bytes), one.prompt)
@@ -107,6 +107,6 @@ def _maximum(found: Setup, one: Table) -> dict[str, float]:
     return {"out_tok_s": rate, "out_tok_s_per_gpu": rate / found.pool.devices}
 
 
-def group_key(question: Table) -> tuple[Any, ...]:
+def group_key(question: TableCase) -> tuple[Any, ...]:
     """Rows with equal keys are predicted in one call."""
     return question.serving.key, question.kind

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.serving.sample import Sample
 from simulator.serving.arrivals.poisson import Poisson
-from simulator.serving.lengths.fixed import Fixed
+from simulator.serving.lengths.fixed import FixedLength
 from simulator.serving.workload import Serving
 
 
@@ -30,8 +30,8 @@ class Bucket:
         return whole.model_copy(
             update={
                 "arrivals": Poisson(rate=self.rate),
-                "input": Fixed(tokens=max(round(self.prompt), 1)),
-                "output": Fixed(tokens=max(round(self.output), 1)),
+                "input": FixedLength(tokens=max(round(self.prompt), 1)),
+                "output": FixedLength(tokens=max(round(self.output), 1)),
                 "trace": None,
                 "prefix": None,
             }

@@ -14,10 +14,10 @@ from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import Costs
 from planner.serving.mix.buckets import Bucket
-from planner.serving.question import Question
+from planner.serving.question import ServingQuestion
 from planner.serving.score import Limited, largest_rate, phase_state
 from planner.serving.scores import LEAST_RATE
-from planner.serving.shapes import Shape, shapes
+from planner.serving.shapes import ReplicaShape, shapes
 
 Array = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class Option:
     """
 
     offer: Offer
-    shape: Shape
+    shape: ReplicaShape
     budget: int
     sequences: int
     rates: Array
@@ -93,7 +93,7 @@ class Option:
         return f"{self.offer.name} {self.shape.describe()}"
 
 
-def offer_question(question: Question, offer: Offer, longest: Bucket) -> Question:
+def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> ServingQuestion:
     """The question of one type: replicas within a node, for the longest bucket."""
     most = offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
     held = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
@@ -107,7 +107,7 @@ def offer_question(question: Question, offer: Offer, longest: Bucket) -> Questio
 
 
 def options(
-    question: Question, offers: Sequence[Offer], found: Sequence[Bucket]
+    question: ServingQuestion, offers: Sequence[Offer], found: Sequence[Bucket]
 ) -> tuple[list[Option], Mapping[str, str]]:
     """Every replica that can be rented, and why a type has none.
 
@@ -132,7 +132,7 @@ def options(
     return made, without
 
 
-def _option(question: Question, offer: Offer, shape: Shape, found: Sequence[Bucket]) -> Option:
+def _option(question: ServingQuestion, offer: Offer, shape: ReplicaShape, found: Sequence[Bucket]) -> Option:
     """Choose the limits that carry the most frequent bucket best, then rate every bucket under them."""
     limits = Limited.of(question, shape)
     typical = max(found, key=lambda bucket: bucket.rate)

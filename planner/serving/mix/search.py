@@ -11,7 +11,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import TIME_LIMIT_S, Allocation, Costs, allocate
 from planner.serving.mix.buckets import Bucket, buckets
 from planner.serving.mix.offers import Offer, Option, costs_of, options
-from planner.serving.question import Question
+from planner.serving.question import ServingQuestion
 
 SLICES = 8
 """Parts of a bucket's rate, as in Mélange's evaluation."""
@@ -31,7 +31,7 @@ class Mix:
         without: by device, why no replica of it serves.
     """
 
-    question: Question
+    question: ServingQuestion
     offers: Sequence[Offer]
     buckets: Sequence[Bucket]
     options: Sequence[Option]
@@ -64,7 +64,7 @@ class Mix:
 
 
 def search_mix(
-    question: Question,
+    question: ServingQuestion,
     offers: Sequence[Offer],
     slices: int = SLICES,
     watts: float | None = None,

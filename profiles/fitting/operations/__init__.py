@@ -9,9 +9,17 @@ from profiles.fitting.operations.decode import DECODE
 from profiles.fitting.operations.experts import EXPERTS
 from profiles.fitting.operations.gemm import RICH, SIMPLE
 from profiles.fitting.operations.memory_bound import MEMORY_BOUND
-from profiles.fitting.operations.operation import Operation
+from profiles.fitting.operations.operation import FittedOperation
 
-OPERATIONS: tuple[Operation[Any], ...] = (SIMPLE, RICH, FORWARD, BACKWARD, DECODE, EXPERTS, MEMORY_BOUND)
+OPERATIONS: tuple[FittedOperation[Any], ...] = (
+    SIMPLE,
+    RICH,
+    FORWARD,
+    BACKWARD,
+    DECODE,
+    EXPERTS,
+    MEMORY_BOUND,
+)
 
 __all__ = [
     "BACKWARD",
@@ -22,5 +30,5 @@ __all__ = [
     "OPERATIONS",
     "RICH",
     "SIMPLE",
-    "Operation",
+    "FittedOperation",
 ]

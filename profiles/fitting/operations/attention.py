@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.kernels.attention import Attention, FlashAttention, flash_attention_seconds
+from hwmodels.kernels.attention import AttentionCalls, FlashAttention, flash_attention_seconds
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.model import BACKWARD_FLOPS
-from profiles.fitting.operations.operation import Array, Operation, floats, joined
+from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.residuals import Covariance, Smoother, axis_covariance
 from profiles.fitting.robust import Number
 from profiles.points import Points
@@ -19,8 +19,8 @@ COLUMNS = ("batch", "seq_q", "seq_kv", "n_heads", "n_kv_heads", "head_dim")
 HEAD_DIMS = (32, 64, 80, 96, 128, 192, 256, 512)
 
 
-def _call(points: Points) -> Attention:
-    return Attention(*floats(points, *COLUMNS))
+def _call(points: Points) -> AttentionCalls:
+    return AttentionCalls(*floats(points, *COLUMNS))
 
 
 def _forward(form: FlashAttention, chip: Chip, points: Points) -> Array:
@@ -78,7 +78,7 @@ SMOOTHER = Smoother(
     noise=0.03,
 )
 
-FORWARD = Operation(
+FORWARD = FittedOperation(
     "attention",
     "attention_prefill",
     GENERIC,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.kernels.attention_decode import Decode, SplitKv, as_run, split_kv_seconds
+from hwmodels.kernels.attention_decode import DecodeCalls, SplitKv, as_run, split_kv_seconds
 from hwmodels.kernels.chip import Chip
-from profiles.fitting.operations.operation import Array, Operation, floats, joined
+from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.residuals import Covariance, Smoother, axis_covariance
 from profiles.fitting.robust import Number
 from profiles.points import Points
@@ -22,7 +22,7 @@ def _seconds(form: SplitKv, chip: Chip, points: Points) -> Array:
     fp8_cache = np.char.endswith(points["dtype"].astype(str), "_kvfp8")
     kv_bytes = np.where(fp8_cache, 1.0, chip.element_bytes)
     return split_kv_seconds(
-        form, chip, Decode(*floats(points, *COLUMNS), kv_bytes=kv_bytes), cache_in_l2=True
+        form, chip, DecodeCalls(*floats(points, *COLUMNS), kv_bytes=kv_bytes), cache_in_l2=True
     )
 
 
@@ -31,7 +31,7 @@ def _key(points: Points) -> NDArray[np.str_]:
 
 
 def _coordinates(form: SplitKv, points: Points) -> tuple[Array, ...]:
-    call = as_run(form, Decode(*floats(points, *COLUMNS), kv_bytes=0.0))
+    call = as_run(form, DecodeCalls(*floats(points, *COLUMNS), kv_bytes=0.0))
     batch, seq_kv, heads, kv_heads, head_dim, _ = call
     return batch, seq_kv, kv_heads, heads / kv_heads, head_dim
 
@@ -107,7 +107,7 @@ _BY_BLOCKS = Smoother(
     noise=0.02,
 )
 
-DECODE = Operation(
+DECODE = FittedOperation(
     "attention_decode",
     "attention_decode",
     GENERIC,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.grouped_gemm import Experts, GroupedTileWave, coordinates, expert_layer_seconds
-from profiles.fitting.operations.operation import Array, Operation, floats, joined
+from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.residuals import Smoother, axis_covariance
 from profiles.fitting.robust import Number
 from profiles.points import Points
@@ -83,7 +83,7 @@ GENERIC = GroupedTileWave(
 )
 SMOOTHER = Smoother((axis_covariance(1.0, 2.0, 4.0, 6.0, 6.0, 2.0, 2.0),), noise=0.1)
 
-EXPERTS = Operation(
+EXPERTS = FittedOperation(
     "grouped_gemm",
     "moe",
     GENERIC,

@@ -14,13 +14,13 @@ from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import (
     THROTTLE_END_S,
     THROTTLE_START_S,
+    GemmCalls,
     Roofline,
-    Shape,
     TileWave,
     roofline_seconds,
     tile_wave_seconds,
 )
-from profiles.fitting.operations.operation import Array, Operation, floats, joined
+from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.residuals import Covariance, Smoother
 from profiles.fitting.robust import Number
 from profiles.points import Points
@@ -45,7 +45,7 @@ class QuantisingTileWave(TileWave):
     quantisation_efficiency: float = Field(default=0.4, gt=0)
 
 
-def with_cast(operation: Operation[Any]) -> Operation[Any]:
+def with_cast(operation: FittedOperation[Any]) -> FittedOperation[Any]:
     """Return the operation for points whose calls cast inside; the product's overhead stays at its prior."""
     own = tuple(number for number in operation.numbers if number.path != "overhead_s")
     return replace(operation, numbers=own + CAST_NUMBERS)
@@ -69,7 +69,9 @@ def settled_throttling(points: Points, chip: Chip) -> float | None:
     return float(f"{max(0.0, (loss - 1.0) / (late - loss * early)):.3g}")
 
 
-def at_throttling(operation: Operation[Any], form: TileWave, value: float) -> tuple[Operation[Any], TileWave]:
+def at_throttling(
+    operation: FittedOperation[Any], form: TileWave, value: float
+) -> tuple[FittedOperation[Any], TileWave]:
     """Return the operation without throttling among its free numbers, and the form with this value."""
     own = tuple(number for number in operation.numbers if number.path != "throttling")
     return replace(operation, numbers=own), form.model_copy(update={"throttling": value})
@@ -87,9 +89,9 @@ def split_off_cast(form: Any) -> tuple[Any, Quantisation | None]:
     return plain(**fields), cast
 
 
-def _shape(points: Points, chip: Chip) -> Shape:
+def _shape(points: Points, chip: Chip) -> GemmCalls:
     m, n, k = floats(points, "m", "n", "k")
-    return Shape(np.ones_like(m), m, n, k, chip.output_bytes)
+    return GemmCalls(np.ones_like(m), m, n, k, chip.output_bytes)
 
 
 def _cast(form: QuantisingRoofline | QuantisingTileWave, chip: Chip, points: Points) -> Array:
@@ -180,8 +182,8 @@ def _coordinates(_: TileWave, points: Points) -> tuple[Array, ...]:
     return floats(points, "m", "n", "k")
 
 
-SIMPLE = Operation("gemm", "gemm", GENERIC_ROOFLINE, ROOFLINE_NUMBERS, _simple, _key, least=6)
-RICH = Operation(
+SIMPLE = FittedOperation("gemm", "gemm", GENERIC_ROOFLINE, ROOFLINE_NUMBERS, _simple, _key, least=6)
+RICH = FittedOperation(
     "gemm",
     "gemm",
     GENERIC_TILE_WAVE,

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.kernels.chip import Chip
-from hwmodels.kernels.memory_bound import MemoryBound, memory_bound_seconds
-from profiles.fitting.operations.operation import Array, Operation, floats, joined
+from hwmodels.kernels.memory_bound import MemoryBoundForm, memory_bound_seconds
+from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.robust import Number
 from profiles.points import Points
 
@@ -39,7 +39,7 @@ def kind_of(points: Points) -> NDArray[np.str_]:
     return np.array([KINDS.get(name, "") for name in names], dtype=str)[inverse]
 
 
-def _seconds(form: MemoryBound, chip: Chip, points: Points) -> Array:
+def _seconds(form: MemoryBoundForm, chip: Chip, points: Points) -> Array:
     tokens, each = floats(points, "tokens", "bytes_per_token")
     return memory_bound_seconds(form, chip, tokens * each)
 
@@ -54,6 +54,6 @@ NUMBERS = (
     Number("l2_gain", 0.001, 30.0, 0),
     Number("l2_fraction", 0.05, 16.0, 0),
 )
-GENERIC = MemoryBound(overhead_s=2e-6, memory_efficiency=0.8, l2_gain=0.3, l2_fraction=0.5)
+GENERIC = MemoryBoundForm(overhead_s=2e-6, memory_efficiency=0.8, l2_gain=0.3, l2_fraction=0.5)
 
-MEMORY_BOUND = Operation("memory_bound", "elementwise", GENERIC, NUMBERS, _seconds, _key, least=2)
+MEMORY_BOUND = FittedOperation("memory_bound", "elementwise", GENERIC, NUMBERS, _seconds, _key, least=2)

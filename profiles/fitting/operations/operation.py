@@ -20,7 +20,7 @@ Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Operation(Generic[FormT]):
+class FittedOperation(Generic[FormT]):
     """One operation with one form.
 
     Attributes:

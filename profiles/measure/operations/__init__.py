@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiles.measure.bench import Operation
+from profiles.measure.bench import MeasuredOperation
 from profiles.measure.operations.activations import GELU, SILU_MUL
 from profiles.measure.operations.attention import ATTENTION, ATTENTION_BACKWARD
 from profiles.measure.operations.copies import COPY, FROM_HOST, FROM_STORAGE, TO_HOST, TO_STORAGE
@@ -19,7 +19,7 @@ from profiles.measure.operations.rope import ROPE
 from profiles.measure.operations.scaled_gemm import QUANTIZE, SCALED_GEMM
 from profiles.measure.operations.sustained import SUSTAINED
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, MeasuredOperation] = {
     operation.name: operation
     for operation in (
         GEMM,

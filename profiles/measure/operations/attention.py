@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, Operation, Scope, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, MeasuredOperation, Scope, Values
 from profiles.measure.operations.attention_kernels import flash, flashinfer_prefill, kernels, sdpa
 from profiles.measure.operations.elementwise import gradient_call
 from profiles.measure.shapes import Shape, halved, lettered_shapes, shrunk
@@ -96,10 +96,10 @@ def _prepare_backward(values: Values, bench: Bench) -> Sequence[Call]:
     return calls
 
 
-ATTENTION = Operation(
+ATTENTION = MeasuredOperation(
     "attention", "attention_prefill", lambda scope: _plan(scope, "attention", "forward"), _prepare_forward
 )
-ATTENTION_BACKWARD = Operation(
+ATTENTION_BACKWARD = MeasuredOperation(
     "attention_backward",
     "attention_prefill",
     lambda scope: _plan(scope, "backward", "backward"),

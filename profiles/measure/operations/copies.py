@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from profiles.measure.bench import Bench, Operation, Scope, Values
+from profiles.measure.bench import Bench, MeasuredOperation, Scope, Values
 from profiles.measure.timing import Call
 
 MIB = 2**20
@@ -120,10 +120,16 @@ def _storage_prepare(values: Values, bench: Bench) -> Sequence[Call]:
     return [file.read if values["op"] == "copy_from_storage" else file.write]
 
 
-COPY = Operation("copy", "elementwise", _copy_plan, _copy_prepare)
-FROM_HOST = Operation("copy_host_to_device", "elementwise", _from_host_plan, _host_prepare, method="stream")
-TO_HOST = Operation("copy_device_to_host", "elementwise", _to_host_plan, _host_prepare, method="stream")
-FROM_STORAGE = Operation(
+COPY = MeasuredOperation("copy", "elementwise", _copy_plan, _copy_prepare)
+FROM_HOST = MeasuredOperation(
+    "copy_host_to_device", "elementwise", _from_host_plan, _host_prepare, method="stream"
+)
+TO_HOST = MeasuredOperation(
+    "copy_device_to_host", "elementwise", _to_host_plan, _host_prepare, method="stream"
+)
+FROM_STORAGE = MeasuredOperation(
     "copy_from_storage", "elementwise", _from_storage_plan, _storage_prepare, method="host"
 )
-TO_STORAGE = Operation("copy_to_storage", "elementwise", _to_storage_plan, _storage_prepare, method="host")
+TO_STORAGE = MeasuredOperation(
+    "copy_to_storage", "elementwise", _to_storage_plan, _storage_prepare, method="host"
+)

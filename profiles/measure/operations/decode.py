@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, Operation, Scope, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, MeasuredOperation, Scope, Values
 from profiles.measure.operations.attention import columns, smaller_heads
 from profiles.measure.operations.attention_kernels import flash_decode, flashinfer_decode, kernels, sdpa
 from profiles.measure.shapes import Shape, halved, lettered_shapes, shrunk
@@ -54,4 +54,4 @@ def _prepare(values: Values, bench: Bench) -> Sequence[Call]:
     return [lambda k=k, v=v: sdpa(queries, k, v, causal=False) for k, v in caches]
 
 
-DECODE = Operation("attention_decode", "attention_decode", _plan, _prepare)
+DECODE = MeasuredOperation("attention_decode", "attention_decode", _plan, _prepare)

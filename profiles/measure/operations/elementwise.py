@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, Operation, Scope, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, MeasuredOperation, Scope, Values
 from profiles.measure.timing import Call
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def elementwise(
     backward: Elements | None = None,
     dims: int | None = None,
     small: bool = False,
-) -> Operation:
+) -> MeasuredOperation:
     """An operation over (tokens, dims), measured forward and, if it has one, backward.
 
     Args:
@@ -99,7 +99,7 @@ def elementwise(
             return [lambda: apply(*detached)]
         return [gradient_call(bench, apply(*given), given)]
 
-    return Operation(op, "elementwise", plan, prepare)
+    return MeasuredOperation(op, "elementwise", plan, prepare)
 
 
 def gradient_call(bench: Bench, output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Call:

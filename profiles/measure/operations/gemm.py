@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, Operation, Scope, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, MeasuredOperation, Scope, Values
 from profiles.measure.shapes import Shape, gemm_shapes, halved, shrunk
 from profiles.measure.timing import Call
 
@@ -58,5 +58,5 @@ def prepare(values: Values, bench: Bench) -> Sequence[Call]:
     return [lambda x=x: mm(dy.t(), x) for x in bench.rotation(k, n, dtype=dtype)]
 
 
-GEMM = Operation("gemm", "gemm", _plan, prepare)
-GEMM_LAYOUTS = Operation("gemm_layouts", "gemm", _layouts_plan, prepare)
+GEMM = MeasuredOperation("gemm", "gemm", _plan, prepare)
+GEMM_LAYOUTS = MeasuredOperation("gemm_layouts", "gemm", _layouts_plan, prepare)

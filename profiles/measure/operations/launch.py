@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from profiles.measure.bench import Bench, Operation, Scope, Values
+from profiles.measure.bench import Bench, MeasuredOperation, Scope, Values
 from profiles.measure.timing import Call
 
 if TYPE_CHECKING:
@@ -97,5 +97,5 @@ def _training(bench: Bench, dtype: str) -> Call:
     return call
 
 
-LAUNCH_GRAPH = Operation("launch_graph", "elementwise", _graph_plan, _prepare)
-LAUNCH_EAGER = Operation("launch_eager", "elementwise", _eager_plan, _prepare, method="host")
+LAUNCH_GRAPH = MeasuredOperation("launch_graph", "elementwise", _graph_plan, _prepare)
+LAUNCH_EAGER = MeasuredOperation("launch_eager", "elementwise", _eager_plan, _prepare, method="host")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, Operation, Scope, Values
+from profiles.measure.bench import BYTES_PER_ELEMENT, Bench, MeasuredOperation, Scope, Values
 from profiles.measure.machine import require_torch
 from profiles.measure.operations.elementwise import gradient_call
 from profiles.measure.shapes import Shape, halved, lettered_shapes, shrunk
@@ -117,5 +117,5 @@ def _backward_plan(scope: Scope) -> Iterator[Values]:
     return _plan(scope, "backward") if scope.mode == "full" else iter(())
 
 
-MOE = Operation("moe", "moe", lambda scope: _plan(scope, "forward"), _prepare_forward)
-MOE_BACKWARD = Operation("moe_backward", "moe", _backward_plan, _prepare_backward)
+MOE = MeasuredOperation("moe", "moe", lambda scope: _plan(scope, "forward"), _prepare_forward)
+MOE_BACKWARD = MeasuredOperation("moe_backward", "moe", _backward_plan, _prepare_backward)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profiles.measure.bench import Bench, Operation, Scope, Values
+from profiles.measure.bench import Bench, MeasuredOperation, Scope, Values
 from profiles.measure.operations.elementwise import token_counts
 from profiles.measure.timing import Call
 
@@ -37,4 +37,4 @@ def _prepare(values: Values, bench: Bench) -> Sequence[Call]:
     return [optimizer.step]
 
 
-ADAM = Operation("adam", "elementwise", _plan, _prepare)
+ADAM = MeasuredOperation("adam", "elementwise", _plan, _prepare)

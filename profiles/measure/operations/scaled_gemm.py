@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profiles.measure.bench import Bench, Operation, Scope, Values
+from profiles.measure.bench import Bench, MeasuredOperation, Scope, Values
 from profiles.measure.operations.elementwise import token_counts
 from profiles.measure.operations.gemm import fitting_shapes
 from profiles.measure.timing import Call
@@ -51,5 +51,5 @@ def _quantize_prepare(values: Values, bench: Bench) -> Sequence[Call]:
     return [lambda: (x * (largest / x.abs().amax())).to(fp8)]
 
 
-SCALED_GEMM = Operation("gemm_fp8", "gemm", _plan, _prepare)
-QUANTIZE = Operation("quantize_fp8", "elementwise", _quantize_plan, _quantize_prepare)
+SCALED_GEMM = MeasuredOperation("gemm_fp8", "gemm", _plan, _prepare)
+QUANTIZE = MeasuredOperation("quantize_fp8", "elementwise", _quantize_plan, _quantize_prepare)

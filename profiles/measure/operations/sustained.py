@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiles.measure.bench import Operation, Scope, Values
+from profiles.measure.bench import MeasuredOperation, Scope, Values
 from profiles.measure.operations.gemm import fitting_shapes, prepare
 
 
@@ -14,4 +14,4 @@ def _plan(scope: Scope) -> Iterator[Values]:
         yield {"dtype": dtype, "layout": "forward", **shape}
 
 
-SUSTAINED = Operation("sustained_gemm", "gemm", _plan, prepare, min_seconds=0.2, last=True)
+SUSTAINED = MeasuredOperation("sustained_gemm", "gemm", _plan, prepare, min_seconds=0.2, last=True)

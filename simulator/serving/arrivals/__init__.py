@@ -12,9 +12,9 @@ from simulator.serving.arrivals.closed import Closed
 from simulator.serving.arrivals.gamma import Gamma
 from simulator.serving.arrivals.piecewise import Piecewise
 from simulator.serving.arrivals.poisson import Poisson
-from simulator.serving.arrivals.uniform import Uniform
+from simulator.serving.arrivals.uniform import UniformArrivals
 
-KINDS: tuple[type[Arrivals], ...] = (Poisson, Gamma, Uniform, Piecewise, Burst, Closed)
+KINDS: tuple[type[Arrivals], ...] = (Poisson, Gamma, UniformArrivals, Piecewise, Burst, Closed)
 arrivals = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 if TYPE_CHECKING:

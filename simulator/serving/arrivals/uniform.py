@@ -13,7 +13,7 @@ from hwmodels.quantities import Rate
 from simulator.serving.arrivals.base import Arrivals
 
 
-class Uniform(Arrivals):
+class UniformArrivals(Arrivals):
     """Equal gaps."""
 
     kind: Literal["uniform"] = "uniform"

@@ -2,6 +2,6 @@
 
 from simulator.serving.kv.paged import PagedBlocks
 from simulator.serving.kv.prefix import PrefixBlocks
-from simulator.serving.kv.tiers import Store, Tier, TieredBlocks
+from simulator.serving.kv.tiers import Tier, TieredBlocks, TierStore
 
-__all__ = ["PagedBlocks", "PrefixBlocks", "Store", "Tier", "TieredBlocks"]
+__all__ = ["PagedBlocks", "PrefixBlocks", "Tier", "TierStore", "TieredBlocks"]

@@ -26,7 +26,7 @@ class Tier(Strict):
     gigabytes: float = Field(gt=0, le=1e9, description="size, of one replica; of remote in all")
 
 
-class Store:
+class TierStore:
     """Content of a tier: units in order of their last use.
 
     Args:
@@ -58,14 +58,14 @@ class TieredBlocks(PrefixBlocks):
     def __init__(self, total: int, block_tokens: int, span: int, recompute: float) -> None:
         super().__init__(total, block_tokens, span)
         self._recompute = recompute
-        self._stores: Many[Store] = ()
+        self._stores: Many[TierStore] = ()
 
     @property
     def unit_tokens(self) -> int:
         """Tokens of a unit."""
         return self._unit
 
-    def use(self, stores: Many[Store]) -> None:
+    def use(self, stores: Many[TierStore]) -> None:
         """Set the tiers, the fastest first; none are read where all tokens are computed again."""
         self._stores = stores if self._recompute < 1.0 else ()
 
@@ -99,9 +99,9 @@ class TieredBlocks(PrefixBlocks):
             seconds += self._unit * store.token_s
         return seconds
 
-    def _tiered(self, units: tuple[int, ...], found: int, tokens: int) -> list[Store]:
+    def _tiered(self, units: tuple[int, ...], found: int, tokens: int) -> list[TierStore]:
         """Tiers of the units behind the ``found`` tokens in device memory, up to the first unit in none."""
-        stores: list[Store] = []
+        stores: list[TierStore] = []
         for unit in units[found // self._unit : (tokens - 1) // self._unit]:
             store = next((store for store in self._stores if unit in store.units), None)
             if store is None:

@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 
 from simulator.serving.lengths.base import Lengths
 from simulator.serving.lengths.empirical import Empirical
-from simulator.serving.lengths.fixed import Fixed
+from simulator.serving.lengths.fixed import FixedLength
 from simulator.serving.lengths.lognormal import Lognormal
-from simulator.serving.lengths.uniform import Uniform
+from simulator.serving.lengths.uniform import UniformLength
 
-KINDS: tuple[type[Lengths], ...] = (Fixed, Uniform, Lognormal, Empirical)
+KINDS: tuple[type[Lengths], ...] = (FixedLength, UniformLength, Lognormal, Empirical)
 lengths = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 

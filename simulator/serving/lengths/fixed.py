@@ -11,7 +11,7 @@ from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths
 
 
-class Fixed(Lengths):
+class FixedLength(Lengths):
     """One length."""
 
     kind: Literal["fixed"] = "fixed"

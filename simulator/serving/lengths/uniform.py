@@ -11,7 +11,7 @@ from hwmodels.quantities import Tokens
 from simulator.serving.lengths.base import Lengths
 
 
-class Uniform(Lengths):
+class UniformLength(Lengths):
     """Whole numbers from ``low`` to ``high`` with equal probability.
 
     The random data set of vLLM's benchmark client with ``--random-range-ratio r`` draws from
@@ -23,7 +23,7 @@ class Uniform(Lengths):
     high: Tokens = Field(description="most tokens")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Uniform:
+    def _ordered(self) -> UniformLength:
         if self.low > self.high:
             raise ValueError(f"low ({self.low}) is above high ({self.high})")
         return self

@@ -9,12 +9,12 @@ from typing import Any
 from hwmodels.errors import UnknownNameError
 from hwmodels.loading import build
 from simulator.serving.scalers.base import Scaler
-from simulator.serving.scalers.fixed import Fixed
+from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scalers.reactive import Reactive
 from simulator.serving.scalers.scheduled import Scheduled
 
 scalers: Mapping[str, type[Scaler]] = MappingProxyType(
-    {kind.name: kind for kind in (Fixed, Reactive, Scheduled)}
+    {kind.name: kind for kind in (FixedReplicas, Reactive, Scheduled)}
 )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from simulator.serving.scalers.base import Scaler
 
 
-class Fixed(Scaler):
+class FixedReplicas(Scaler):
     """Never changes the pool."""
 
     name: ClassVar[str] = "fixed"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hwmodels.loading import Strict
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Scheduler(Strict):
@@ -25,7 +25,7 @@ class Scheduler(Strict):
     source: ClassVar[str]
 
     @abstractmethod
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """Put decodes and prompt chunks into a step, admit waiting sequences, preempt running ones."""
 
     def waits(self, batcher: Batcher) -> bool:

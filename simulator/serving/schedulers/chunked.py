@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from simulator.serving.schedulers.base import Scheduler
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Chunked(Scheduler):
@@ -21,7 +21,7 @@ class Chunked(Scheduler):
     rule: ClassVar[str] = "decodes first, prompts in chunks up to the token budget"
     source: ClassVar[str] = "Agrawal et al., SARATHI, arXiv 2308.16369; vLLM 1 scheduler"
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         batcher.decode(step)
         tokens = batcher.budget - step.decodes
@@ -31,7 +31,7 @@ class Chunked(Scheduler):
             admit(batcher, step, tokens, now, not batcher.chunks_prompts)
 
 
-def go_on(batcher: Batcher, step: Step, tokens: int) -> int:
+def go_on(batcher: Batcher, step: PlannedStep, tokens: int) -> int:
     """Put the next chunks of partly computed prompts into the step; returns the tokens left."""
     for sequence in list(batcher.prefilling):
         chunk = min(tokens, sequence.target - sequence.computed)
@@ -46,7 +46,7 @@ def go_on(batcher: Batcher, step: Step, tokens: int) -> int:
     return tokens
 
 
-def admit(batcher: Batcher, step: Step, tokens: int, now: float, whole: bool = False) -> None:
+def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: bool = False) -> None:
     """Admit waiting sequences, first come first served, while tokens, slots and blocks last.
 
     Args:

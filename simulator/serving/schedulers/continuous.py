@@ -8,7 +8,7 @@ from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Continuous(Scheduler):
@@ -18,7 +18,7 @@ class Continuous(Scheduler):
     rule: ClassVar[str] = "decodes and whole prompts in one step"
     source: ClassVar[str] = "Yu et al., Orca, OSDI 2022; TensorRT-LLM in-flight batching"
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         batcher.decode(step)
         tokens = batcher.budget - step.decodes

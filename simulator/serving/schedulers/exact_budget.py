@@ -8,7 +8,7 @@ from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class ExactBudget(Scheduler):
@@ -21,7 +21,7 @@ class ExactBudget(Scheduler):
     rule: ClassVar[str] = "decodes, then prompts cut and composed to exactly the token budget"
     source: ClassVar[str] = "Holmes et al., DeepSpeed-FastGen (SplitFuse), arXiv 2401.08671"
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         batcher.decode(step)
         tokens = go_on(batcher, step, batcher.budget - step.decodes)

@@ -8,7 +8,7 @@ from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class PrefillFirst(Scheduler):
@@ -18,7 +18,7 @@ class PrefillFirst(Scheduler):
     rule: ClassVar[str] = "steps of prompts alone while any fit, else decodes"
     source: ClassVar[str] = "Kwon et al., SOSP 2023 (vLLM 0); SGLang's default loop"
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         tokens = batcher.budget
         if batcher.prefilling:

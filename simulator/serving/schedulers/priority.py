@@ -8,7 +8,7 @@ from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Priority(Scheduler):
@@ -22,7 +22,7 @@ class Priority(Scheduler):
     rule: ClassVar[str] = "as chunked, urgent first, preempting less urgent ones"
     source: ClassVar[str] = "vLLM 1 --scheduling-policy priority; FastSwitch, arXiv 2411.18424"
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         waiting = batcher.waiting
         if len(waiting) > 1:
@@ -42,7 +42,7 @@ class Priority(Scheduler):
         """Any arrival may be more urgent than a running sequence."""
         return False
 
-    def _make_room(self, batcher: Batcher, step: Step) -> None:
+    def _make_room(self, batcher: Batcher, step: PlannedStep) -> None:
         """Preempt less urgent sequences until the head of the queue has a slot and blocks."""
         head = batcher.waiting[0]
         need = batcher.kv.blocks(head.target - batcher.kv.match(head))

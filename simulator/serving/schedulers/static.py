@@ -10,7 +10,7 @@ from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
 
 if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, Step
+    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Static(Scheduler):
@@ -24,7 +24,7 @@ class Static(Scheduler):
     source: ClassVar[str] = "FasterTransformer; Yu et al., OSDI 2022, section 2"
     batch: int = Field(0, ge=0, le=2**16, description="most sequences of a batch; 0: max_sequences")
 
-    def fill(self, batcher: Batcher, step: Step, now: float) -> None:
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         waiting = batcher.waiting
         if not batcher.running and waiting:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from hwmodels.errors import UnknownNameError
 from simulator.serving.traces import azure, benchmark, burstgpt, mooncake, plain, sharegpt
-from simulator.serving.traces.base import Row, TraceFormat
+from simulator.serving.traces.base import TraceFormat, TraceRow
 
 formats: Mapping[str, TraceFormat] = MappingProxyType(
     {module.FORMAT.name: module.FORMAT for module in (azure, burstgpt, mooncake, benchmark, sharegpt, plain)}
@@ -25,4 +25,4 @@ def get_format(name: str, where: str = "") -> TraceFormat:
     return formats[name]
 
 
-__all__ = ["Row", "TraceFormat", "formats", "get_format"]
+__all__ = ["TraceFormat", "TraceRow", "formats", "get_format"]

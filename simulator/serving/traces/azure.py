@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 
 from hwmodels.errors import InputError
-from simulator.serving.traces.base import Row, TraceFormat, csv_rows, number
+from simulator.serving.traces.base import TraceFormat, TraceRow, csv_rows, number
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     start: datetime | None = None
     for where, cells in csv_rows(path, COLUMNS):
         time = _time(cells["TIMESTAMP"], where)
@@ -22,7 +22,7 @@ def _read(path: Path) -> Iterator[Row]:
         prompt = number(cells, "ContextTokens", where, int, 0)
         output = number(cells, "GeneratedTokens", where, int, 0)
         if prompt and output:
-            yield Row((time - start).total_seconds(), prompt, output, (), where)
+            yield TraceRow((time - start).total_seconds(), prompt, output, (), where)
 
 
 def _time(text: str, where: str) -> datetime:

@@ -22,7 +22,7 @@ LARGEST = 1e12
 NumberT = TypeVar("NumberT", int, float)
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One request of a trace.
 
     ``arrival_s`` is NaN where the format has no times; ``where`` is its file and line.
@@ -51,7 +51,7 @@ class TraceFormat:
     name: str
     columns: str
     source: str
-    read: Callable[[Path], Iterator[Row]]
+    read: Callable[[Path], Iterator[TraceRow]]
     timed: bool = True
     prefix_tokens: int = 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError
-from simulator.serving.traces.base import LARGEST, Row, TraceFormat, json_rows, opened, parsed
+from simulator.serving.traces.base import LARGEST, TraceFormat, TraceRow, json_rows, opened, parsed
 
 NO_TIME = float("nan")
 
@@ -25,7 +25,7 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from json_rows(path)
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     for where, run in _objects(path):
         prompts, outputs = _list(run, "input_lens", where), _list(run, "output_lens", where)
         starts = _starts(run, where) or [NO_TIME] * len(prompts)
@@ -40,7 +40,7 @@ def _read(path: Path) -> Iterator[Row]:
         )
         for start, prompt, output in rows:
             if prompt > 0 and output > 0:
-                yield Row(start - first, prompt, output)
+                yield TraceRow(start - first, prompt, output)
 
 
 def _starts(run: Mapping[str, Any], where: str) -> list[float]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.serving.traces.base import Row, TraceFormat, csv_rows, number
+from simulator.serving.traces.base import TraceFormat, TraceRow, csv_rows, number
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     """Failed requests (no response tokens) are left out."""
     start: float | None = None
     for where, cells in csv_rows(path, COLUMNS):
@@ -19,7 +19,7 @@ def _read(path: Path) -> Iterator[Row]:
         prompt = number(cells, "Request tokens", where, int, 0)
         output = number(cells, "Response tokens", where, int, 0)
         if prompt and output:
-            yield Row(time - start, prompt, output, (), where)
+            yield TraceRow(time - start, prompt, output, (), where)
 
 
 FORMAT = TraceFormat(

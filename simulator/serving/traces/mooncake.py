@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hwmodels.errors import InputError, shown
-from simulator.serving.traces.base import Row, TraceFormat, json_rows, number
+from simulator.serving.traces.base import TraceFormat, TraceRow, json_rows, number
 
 MOST_IDS = 1 << 40
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     for where, cells in json_rows(path):
         ids = cells.get("hash_ids", [])
         if not isinstance(ids, list) or not all(isinstance(one, int) and 0 <= one < MOST_IDS for one in ids):
@@ -23,7 +23,7 @@ def _read(path: Path) -> Iterator[Row]:
         prompt = number(cells, "input_length", where, int, 0)
         output = number(cells, "output_length", where, int, 0)
         if prompt and output:
-            yield Row(time, prompt, output, tuple(ids), where)
+            yield TraceRow(time, prompt, output, tuple(ids), where)
 
 
 FORMAT = TraceFormat(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.serving.traces.base import LARGEST, Row, TraceFormat, csv_rows, number
+from simulator.serving.traces.base import LARGEST, TraceFormat, TraceRow, csv_rows, number
 
 COLUMNS = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     time, prompt, output = COLUMNS
     for where, cells in csv_rows(path, COLUMNS):
         try:
-            row = Row(float(cells[time]), int(cells[prompt]), int(cells[output]), (), where)
+            row = TraceRow(float(cells[time]), int(cells[prompt]), int(cells[output]), (), where)
             if 0.0 <= row[0] <= LARGEST and 1 <= row[1] <= LARGEST and 1 <= row[2] <= LARGEST:
                 yield row
                 continue

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hwmodels.errors import InputError, shown
-from simulator.serving.traces.base import Row, TraceFormat, opened, parsed
+from simulator.serving.traces.base import TraceFormat, TraceRow, opened, parsed
 
 CHARACTERS_PER_TOKEN = 4.0
 """English text in tokenizers of 32k to 128k entries: 3.5 to 4.5 (assumed; no tokenizer is run)."""
 NO_TIME = float("nan")
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[TraceRow]:
     """The first two turns of each conversation, as vLLM's benchmark client takes them."""
     with opened(path) as file:
         talks = parsed(file.read(), str(path))
@@ -25,7 +25,7 @@ def _read(path: Path) -> Iterator[Row]:
             raise InputError(f"entry {index}: key 'conversations' is missing", str(path))
         if len(turns) >= 2:
             prompt, answer = (_tokens(turn, f"{path}: entry {index}") for turn in turns[:2])
-            yield Row(NO_TIME, prompt, answer)
+            yield TraceRow(NO_TIME, prompt, answer)
 
 
 def _tokens(turn: object, where: str) -> int:

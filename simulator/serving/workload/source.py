@@ -15,7 +15,7 @@ from simulator.serving.programs import SPAN
 from simulator.serving.programs.base import Calls
 from simulator.serving.programs.single import Single
 from simulator.serving.sequence import Request
-from simulator.serving.traces import Row, get_format
+from simulator.serving.traces import TraceRow, get_format
 from simulator.serving.workload.serving import Serving
 
 LATEST_S = 1e9
@@ -133,7 +133,7 @@ class Source:
             )
 
     def _rows(self) -> Iterator[tuple[float, int, int, tuple[int, ...]]]:
-        """Requests in time (as `Row`): the trace's own, or drawn."""
+        """Requests in time (as `TraceRow`): the trace's own, or drawn."""
         if self.serving.arrivals is None:
             yield from (row[:4] for row in self._trace())
             return
@@ -169,7 +169,7 @@ class Source:
                     ids[group] = tuple(range(group * spans, (group + 1) * spans))
                 yield ids[group]
 
-    def _trace(self) -> Iterator[Row]:
+    def _trace(self) -> Iterator[TraceRow]:
         """Rows of the trace, if any, from its start on, rescaled in rate; checked to be in order."""
         trace = self.serving.trace
         if trace is None or self._path is None:
@@ -192,7 +192,7 @@ class Source:
             if not changed:
                 yield row
             elif not time < trace.start:
-                yield Row((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
+                yield TraceRow((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
 
 
 Sender = Callable[[Request], None]

@@ -17,7 +17,7 @@ from simulator.plan import Plan
 from simulator.training.mixed.step import GroupStep, MixedStep, placed
 from simulator.training.step_graph import run
 from simulator.training.step_graph.build import step_program
-from simulator.training.step_graph.step import Attached, Pass, Port, Segment, StepProgram
+from simulator.training.step_graph.step import Attached, Pass, Port, StepProgram, StreamWork
 from simulator.training.step_graph.streams import DATA, TIED
 
 
@@ -125,22 +125,22 @@ def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
     )
 
 
-def _exchanged(own: Pass, others: Iterable[Pass], chosen: Callable[[Segment], bool]) -> Pass:
+def _exchanged(own: Pass, others: Iterable[Pass], chosen: Callable[[StreamWork], bool]) -> Pass:
     """Segments of a pass, some of them with the slowest of their times on any group."""
-    named: dict[str, list[Segment]] = {}
+    named: dict[str, list[StreamWork]] = {}
     for each in (own, *others):
         for segment in each:
             named.setdefault(segment.name, []).append(segment)
     return tuple(_slowest(named[segment.name]) if chosen(segment) else segment for segment in own)
 
 
-def _is_data(segment: Segment) -> bool:
+def _is_data(segment: StreamWork) -> bool:
     return segment.stream is DATA and segment.name != TIED
 
 
-def _is_tied(segment: Segment) -> bool:
+def _is_tied(segment: StreamWork) -> bool:
     return segment.name == TIED
 
 
-def _slowest(segments: Sequence[Segment]) -> Segment:
+def _slowest(segments: Sequence[StreamWork]) -> StreamWork:
     return max(segments, key=lambda segment: segment.seconds)

@@ -11,11 +11,11 @@ from simulator.training.step_graph.step import (
     ChunkWork,
     OutputWork,
     Replicas,
-    Segment,
     StepProgram,
+    StreamWork,
 )
 
-__all__ = ["Attached", "ChunkWork", "OutputWork", "Replicas", "Segment", "StepProgram", "run"]
+__all__ = ["Attached", "ChunkWork", "OutputWork", "Replicas", "StepProgram", "StreamWork", "run"]
 
 
 WATCHED = 100

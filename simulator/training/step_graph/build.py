@@ -37,8 +37,8 @@ from simulator.training.step_graph.step import (
     OutputWork,
     Pass,
     Replicas,
-    Segment,
     StepProgram,
+    StreamWork,
 )
 from simulator.training.step_graph.streams import (
     DATA,
@@ -94,10 +94,10 @@ class _Build:
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
 
-    def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
+    def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:
         return communication(self.setting.cluster, name, cost, stream, part)
 
-    def _transfers(self) -> tuple[Segment, dict[tuple[int, int], Segment]]:
+    def _transfers(self) -> tuple[StreamWork, dict[tuple[int, int], StreamWork]]:
         """A send over the outermost level that any crosses, and those between ranks that meet below it."""
         routes = self.schedule.routes(self.plan.pipeline, self.plan.virtual_pipeline)
         pairs = {
@@ -213,7 +213,7 @@ class _Build:
             weight=weight.done() if split else (),
             activation=kept,
             activation_for_weight=kept,
-            offload=Segment(
+            offload=StreamWork(
                 "offload", one(self.setting.kernels.host_copy(kept)), load=LinkDemand(sent=(("host", kept),))
             ),
         )
@@ -236,7 +236,7 @@ class _Build:
         )
         reduction = self._communication("reduce", reduce, DATA, GRADIENTS)
 
-        def attached(places: list[int], segment: Segment) -> tuple[Attached, ...]:
+        def attached(places: list[int], segment: StreamWork) -> tuple[Attached, ...]:
             # The memory model counts gathered units as workspace, which is static here.
             return tuple(Attached(place, segment) for place in places)
 
@@ -316,8 +316,8 @@ class _Build:
             # The gradients of a stage, summed over the ranks that hold it in the two directions.
             size = one(self.counts.total[row]) * self.sharding.reduce_bytes
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
-        finish.append(Segment("gradient elementwise", one(step.gradient_kernels), part="elementwise"))
-        finish.append(Segment("optimizer", one(step.optimizer), part="optimizer"))
+        finish.append(StreamWork("gradient elementwise", one(step.gradient_kernels), part="elementwise"))
+        finish.append(StreamWork("optimizer", one(step.optimizer), part="optimizer"))
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from simulator.schedules import Task
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
-from simulator.training.step_graph.step import Attached, ChunkWork, Segment, StepProgram
+from simulator.training.step_graph.step import Attached, ChunkWork, StepProgram, StreamWork
 from simulator.training.step_graph.tasks import StepTasks
 
 
@@ -51,7 +51,7 @@ class DataStream:
         self.collectives: list[tuple[int, list[int]]] = []
         """Every collective with its predecessors on the rank, in order of issue."""
         self.reduced: list[int] = []
-        self._ready: list[tuple[Segment, int, int]] = []
+        self._ready: list[tuple[StreamWork, int, int]] = []
         """Reductions of completed gradients that are not issued yet."""
 
     def _plan(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> None:
@@ -121,7 +121,7 @@ class DataStream:
     def _give_back(self, number: int, task: int) -> None:
         self._freed.setdefault(number, task)
 
-    def reduce(self, work: Segment, item: int, after: int) -> list[int]:
+    def reduce(self, work: StreamWork, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; return the tasks that computation must wait for.
 
         Where nothing is gathered ahead, the gather that kernels wait for next goes first.
@@ -138,7 +138,7 @@ class DataStream:
             self.reduced.append(self._collective(work, item, [after]))
         self._ready.clear()
 
-    def _collective(self, work: Segment, item: int, after: list[int]) -> int:
+    def _collective(self, work: StreamWork, item: int, after: list[int]) -> int:
         task = self._tasks.add(self._rank, work, item, after)
         self.collectives.append((task, after))
         return task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.schedules import PipelineTimes, Schedule
 from simulator.schedules.base import position_times
-from simulator.training.step_graph.step import ChunkWork, LinkDemand, Segment, StepProgram
+from simulator.training.step_graph.step import ChunkWork, LinkDemand, StepProgram, StreamWork
 from simulator.training.step_graph.streams import PIPELINE
 
 
@@ -33,12 +33,12 @@ def from_times(
     held = stages / len(route)
     work = tuple(
         ChunkWork(
-            forward=(Segment("forward", f),),
-            backward=(Segment("backward", b * (1 - later)),),
-            weight=(Segment("weight gradient", b * later),),
+            forward=(StreamWork("forward", f),),
+            backward=(StreamWork("backward", b * (1 - later)),),
+            weight=(StreamWork("weight gradient", b * later),),
             activation=held,
             activation_for_weight=held,
-            offload=Segment("offload", offload_seconds, load=LinkDemand(sent=(("host", held),))),
+            offload=StreamWork("offload", offload_seconds, load=LinkDemand(sent=(("host", held),))),
         )
         for f, b in zip(forward, backward, strict=True)
     )
@@ -48,6 +48,6 @@ def from_times(
         micro_batches=micro_batches,
         chunks=chunks,
         work=work,
-        transfer=Segment("send", float(times.transfer), PIPELINE),
+        transfer=StreamWork("send", float(times.transfer), PIPELINE),
         blocking=not bool(times.overlap_transfer),
     )

@@ -9,7 +9,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.collectives.cost import Cost
 from hwmodels.topology import NETWORK
 from simulator.engine.graph import Stream
-from simulator.training.step_graph.step import NO_LOAD, LinkDemand, Segment
+from simulator.training.step_graph.step import NO_LOAD, LinkDemand, StreamWork
 
 
 def level_names(cluster: Cluster) -> list[str]:
@@ -31,9 +31,9 @@ def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
     return LinkDemand(names[int(one(cost.level))], share, moved) if share > 0 else NO_LOAD
 
 
-def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> Segment:
+def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:
     """A communication of one plan."""
-    return Segment(name, one(cost.seconds), stream, part, load=load_of(cluster, cost))
+    return StreamWork(name, one(cost.seconds), stream, part, load=load_of(cluster, cost))
 
 
 def one(value: ArrayLike) -> float:

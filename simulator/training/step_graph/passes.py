@@ -7,7 +7,7 @@ from dataclasses import replace
 from hwmodels.cluster import Cluster
 from simulator.training.layer import PassCosts
 from simulator.training.step_graph.loads import load_of, one
-from simulator.training.step_graph.step import LinkDemand, Pass, Segment
+from simulator.training.step_graph.step import LinkDemand, Pass, StreamWork
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
 
@@ -25,7 +25,7 @@ class StagePasses:
         self._name, self._cluster = name, cluster
         self._loads: dict[int, LinkDemand] = {}
         """Link demand of transfers, by their ids: layers repeat them."""
-        self._segments: list[Segment] = []
+        self._segments: list[StreamWork] = []
         self._ends: tuple[int, ...] = ()
         self.layers: list[int] = []
         """Index of each layer's first segment."""
@@ -37,7 +37,7 @@ class StagePasses:
     def wait(self, name: str, seconds: float) -> None:
         """Append time in which the device waits for the host."""
         if seconds > 0:
-            self._append(Segment(f"{self._name} {name}", seconds, COMPUTE, name))
+            self._append(StreamWork(f"{self._name} {name}", seconds, COMPUTE, name))
 
     def last_segment(self, layer: int) -> int:
         """The last segment of a layer (of those that were begun, in order)."""
@@ -46,7 +46,7 @@ class StagePasses:
 
     def done(self) -> Pass:
         """The whole pass; never empty."""
-        return tuple(self._segments) or (Segment("nothing", 0.0, COMPUTE, PASS),)
+        return tuple(self._segments) or (StreamWork("nothing", 0.0, COMPUTE, PASS),)
 
     def add(
         self,
@@ -65,8 +65,8 @@ class StagePasses:
         """
         name, before = f"{self._name} {name}", self._ends
         kernels, device = one(each.kernels), one(each.work.device)
-        shown: list[Segment] = []
-        hidden: list[Segment] = []
+        shown: list[StreamWork] = []
+        hidden: list[StreamWork] = []
         for stream, transfer in ((TENSOR, each.tensor), (CONTEXT, each.context), (EXPERT, each.expert)):
             total, beside = one(transfer.total), one(transfer.beside)
             if id(transfer) not in self._loads:
@@ -75,7 +75,7 @@ class StagePasses:
             for segments, seconds in ((shown, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
                     segments.append(
-                        Segment(
+                        StreamWork(
                             f"{name} {stream.name}",
                             share * seconds,
                             stream,
@@ -87,7 +87,7 @@ class StagePasses:
         for kind, seconds in each.work.seconds.items():
             if one(seconds) > 0:
                 time = share * one(seconds) * kernels / device
-                self._append(Segment(f"{name} {kind}", time, COMPUTE, part or kind))
+                self._append(StreamWork(f"{name} {kind}", time, COMPUTE, part or kind))
                 # On its own stream, but after the segment that a gather of parameters may hold up.
                 running += [self._beside(segment) for segment in hidden]
                 hidden.clear()
@@ -95,11 +95,11 @@ class StagePasses:
             self._append(segment)
         self._ends += tuple(running)
 
-    def _beside(self, segment: Segment) -> int:
+    def _beside(self, segment: StreamWork) -> int:
         self._segments.append(segment)
         return len(self._segments) - 1
 
-    def _append(self, segment: Segment) -> None:
+    def _append(self, segment: StreamWork) -> None:
         self._segments.append(replace(segment, after=self._ends))
         self._ends = (len(self._segments) - 1,)
 

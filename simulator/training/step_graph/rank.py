@@ -11,7 +11,7 @@ from simulator.engine.graph import Flow
 from simulator.schedules import Task, WorkTimes
 from simulator.schedules.base import BACKWARD, FORWARD, OFFLOAD, OUTPUT_FORWARD, OUTPUT_WEIGHT, RELOAD, WEIGHT
 from simulator.training.step_graph.data_stream import DataStream
-from simulator.training.step_graph.step import NO_LOAD, Pass, Segment, StepProgram, predecessors
+from simulator.training.step_graph.step import NO_LOAD, Pass, StepProgram, StreamWork, predecessors
 from simulator.training.step_graph.streams import (
     COMPUTE,
     FROM_HOST,
@@ -288,7 +288,7 @@ class RankTasks:
         self.wires[there] = self.tasks.wire(self._transfer(there), self.index, other)
         return self.wires[there]
 
-    def _transfer(self, there: int) -> Segment:
+    def _transfer(self, there: int) -> StreamWork:
         return self.program.transfers.get((self.rank, there), self.program.transfer)
 
     def _allocate(self, task: int, at_end: bool, size: float) -> None:
@@ -331,7 +331,7 @@ class RankTasks:
         if forward or self.program.schedule.output_barriers == 2:
             self._to_output(key, output.barrier, item, number)
 
-    def _to_output(self, key: Key, work: Segment, item: int, after: int) -> None:
+    def _to_output(self, key: Key, work: StreamWork, item: int, after: int) -> None:
         self.output_sends[key] = self.tasks.add(self.index, work, item, (after,))
 
 

@@ -36,7 +36,7 @@ NO_LOAD = LinkDemand()
 
 
 @dataclass(frozen=True)
-class Segment:
+class StreamWork:
     """A run of work on one stream of a rank."""
 
     name: str
@@ -60,7 +60,7 @@ class Port(NamedTuple):
     """B/s of it that the devices of the rank use together at full load."""
 
 
-Pass = tuple[Segment, ...]
+Pass = tuple[StreamWork, ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Attached:
     """
 
     segment: int
-    work: Segment
+    work: StreamWork
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ChunkWork:
     backward_gathers: tuple[Attached, ...] = ()
     reductions: tuple[Attached, ...] = ()
     """Of the backward pass, or of the weight pass where the schedule splits."""
-    offload: Segment = Segment("offload", 0.0)
+    offload: StreamWork = StreamWork("offload", 0.0)
     """The copy of activations to the host (and back), where the schedule offloads them."""
 
 
@@ -105,8 +105,8 @@ class OutputWork:
     """"S": logits, local softmax and, with one barrier, the local input gradient."""
     weight: Pass
     """"T": what follows the barrier."""
-    broadcast: Segment
-    barrier: Segment
+    broadcast: StreamWork
+    barrier: StreamWork
     memory: float = 0.0
     """Bytes that live from "S" to "T" on every rank."""
 
@@ -151,8 +151,8 @@ class StepProgram:
     micro_batches: int
     chunks: int
     work: tuple[ChunkWork, ...]
-    transfer: Segment
-    transfers: Mapping[tuple[int, int], Segment] = field(default_factory=dict)
+    transfer: StreamWork
+    transfers: Mapping[tuple[int, int], StreamWork] = field(default_factory=dict)
     """Transfers between two ranks where they differ from ``transfer``, by sender and receiver."""
     blocking: bool = False
     gather: When = "step"

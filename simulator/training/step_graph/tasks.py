@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from simulator.engine.graph import NONE, Flow, TaskGraph
-from simulator.training.step_graph.step import NO_LOAD, Port, Segment, StepProgram
+from simulator.training.step_graph.step import NO_LOAD, Port, StepProgram, StreamWork
 from simulator.training.step_graph.streams import COMPUTE
 
 
@@ -27,7 +27,7 @@ class StepTasks:
     def add(
         self,
         rank: int,
-        work: Segment,
+        work: StreamWork,
         item: int = NONE,
         after: Iterable[int] = (),
         slowdown: float = 1.0,
@@ -53,7 +53,7 @@ class StepTasks:
         """A task that ends when others have ended."""
         return after[0] if len(after) == 1 else self.graph.gate(after, name)
 
-    def wire(self, work: Segment, rank: int, there: int) -> Flow:
+    def wire(self, work: StreamWork, rank: int, there: int) -> Flow:
         """A transfer on the links out of a rank and into another."""
         level, share, _ = work.load
         rate = share * self._port(rank, level).share

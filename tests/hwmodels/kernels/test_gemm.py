@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hwmodels.device import devices
 from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.kernels.gemm import Roofline, Shape, power_norm, roofline_seconds, rounds, soft_minimum
+from hwmodels.kernels.gemm import GemmCalls, Roofline, power_norm, roofline_seconds, rounds, soft_minimum
 
 SIDES = st.integers(1, 65536)
 NAMES = devices.names()
@@ -129,7 +129,7 @@ def test_the_simple_form_by_hand():
 
     form = Roofline(overhead_s=1e-6, compute_efficiency=0.5, memory_efficiency=0.8, overlap_exponent=1.0)
     one = np.ones(1)
-    shape = Shape(one, one * 1000, one * 1000, one * 1000, 2.0)
+    shape = GemmCalls(one, one * 1000, one * 1000, one * 1000, 2.0)
     # 2e9 FLOP at 50 TFLOP/s and 6 MB at 0.8 TB/s, one after the other
     assert roofline_seconds(form, Chip, shape)[0] == pytest.approx(1e-6 + 40e-6 + 7.5e-6)
 

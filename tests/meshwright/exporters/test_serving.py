@@ -14,7 +14,7 @@ from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import held_memory, pool_facts
 from meshwright.exporters.table import table
 from simulator.serving.deployment import Pool
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 
 ENGINES = ("vllm", "sglang", "trtllm")
 SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]
@@ -30,7 +30,7 @@ def question():
 def test_every_field_has_an_option_or_a_reason(target):
     known = table(exporter(target).table)
     told = known.options.keys() | known.derived.keys()
-    assert {f"options.{name}" for name in Options.model_fields} - {"options.scheduler_options"} <= told
+    assert {f"options.{name}" for name in EngineOptions.model_fields} - {"options.scheduler_options"} <= told
     fields = {f"pool.{name}" for name in Pool.model_fields if name not in WRITTEN}
     assert fields - told <= ({"pool.expert", "pool.expert_tensor"} if target == "trtllm" else set())
 

@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.validation.cases import balanced_last_stage, read_case
-from meshwright.validation.rows import Row, Skipped, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, rule_of
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import models
 from simulator.plan import Plans
@@ -73,7 +73,7 @@ def test_precisions(words, precision):
 
 
 def test_a_precision_without_a_number_format_is_skipped():
-    with pytest.raises(Skipped, match="'mixed' is not known"):
+    with pytest.raises(SkippedRow, match="'mixed' is not known"):
         read(precision="mixed")
 
 
@@ -106,7 +106,7 @@ def test_frameworks(framework, precision, name):
     ],
 )
 def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name):
-    row = Row({"framework": framework, "zero_stage": zero_stage}, "row")
+    row = PublishedRow({"framework": framework, "zero_stage": zero_stage}, "row")
     assert rule_of(row)["framework"] == name
     assert row.assumed == ["framework"]
 
@@ -162,7 +162,7 @@ def test_sharding(words, zero, shard_group):
 
 
 def test_a_sharding_that_says_nothing_is_skipped():
-    with pytest.raises(Skipped, match="'12' is not known"):
+    with pytest.raises(SkippedRow, match="'12' is not known"):
         read(zero_stage="12")
 
 
@@ -251,7 +251,7 @@ def test_fewer_layers_are_a_proxy_of_the_model_and_said_to_be():
 
 
 def test_latent_attention_that_columns_cannot_state_is_a_reason_to_skip():
-    with pytest.raises(Skipped, match="latent attention"):
+    with pytest.raises(SkippedRow, match="latent attention"):
         read(**{**DEEPSEEK, "n_experts": "200"}, model_name="DeepSeek-V4")
 
 

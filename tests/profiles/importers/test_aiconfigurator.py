@@ -4,7 +4,7 @@ import pytest
 
 from hwmodels.errors import InputError
 from profiles import points
-from profiles.importers import Options, import_points
+from profiles.importers import ImportOptions, import_points
 
 COMMON = "framework,version,device,op_name,kernel_source"
 GEMM = f"""{COMMON},gemm_dtype,m,n,k,latency
@@ -121,5 +121,5 @@ def test_device_from_the_options_or_the_row(tmp_path):
     path = tmp_path / "gemm_perf.txt"
     path.write_text(GEMM)
     assert rows_of(import_points(path, tmp_path / "a"), "gemm")[0]["gpu"] == "h100-sxm"
-    options = Options(gpu="b200")
+    options = ImportOptions(gpu="b200")
     assert rows_of(import_points(path, tmp_path / "b", options=options), "gemm")[0]["gpu"] == "b200"

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels.errors import InputError
 from profiles import points
-from profiles.importers import Options, import_points
+from profiles.importers import ImportOptions, import_points
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def test_attention_both_ways(trace, tmp_path):
 def test_zipped_traces_are_the_same(trace, tmp_path):
     zipped = tmp_path / "trace.json.gz"
     zipped.write_bytes(gzip.compress(trace.read_bytes()))
-    plain = import_points(trace, tmp_path / "a", options=Options(gpu="cpu"))
-    packed = import_points(zipped, tmp_path / "b", options=Options(gpu="cpu"))
+    plain = import_points(trace, tmp_path / "a", options=ImportOptions(gpu="cpu"))
+    packed = import_points(zipped, tmp_path / "b", options=ImportOptions(gpu="cpu"))
     for table, path in plain.files.items():
         assert path.read_bytes() == packed.files[table].read_bytes()
 
@@ -92,7 +92,7 @@ def test_kernels_inside_an_operation_are_its_time(tmp_path):
 def test_collectives_take_the_shortest_and_count_nodes(tmp_path):
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps(gpu_trace()))
-    result = import_points(path, tmp_path / "out", options=Options(devices_per_node=8))
+    result = import_points(path, tmp_path / "out", options=ImportOptions(devices_per_node=8))
     (point,) = rows_of(result, "collectives")
     assert (point["op"], point["n_gpus"], point["n_nodes"]) == ("all_reduce", 8, 2)
     assert (point["bytes"], point["time_us"]) == (2 * 16777216, 350.0)

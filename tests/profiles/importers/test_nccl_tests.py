@@ -6,7 +6,7 @@ import pytest
 
 from hwmodels.errors import InputError
 from profiles import points
-from profiles.importers import Options, import_points
+from profiles.importers import ImportOptions, import_points
 
 LOG = """\
 # nccl-tests version 2.17.6 nccl-headers=22707 nccl-library=22707
@@ -42,7 +42,7 @@ OLD_LOG = """\
 
 
 def read(path, out, **options):
-    result = import_points(path, out, options=Options(**options))
+    result = import_points(path, out, options=ImportOptions(**options))
     return result, list(points.read(result.files["collectives"]).rows())
 
 

@@ -12,7 +12,7 @@ import pytest
 from hwmodels.errors import InputError, UnknownNameError
 from profiles import points
 from profiles.measure import profile_collectives
-from profiles.measure.collectives import Request, main
+from profiles.measure.collectives import MeasurementRequest, main
 
 pytest.importorskip("torch")
 
@@ -38,13 +38,13 @@ def test_points_and_resuming(measured):
 
 
 def test_sizes_and_groups():
-    request = Request("points", mode="full")
+    request = MeasurementRequest("points", mode="full")
     assert request.groups(8) == [2, 4, 8]
     assert request.groups(6) == [2, 4, 6]
     assert request.groups(2) == [2]
-    assert Request("points").groups(8) == [8]
+    assert MeasurementRequest("points").groups(8) == [8]
     assert request.sizes("cuda")[-1] == 2**30
-    assert Request("points").sizes("cuda") == [1024 * 4**power for power in range(11)]
+    assert MeasurementRequest("points").sizes("cuda") == [1024 * 4**power for power in range(11)]
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import read_mapping
 from profiles import points
 from profiles.measure import profile
-from profiles.measure.bench import Bench, Operation, Point, Scope
+from profiles.measure.bench import Bench, BenchPoint, MeasuredOperation, Scope
 from profiles.measure.machine import find
 from profiles.measure.operations import OPERATIONS
 from profiles.measure.provenance import Provenance, was_interrupted
 from profiles.measure.runner import Session
-from profiles.measure.store import Store
+from profiles.measure.store import PointStore
 from profiles.measure.timing import Timing
 
 torch = pytest.importorskip("torch")
@@ -117,13 +117,13 @@ def session(tmp_path, prepare, points=1):
     """A run over points of an operation that is made for the test."""
     machine = find("cpu")
     shapes = [{"dtype": "fp32", "layout": "forward", "m": m, "n": 1, "k": 1} for m in range(1, points + 1)]
-    operation = Operation("made-up", "gemm", lambda scope: shapes, prepare)
+    operation = MeasuredOperation("made-up", "gemm", lambda scope: shapes, prepare)
     provenance = Provenance(tmp_path / "provenance.yaml", machine, "quick", ("fp32",))
     found = Session(
-        {"made-up": operation}, Bench(machine), Store(tmp_path, machine), provenance, lambda line: None
+        {"made-up": operation}, Bench(machine), PointStore(tmp_path, machine), provenance, lambda line: None
     )
     found.interrupted = found.run(
-        [Point("made-up", "gemm", values) for values in shapes], show_progress=False
+        [BenchPoint("made-up", "gemm", values) for values in shapes], show_progress=False
     )
     return found
 

@@ -11,7 +11,7 @@ import pytest
 from hwmodels.errors import InputError
 from simulator.engine.trace import write_trace
 from simulator.schedules import PipelineTimes, schedules
-from simulator.training.step_graph import Attached, Segment, run
+from simulator.training.step_graph import Attached, StreamWork, run
 from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.step import LinkDemand
 from simulator.training.step_graph.streams import DATA
@@ -22,7 +22,9 @@ TIMES = PipelineTimes.of_equal(4, 8, 2, (1.1, 1.0, 1.2), (2.0, 1.9, 2.4), 0.05, 
 @pytest.fixture(scope="module")
 def timeline():
     program = from_times(schedules["pipeoffload"], TIMES, offload_seconds=0.1)
-    bucket = (Attached(0, Segment("reduce <b>x</b>", 0.3, DATA, load=LinkDemand(sent=(("network", 6e8),)))),)
+    bucket = (
+        Attached(0, StreamWork("reduce <b>x</b>", 0.3, DATA, load=LinkDemand(sent=(("network", 6e8),)))),
+    )
     return run(replace(program, work=tuple(replace(each, reductions=bucket) for each in program.work)))
 
 

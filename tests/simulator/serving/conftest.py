@@ -7,13 +7,13 @@ import pytest
 
 from simulator.serving.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.meter import Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.replica import Replica
-from simulator.serving.roofline import Roofline
+from simulator.serving.roofline import RooflineSteps
 from simulator.serving.schedulers import make_scheduler
 from simulator.serving.sequence import Request, Sequence
 
-STEPS = Roofline(stages=1, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
+STEPS = RooflineSteps(stages=1, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
 
 
 def make_requests(count: int, seed: int = 1, rate: float = 5.0, most: int = 3000) -> list[Request]:
@@ -32,7 +32,7 @@ class Run:
 
     def __init__(self, requests: Many[Request], stretches: bool = True, span: int = 0, **options) -> None:
         given = {"token_budget": 512, "max_sequences": 32, "kv_blocks": 100_000, "ingest_s": 0.0, **options}
-        self.options = Options(**given)
+        self.options = EngineOptions(**given)
         self.done: list[Sequence] = []
         size = self.options.block_tokens
         kv = (

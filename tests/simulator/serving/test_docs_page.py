@@ -12,7 +12,7 @@ from simulator.serving.deployment import Deployment
 from simulator.serving.drafts import Speculation
 from simulator.serving.failures import Drain, Failures, Outage
 from simulator.serving.kv import Tier
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.records import Record
 from simulator.serving.result import serve
 from simulator.serving.scenario import ServingDefinition, make_serving
@@ -41,7 +41,7 @@ def row(name, field) -> str:
         TraceFile,
         Deployment,
         Speculation,
-        Options,
+        EngineOptions,
         Failures,
         Drain,
         Outage,

@@ -7,21 +7,21 @@ from simulator.serving.drafts import Drafts, Speculation, SpeculativeSteps
 from simulator.serving.kv import PagedBlocks
 from simulator.serving.lockstep import LockstepReplica
 from simulator.serving.meter import Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.pipeline import PipelinedReplica
 from simulator.serving.replica import Replica
-from simulator.serving.roofline import Roofline
+from simulator.serving.roofline import RooflineSteps
 from simulator.serving.schedulers import make_scheduler
 from simulator.serving.sequence import Request, Sequence
 from tests.simulator.serving.conftest import make_requests
 
 
-def steps(stages: int = 1) -> Roofline:
-    return Roofline(stages=stages, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
+def steps(stages: int = 1) -> RooflineSteps:
+    return RooflineSteps(stages=stages, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
 
 
 def run(requests, stages=1, ranks=1, stretches=True, kv_blocks=100_000, **given):
-    options = Options(**{"token_budget": 512, "max_sequences": 32, "asynchronous": False, **given})
+    options = EngineOptions(**{"token_budget": 512, "max_sequences": 32, "asynchronous": False, **given})
     done = []
     times = steps(stages)
     rest = (times, Meter(times, kv_blocks), lambda one, now: done.append(one), stretches)
@@ -96,7 +96,7 @@ def test_speculation_in_closed_form_is_the_steps():
     speculation = Speculation(draft="x", tokens=3, acceptance=0.7)
     found = []
     for stretches in (False, True):
-        options = Options(token_budget=512, max_sequences=32, preemption="none", kv_blocks=4000)
+        options = EngineOptions(token_budget=512, max_sequences=32, preemption="none", kv_blocks=4000)
         times = SpeculativeSteps(steps(), steps(), speculation)
         done = []
         kv = PagedBlocks(4000, options.block_tokens, True)

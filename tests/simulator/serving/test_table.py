@@ -8,7 +8,7 @@ from simulator.models import models
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
 from simulator.serving.price import StepPrice
-from simulator.serving.step_times import Batch
+from simulator.serving.step_times import RankBatch
 from simulator.serving.table import IterationTable
 
 REPLICAS = {
@@ -107,12 +107,12 @@ def test_ranks_in_lockstep_take_as_long_as_the_slowest():
         models.get(model), usual_cluster(device), Pool(weights="fp8", **pool), engines.get(engine)
     )
     table = IterationTable(price, *MOST)
-    busy, idle = Batch((), 32, 32 * 2000), Batch((), 0, 0)
+    busy, idle = RankBatch((), 32, 32 * 2000), RankBatch((), 0, 0)
     even = table.lockstep([busy] * 8)
     assert even == pytest.approx(table.step((), 32, 32 * 2000), rel=1e-6)
     assert table.lockstep([busy] + [idle] * 7) == pytest.approx(even, rel=0.01)
     assert table.lockstep([idle] * 8) == 0.0
-    prompt = Batch([(2048, 0)], 0, 0)
+    prompt = RankBatch([(2048, 0)], 0, 0)
     alone, together = table.lockstep([prompt] + [idle] * 7), table.lockstep([prompt] * 8)
     assert alone < 0.9 * together, "steps outside of graphs are not padded"
     arrays = [float(table.mixed_seconds(2048, 0.0, 0.0, 1.0, ranks=ranks)) for ranks in (1, 8)]

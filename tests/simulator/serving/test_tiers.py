@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.serving.kv import Store, TieredBlocks
+from simulator.serving.kv import TieredBlocks, TierStore
 from simulator.serving.meter import Meter
-from simulator.serving.options import Options
+from simulator.serving.options import EngineOptions
 from simulator.serving.replica import Replica
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -20,9 +20,9 @@ SPAN, BLOCKS = 64, 64
 
 def one_after_the_other(requests, token_s, recompute=0.0, room=1000):
     """Seconds to first token of requests that find the replica idle; 1,024 tokens fit device memory."""
-    options = Options(token_budget=4096, max_sequences=8, kv_blocks=BLOCKS, asynchronous=False)
+    options = EngineOptions(token_budget=4096, max_sequences=8, kv_blocks=BLOCKS, asynchronous=False)
     kv = TieredBlocks(BLOCKS, options.block_tokens, SPAN, recompute)
-    kv.use([Store(room, token_s)])
+    kv.use([TierStore(room, token_s)])
     done = []
     replica = Replica(
         options,

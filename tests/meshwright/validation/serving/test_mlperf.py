@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.validation.serving.case import Row
+from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.mlperf import predict, read
 
 ROW = {
@@ -21,7 +21,7 @@ ROW = {
 
 
 def question(**changes):
-    return read(Row({**ROW, **changes}, "row"), "mlperf.csv").question
+    return read(MeasuredRow({**ROW, **changes}, "row"), "mlperf.csv").question
 
 
 def test_rows_without_limits_have_those_of_their_scenario():

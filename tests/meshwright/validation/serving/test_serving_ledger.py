@@ -6,11 +6,12 @@ import pytest
 
 from hwmodels.errors import InputError
 from meshwright.reports.serving_ledger import as_json, as_tables
-from meshwright.validation.serving.case import Row
+from meshwright.validation.rows import SkippedRow
+from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.closed_loop import read
 from meshwright.validation.serving.inferencex import start_of
 from meshwright.validation.serving.ledger import evaluate
-from meshwright.validation.serving.names import Skipped, find_cluster, find_format, find_model
+from meshwright.validation.serving.names import find_cluster, find_format, find_model
 
 CLOSED = {
     "case_id": "one",
@@ -72,7 +73,7 @@ def test_devices_and_formats_have_other_spellings():
         "bf16",
         "int4",
     ]
-    with pytest.raises(Skipped, match="not known"):
+    with pytest.raises(SkippedRow, match="not known"):
         find_model("acme/unheard-of-7b")
 
 
@@ -141,8 +142,8 @@ def test_a_wrong_number_names_file_line_and_column(tmp_path):
 
 
 def test_a_run_starts_slowly_only_beside_other_clients():
-    first = read(Row({**CLOSED, "concurrency": "1"}, "row"), "closed_loop.csv").question
-    several = read(Row(CLOSED, "row"), "closed_loop.csv").question
+    first = read(MeasuredRow({**CLOSED, "concurrency": "1"}, "row"), "closed_loop.csv").question
+    several = read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question
     assert first.start_s == 0.0
     assert several.start_s == start_of("vllm", "h100-sxm", "bf16") > 0.0
     assert start_of("sglang", "mi300x", "fp8") > start_of("sglang", "h200-sxm", "fp8")
@@ -150,5 +151,7 @@ def test_a_run_starts_slowly_only_beside_other_clients():
 
 def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():
     stated = {**CLOSED, "engine_version": "1.0.0", "weight_precision": "fp8"}
-    found = [read(Row({**stated, "engine": name}, "row"), "x").question for name in ("trtllm", "vllm")]
+    found = [
+        read(MeasuredRow({**stated, "engine": name}, "row"), "x").question for name in ("trtllm", "vllm")
+    ]
     assert [each.serving.pool.kv for each in found] == ["fp8", None]

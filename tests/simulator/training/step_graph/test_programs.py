@@ -10,7 +10,15 @@ from hwmodels.cluster import clusters
 from simulator.engine import Contention
 from simulator.schedules import PipelineTimes, WorkTimes, schedules
 from simulator.schedules.walk import walk
-from simulator.training.step_graph import Attached, ChunkWork, OutputWork, Replicas, Segment, StepProgram, run
+from simulator.training.step_graph import (
+    Attached,
+    ChunkWork,
+    OutputWork,
+    Replicas,
+    StepProgram,
+    StreamWork,
+    run,
+)
 from simulator.training.step_graph.expand import expand
 from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.ports import ports
@@ -31,7 +39,7 @@ CHUNKS = {
     "v-half": 2,
     "vocab-v-half": 2,
 }
-SEND = Segment("send", 0.0, PIPELINE)
+SEND = StreamWork("send", 0.0, PIPELINE)
 
 
 def times(p=4, m=8, v=1, transfer=0.0, overlap=True):
@@ -41,8 +49,8 @@ def times(p=4, m=8, v=1, transfer=0.0, overlap=True):
 def layers(count, forward=1.0, backward=2.0, **more):
     """A model of one rank: ``count`` layers, each a segment."""
     work = ChunkWork(
-        forward=tuple(Segment(f"layer {i}", forward) for i in range(count)),
-        backward=tuple(Segment(f"layer {i}", backward) for i in reversed(range(count))),
+        forward=tuple(StreamWork(f"layer {i}", forward) for i in range(count)),
+        backward=tuple(StreamWork(f"layer {i}", backward) for i in reversed(range(count))),
         **more,
     )
     return StepProgram(schedules["1f1b"], 1, 1, 1, (work,), SEND)
@@ -79,7 +87,9 @@ def test_work_is_conserved_and_stated_memory_held(name):
     schedule, v, p, m = schedules[name], CHUNKS.get(name, 1), 4, 8
     program = from_times(schedule, times(p, m, v), offload_seconds=0.1)
     if schedule.output_barriers:
-        program = replace(program, output=OutputWork((Segment("s", 0.1),), (Segment("t", 0.2),), SEND, SEND))
+        program = replace(
+            program, output=OutputWork((StreamWork("s", 0.1),), (StreamWork("t", 0.2),), SEND, SEND)
+        )
     timeline = run(program)
     total = sum(timeline.busy(rank) for rank in range(p))
     micro_batch = sum(
@@ -115,7 +125,7 @@ def test_what_is_given_back_at_an_instant_counts_before_what_is_taken():
 
 def with_gathers(count, prefetch, gather=0.4):
     gathers = tuple(
-        Attached(i, Segment("gather", gather, DATA, load=LinkDemand(sent=(("network", 8.0),))))
+        Attached(i, StreamWork("gather", gather, DATA, load=LinkDemand(sent=(("network", 8.0),))))
         for i in range(count)
     )
     program = layers(count, forward_gathers=gathers, backward_gathers=gathers)
@@ -147,7 +157,7 @@ def test_gathers_slower_than_computation_set_the_pace():
 
 
 def test_buckets_reduce_while_the_backward_runs():
-    buckets = tuple(Attached(i, Segment("reduce", 1.5, DATA)) for i in (1, 3))
+    buckets = tuple(Attached(i, StreamWork("reduce", 1.5, DATA)) for i in (1, 3))
     timeline = run(layers(4, reductions=buckets))
     reductions = timeline.intervals(0, DATA)
     assert [each.start for each in reductions] == [4 + 2 * 2, 4 + 4 * 2]
@@ -155,7 +165,7 @@ def test_buckets_reduce_while_the_backward_runs():
 
 
 def test_gradients_are_reduced_once_a_step_or_every_pass():
-    buckets = (Attached(0, Segment("reduce", 0.1, DATA)),)
+    buckets = (Attached(0, StreamWork("reduce", 0.1, DATA)),)
     once = replace(layers(1, reductions=buckets), micro_batches=4)
     assert len(run(once).intervals(0, DATA)) == 1
     assert len(run(replace(once, reduce="pass")).intervals(0, DATA)) == 4
@@ -163,7 +173,7 @@ def test_gradients_are_reduced_once_a_step_or_every_pass():
 
 def test_a_backward_ends_with_waiting_for_what_it_reduces():
     """Autograd's last callback does (FSDP, DeepSpeed); the next micro batch's forward hides nothing of it."""
-    buckets = (Attached(0, Segment("reduce", 5.0, DATA)),)
+    buckets = (Attached(0, StreamWork("reduce", 5.0, DATA)),)
     program = replace(layers(1, reductions=buckets), micro_batches=2, reduce="pass")
     # A forward of 1 s, a backward of 2 s and the reduction, twice.
     assert run(program).seconds == pytest.approx(2 * (1 + 2 + 5))
@@ -171,14 +181,14 @@ def test_a_backward_ends_with_waiting_for_what_it_reduces():
 
 @pytest.mark.parametrize(("overlaps", "exposed"), [(True, 0.5), (False, 4 * 0.5)])
 def test_computation_waits_for_reductions_only_where_they_do_not_overlap(overlaps, exposed):
-    buckets = tuple(Attached(i, Segment("reduce", 0.5, DATA)) for i in range(4))
+    buckets = tuple(Attached(i, StreamWork("reduce", 0.5, DATA)) for i in range(4))
     timeline = run(replace(layers(4, reductions=buckets), reduce="pass", overlap_gradients=overlaps))
     assert timeline.seconds == pytest.approx(4 + 8 + exposed)
 
 
 def test_a_gather_that_kernels_wait_for_goes_before_reductions():
     program = with_gathers(4, prefetch=0)
-    buckets = tuple(Attached(i, Segment("reduce", 1.5, DATA)) for i in range(4))
+    buckets = tuple(Attached(i, StreamWork("reduce", 1.5, DATA)) for i in range(4))
     work = tuple(replace(each, reductions=buckets) for each in program.work)
     timeline = run(replace(program, work=work, reduce="pass"))
     # A reduction hides behind the 2 s of the next layer's backward; the last one does not.
@@ -186,7 +196,7 @@ def test_a_gather_that_kernels_wait_for_goes_before_reductions():
 
 
 def test_breadth_first_gathers_a_chunk_once_for_all_its_micro_batches():
-    gather = (Attached(0, Segment("gather", 0.1, DATA)),)
+    gather = (Attached(0, StreamWork("gather", 0.1, DATA)),)
     program = from_times(schedules["breadth-first"], times(2, 6, 3))
     work = tuple(replace(each, forward_gathers=gather, backward_gathers=gather) for each in program.work)
     together = run(replace(program, work=work, gather="pass", unit=6))
@@ -199,7 +209,7 @@ def test_breadth_first_gathers_a_chunk_once_for_all_its_micro_batches():
 
 def test_the_optimizer_waits_for_all_ranks_only_where_they_synchronise():
     program = from_times(schedules["zb-h2"], times(4, 16))
-    program = replace(program, finish=((Segment("optimizer", 1.0),),) * 4)
+    program = replace(program, finish=((StreamWork("optimizer", 1.0),),) * 4)
     together, alone = run(program), run(replace(program, synchronous=False))
     begins = [together.intervals(rank, COMPUTE)[-1].start for rank in range(4)]
     assert len(set(begins)) == 1
@@ -211,26 +221,28 @@ def test_the_optimizer_waits_for_all_ranks_only_where_they_synchronise():
 
 
 def test_an_exposed_collective_adds_its_time_and_an_overlapped_one_does_not():
-    exposed = (Segment("gemm", 1.0), Segment("gather", 0.5, TENSOR), Segment("gemm", 1.0))
+    exposed = (StreamWork("gemm", 1.0), StreamWork("gather", 0.5, TENSOR), StreamWork("gemm", 1.0))
     beside = (
-        Segment("gemm", 1.0),
-        Segment("gather", 0.5, TENSOR, after=(0,)),
-        Segment("gemm", 1.0, after=(0,)),
+        StreamWork("gemm", 1.0),
+        StreamWork("gather", 0.5, TENSOR, after=(0,)),
+        StreamWork("gemm", 1.0, after=(0,)),
     )
     for work, expected in ((exposed, 2.5), (beside, 2.0)):
         for detail in (False, True):
-            program = replace(layers(1), work=(ChunkWork(work, (Segment("backward", 1.0),)),), detail=detail)
+            program = replace(
+                layers(1), work=(ChunkWork(work, (StreamWork("backward", 1.0),)),), detail=detail
+            )
             assert run(program).seconds == pytest.approx(expected + 1.0)
 
 
 def test_passes_run_whole_or_in_segments_take_the_same_time():
     work = ChunkWork(
         forward=(
-            Segment("gemm", 1.0),
-            Segment("gather", 0.5, TENSOR, after=(0,)),
-            Segment("gemm", 1.0, after=(0,)),
+            StreamWork("gemm", 1.0),
+            StreamWork("gather", 0.5, TENSOR, after=(0,)),
+            StreamWork("gemm", 1.0, after=(0,)),
         ),
-        backward=(Segment("gemm", 2.0), Segment("scatter", 0.4, TENSOR), Segment("gemm", 0.3)),
+        backward=(StreamWork("gemm", 2.0), StreamWork("scatter", 0.4, TENSOR), StreamWork("gemm", 0.3)),
     )
     program = replace(
         from_times(schedules["1f1b"], times(4, 8)), work=(work,) * 4, contention=Contention(1.1, 1.3)
@@ -251,7 +263,7 @@ def test_cost_and_result_do_not_depend_on_how_many_equal_replicas_there_are():
 
 
 def test_a_slow_replica_holds_up_the_reduction_of_all():
-    bucket = (Attached(0, Segment("reduce", 0.5, DATA)),)
+    bucket = (Attached(0, StreamWork("reduce", 0.5, DATA)),)
     program = from_times(schedules["1f1b"], times(2, 4))
     program = replace(program, work=tuple(replace(each, reductions=bucket) for each in program.work))
     alike = run(program)
@@ -276,7 +288,7 @@ def test_tasks_grow_with_stages_times_micro_batches():
 
 def test_transfers_that_share_a_link_take_longer():
     program = from_times(schedules["gpipe"], times(4, 8))
-    wire = Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
+    wire = StreamWork("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
     alone = run(replace(program, transfer=wire))
     fixed = run(replace(program, transfer=replace(wire, load=NO_LOAD)))
     # GPipe sends one way at a time, and each rank has links of its own: nothing meets.
@@ -290,8 +302,8 @@ def test_transfers_that_share_a_link_take_longer():
 def test_a_send_beside_a_reduction_on_one_link_stretches_both_and_loses_no_bytes():
     """Rank 1 reduces its last gradients while it sends the gradient of its input to rank 0."""
     program = from_times(schedules["1f1b"], times(2, 4))
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
-    wire = Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
+    bucket = Attached(0, StreamWork("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
+    wire = StreamWork("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0))
     program = replace(
         program,
         transfer=wire,
@@ -311,10 +323,10 @@ def test_a_send_beside_a_reduction_on_one_link_stretches_both_and_loses_no_bytes
 
 
 def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
+    bucket = Attached(0, StreamWork("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
     program = from_times(schedules["1f1b"], times(2, 4))
     program = replace(program, work=tuple(replace(each, reductions=(bucket,)) for each in program.work))
-    work = (Segment("optimizer", 0.1),)
+    work = (StreamWork("optimizer", 0.1),)
     program = replace(program, finish=(work, work))
     thin = replace(program, replicas=(Replicas(7), Replicas(1, (), (0.25, 1.0))))
     assert run(thin).seconds == pytest.approx(run(program).seconds + 0.5 / 0.25 - 0.5)
@@ -323,7 +335,7 @@ def test_a_thin_link_of_one_replica_holds_up_the_step_of_all():
 @pytest.mark.parametrize(("share", "seconds"), [(50.0, 1.0), (100.0, 2.0)])
 def test_stages_behind_one_nic_contend_for_it(share, seconds):
     """Two stages reduce at once; each asks for half of the NIC, or for all of it."""
-    reduce = Segment("reduce", 1.0, DATA, load=LinkDemand("network", 1.0))
+    reduce = StreamWork("reduce", 1.0, DATA, load=LinkDemand("network", 1.0))
     program = replace(from_times(schedules["1f1b"], times(2, 4)), finish=((reduce,), (reduce,)))
     program = replace(program, ports={"network": (Port("nic", 100.0, share),) * 2})
     spans = [each.end - each.start for rank in range(2) for each in run(program).intervals(rank, DATA)]
@@ -332,10 +344,10 @@ def test_stages_behind_one_nic_contend_for_it(share, seconds):
 
 def test_a_stage_may_use_what_its_neighbour_leaves_of_their_nic():
     """Rank 1 reduces while it sends; rank 0 behind the same NIC is idle."""
-    bucket = Attached(0, Segment("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
+    bucket = Attached(0, StreamWork("reduce", 0.5, DATA, load=LinkDemand("network", 1.0)))
     program = replace(
         from_times(schedules["1f1b"], times(2, 4)),
-        transfer=Segment("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0)),
+        transfer=StreamWork("send", 0.5, PIPELINE, load=LinkDemand("network", 1.0)),
     )
     work = tuple(replace(each, reductions=(bucket,)) for each in program.work)
     shared = {"network": (Port("nic", 100.0, 50.0),) * 2}
@@ -358,10 +370,10 @@ def test_ports_are_the_links_of_the_topology():
 @pytest.mark.parametrize(("name", "barriers"), [("vocab-1f1b", 1), ("vocab-1f1b-2", 2)])
 def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, barriers):
     output = OutputWork(
-        (Segment("s", 0.2),),
-        (Segment("t", 0.3),),
-        Segment("broadcast", 0.05, OUTPUT),
-        Segment("sum", 0.01, OUTPUT),
+        (StreamWork("s", 0.2),),
+        (StreamWork("t", 0.3),),
+        StreamWork("broadcast", 0.05, OUTPUT),
+        StreamWork("sum", 0.01, OUTPUT),
     )
     timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))
     spans = [
@@ -377,7 +389,9 @@ def test_the_last_backward_waits_for_every_rank_share_of_the_output_layer(name, 
 
 def test_interlaced_ranks_stop_together_for_the_output_layer():
     """No rank passes on to other work between its share and the reductions (Yeung et al. 2025, section 2)."""
-    output = OutputWork((Segment("s", 0.2),), (Segment("t", 0.3),), SEND, Segment("sum", 0.1, OUTPUT))
+    output = OutputWork(
+        (StreamWork("s", 0.2),), (StreamWork("t", 0.3),), SEND, StreamWork("sum", 0.1, OUTPUT)
+    )
     ended = {}
     for name in ("interlaced", "vocab-1f1b-2"):
         timeline = run(replace(from_times(schedules[name], times(4, 12)), output=output))
@@ -396,7 +410,7 @@ def test_splitting_the_output_layer_beats_leaving_it_on_the_last_rank():
     """A vocabulary whose output layer costs as much as a stage (Yeung et al., figure 1)."""
     heavy = PipelineTimes.of_equal(4, 32, 1, (1, 1, 2), (2, 2, 4), 0, True)
     even = PipelineTimes.of_equal(4, 32, 1, (1, 1, 1), (2, 2, 2), 0, True)
-    share = OutputWork((Segment("s", 0.5),), (Segment("t", 0.25),), SEND, SEND)
+    share = OutputWork((StreamWork("s", 0.5),), (StreamWork("t", 0.25),), SEND, SEND)
     baseline = run(from_times(schedules["1f1b"], heavy)).seconds
     split = run(replace(from_times(schedules["vocab-1f1b"], even), output=share)).seconds
     assert split < 0.75 * baseline
