@@ -18,6 +18,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from simulator.models import Model
+
 WIDTH_OF_FILES = 190
 """Width of tables written to a file or a pipe."""
 WIDE = 160
@@ -69,6 +71,15 @@ def show_tables(*parts: RenderableType) -> None:
 def note(line: str) -> None:
     """Print a message to stderr."""
     typer.echo(line, err=True)
+
+
+def note_model(model: Model, seq_len: int = 0) -> None:
+    """Print what a prediction of a model leaves out, and a sequence beyond its longest."""
+    if seq_len > model.max_sequence:
+        built = f"the {model.max_sequence:,} that {model.name} was built for"
+        note(f"note: sequences of {seq_len:,} tokens are longer than {built}")
+    if model.left_out:
+        note(f"note: {model.name}: {model.left_out}")
 
 
 SHOWN_AFTER_S = 0.5

@@ -194,7 +194,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
         InputError: a wrong flag, or a file cannot be written.
     """
     from meshwright import api
-    from meshwright.commands.output import note, print_json, progress, show_tables, wide
+    from meshwright.commands.output import note, note_model, print_json, progress, show_tables, wide
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import verdict
@@ -204,9 +204,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
             scenario or None, progress=advance, refining=advance, every=files.csv is not None, **arguments
         )
     setting = found.result.setting
-    if setting.training.seq_len > setting.model.max_sequence:
-        built = f"the {setting.model.max_sequence:,} that {setting.model.name} was built for"
-        note(f"note: sequences of {setting.training.seq_len:,} tokens are longer than {built}")
+    note_model(setting.model, setting.training.seq_len)
     if json:
         print_json(found.to_dict())
     elif len(found.result.plans):

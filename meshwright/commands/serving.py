@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.commands.output import note, print_json, progress, show_tables
+from meshwright.commands.output import note, note_model, print_json, progress, show_tables
 
 if TYPE_CHECKING:
     from planner.execution import Execution
@@ -40,6 +40,7 @@ def simulate_serving(
     setting = make_serving(data, str(path), path.parent)
     if notice := run_notice(setting.serving.requests):
         note(notice)
+    note_model(setting.model)
     with progress("requests") as advance:
         result = serve(setting, advance, traced=trace is not None, partial=True)
     if json:

@@ -42,7 +42,7 @@ def plan_serving(
     """
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
 
@@ -60,6 +60,7 @@ def plan_serving(
             execution=execution,
             progress=advance,
         )
+    note_model(found.search.question.model)
     if json:
         print_json(describe_deployments(found))
     elif found.search.plans:

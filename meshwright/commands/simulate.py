@@ -96,7 +96,7 @@ def simulate_training(
     from hwmodels.errors import InfeasibleError
     from hwmodels.files import written_together
     from meshwright import api
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.timeline import run_tables
 
@@ -116,6 +116,7 @@ def simulate_training(
             notice=note,
         )
     prediction, timeline = done.simulation.prediction, done.simulation.timeline
+    note_model(prediction.setting.model, prediction.setting.training.seq_len)
     analytic, title = done.simulation.analytic_step_s, done.title
     if json:
         print_json(done.to_dict())

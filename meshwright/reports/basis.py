@@ -57,6 +57,8 @@ def basis_words(result: SearchResult) -> dict[str, str]:
         "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
         "nearest published run": _published(setting),
     }
+    if setting.model.left_out:
+        words["left out"] = setting.model.left_out
     if counts_differ(result.metrics):
         words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
     return words

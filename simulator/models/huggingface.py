@@ -104,6 +104,8 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     fields = _fields(config, model_type)
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
+    if notes := [words for key, words in _tables()["left_out"].items() if config.values.get(key)]:
+        fields["left_out"] = "; ".join(notes)
     return build(Model, fields, config.where)
 
 
@@ -348,16 +350,34 @@ def _qwen3_next(config: Config) -> dict[str, Any]:
     return found
 
 
-PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True)}
+PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True), "E": ("none", True)}
+LETTERS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+"""Letter of each kind of layer in ``layers_block_type``."""
 
 
 def _nemotron_h(config: Config) -> dict[str, Any]:
-    """Mamba-2, attention or an MLP in each layer, as ``hybrid_override_pattern`` says."""
-    pattern = str(config.values.get("hybrid_override_pattern", ""))
+    """Mamba-2, attention, an MLP or experts in each layer, as ``hybrid_override_pattern`` says.
+
+    Raises:
+        InputError: no pattern, an unknown kind of layer, or MLPs beside experts.
+    """
+    listed = config.values.get("layers_block_type")
+    pattern = list(str(config.values.get("hybrid_override_pattern") or ""))
+    if not pattern and isinstance(listed, list):
+        pattern = [LETTERS.get(str(part), str(part)) for part in listed]
     unknown = next((part for part in pattern if part not in PATTERN_OF_PARTS), None)
     if unknown or not pattern:
-        problem = f"hybrid_override_pattern: expected M, * and -, found {unknown or 'nothing'!r}"
+        problem = f"hybrid_override_pattern: expected M, *, - and E, found {unknown or 'nothing'!r}"
         raise InputError(problem, config.where)
+    if "E" in pattern and "-" in pattern:
+        raise InputError("MLPs beside experts are not supported", config.where)
     parts = [PATTERN_OF_PARTS[part] for part in pattern]
     linear = {
         "heads": config.number("mamba_num_heads"),
@@ -371,10 +391,40 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
         "norm_per_head": False,
     }
     return {
+        "layers": len(parts),
+        **({} if "E" in pattern else {"moe.experts": None}),
         "attention_pattern": tuple(mixer for mixer, _ in parts),
         "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
         "linear": _given(linear),
     }
+
+
+def _hunyuan(config: Config) -> dict[str, Any]:
+    """Numbers of experts may be lists of one for each layer.
+
+    Raises:
+        InputError: layers that differ.
+    """
+    keys = {
+        "moe.experts": ("num_experts",),
+        "moe.top_k": ("moe_topk", "num_experts_per_tok"),
+        "moe.feed_forward": ("moe_intermediate_size",),
+        "moe.shared_experts": ("num_shared_expert",),
+    }
+    found = {field: _equal(config, *names) for field, names in keys.items()}
+    return found if (found["moe.experts"] or 0) > 1 else {}
+
+
+def _equal(config: Config, *keys: str) -> int | None:
+    """A whole number, or the one that a list repeats."""
+    flat = dict(config.values)
+    for key in keys:
+        value = flat.get(key)
+        if isinstance(value, list) and value:
+            if any(part != value[0] for part in value):
+                raise InputError(f"{key}: layers that differ are not supported", config.where)
+            flat[key] = value[0]
+    return config._replace(values=flat).number(*keys)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -395,6 +445,8 @@ OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "dbrx": _dbrx,
     "gpt_bigcode": _gpt_bigcode,
     "opt": _opt,
+    "hunyuan_v1_moe": _hunyuan,
     "qwen3_next": _qwen3_next,
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _qwen3_next),
     "nemotron_h": _nemotron_h,
 }

@@ -47,6 +47,8 @@ class Model(Strict):
     """Where the shape was published."""
     stated_parameters: Annotated[int, Field(gt=0, le=10**16)] | None = None
     """The parameter count as its publication states it, rounded as there."""
+    left_out: str = ""
+    """What predictions of this model leave out, in words for the user."""
 
     layers: Layers
     hidden: Positive

@@ -264,3 +264,30 @@ def test_training_tokens_that_are_none_are_named(refused):
 def test_cloud_instances_are_names_of_clusters(run, instance, cluster):
     rest = ["--model", "gpt2", "--seq-len", "1k", "--gpus", "8", "--global-batch", "16", "--top", "1"]
     assert run("plan", "--cluster", instance, *rest).out == run("plan", "--cluster", cluster, *rest).out != ""
+
+
+def test_what_a_model_leaves_out_is_said(run):
+    short = ["--cluster", "dgx-h100", "--seq-len", "1k", "--global-batch", "256"]
+    sparse = ["--model", "deepseek-v3.2", "--gpus", "256", *short]
+    ran = run("plan", *sparse, "--fix", "recompute=full", "--fix", "pp=16", "--fix", "tp=1", "--top", "1")
+    assert "note: deepseek-v3.2: sparse attention is priced as attention over all keys" in ran.err
+    assert "left out" in ran.out
+    assert "sparse attention" in run("simulate", *sparse, "--fix", "expert=16").err
+    load = [
+        "--ttft",
+        "9",
+        "--tpot",
+        "1",
+        "--gpus",
+        "8",
+        "--isl",
+        "100",
+        "--osl",
+        "10",
+        "--fix",
+        "tensor=8",
+        "--cluster",
+        "h200",
+    ]
+    assert "sparse attention" in run("plan", "--serve", "--model", "glm-5", *load, "--fix", "weights=fp8").err
+    assert "note" not in run("plan", *SMALL, "--global-batch", "16").err

@@ -10,7 +10,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import parse_text
 from simulator.models import models
 from simulator.ops.counts import model_parameters
-from tests.simulator.models.hf_configs import CONFIGS, LLAMA
+from tests.simulator.models.hf_configs import CONFIGS, LLAMA, PUBLISHED_2025
 
 ABOUT = {"name", "aliases", "family", "source", "stated_parameters"}
 
@@ -31,6 +31,32 @@ def test_a_config_reads_as_the_catalogue_says(name, tmp_path):
     got = models.get(written(tmp_path, CONFIGS[name]))
     assert shape(got) == shape(models.get(name))
     assert model_parameters(got) == model_parameters(models.get(name))
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED_2025))
+def test_a_config_of_2025_has_the_parameters_and_layers_of_the_catalogue(name, tmp_path):
+    got, known = models.get(written(tmp_path, PUBLISHED_2025[name])), models.get(name)
+    assert model_parameters(got) == model_parameters(known)
+    for field in ("moe", "mla", "linear"):
+        assert bool(getattr(got, field)) == bool(getattr(known, field))
+    layers = range(known.layers)
+    assert [*map(got.attention_kind, layers)] == [*map(known.attention_kind, layers)]
+    assert [*map(got.is_moe_layer, layers)] == [*map(known.is_moe_layer, layers)]
+    assert (got.max_sequence, got.left_out) == (known.max_sequence, known.left_out)
+
+
+def test_layers_of_nemotron_h_are_read_from_a_list_too(tmp_path):
+    config = PUBLISHED_2025["nemotron-3-nano-30b-a3b"]
+    names = {"M": "mamba", "E": "moe", "*": "attention"}
+    listed = {"layers_block_type": [names[letter] for letter in config["hybrid_override_pattern"]]}
+    other = {
+        key: value
+        for key, value in config.items()
+        if key not in ("hybrid_override_pattern", "num_hidden_layers")
+    }
+    assert shape(models.get(written(tmp_path, other | listed))) == shape(
+        models.get(written(tmp_path, config))
+    )
 
 
 def test_file_folder_and_text_path_mean_the_same(tmp_path):
@@ -59,7 +85,7 @@ def test_a_file_without_a_model_type_is_read_by_its_class(tmp_path):
     [
         (
             "brand_new",
-            "model_type 'brand_new' is not known; a model YAML can state its shape. Known: bloom, ",
+            "model_type 'brand_new' is not known; a model YAML can state its shape. Known: apertus, ",
         ),
         ("bert", "model_type 'bert': encoders are not supported"),
         ("t5", "encoder-decoder models are not supported"),
@@ -235,6 +261,14 @@ REFUSED = [
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
     ({"num_experts": 8, "mlp_only_layers": [5]}, "must be the first ones"),
     ({"num_experts": 8}, "key 'moe.top_k' is missing"),
+    ({"model_type": "gemma4_text"}, "layers that share keys or differ in head width are not supported"),
+    ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME-"}, "MLPs beside experts are not supported"),
+    ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "expected M, *, - and E, found 'X'"),
+    ({"model_type": "nemotron_h", "moe_latent_size": 1024}, "experts of a narrower input are not supported"),
+    (
+        {"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [1, 2]},
+        "moe_topk: layers that differ are not supported",
+    ),
     ({"model_type": "opt", "ffn_dim": 1, "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
 ]
 
