@@ -76,8 +76,9 @@ class Setting:
         framework, cluster = self.framework, self.cluster
         added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
         if framework.casts_gradients:
-            # Cast (read, write), add (read both, write), clear.
-            added = 2 * self.width + 4 * framework.gradient_bytes
+            # Cast (read, write), add (read both, write); autograd's own gradient cleared, and added to.
+            added = self.width + 4 * framework.gradient_bytes
+            added += 4 * self.width * framework.clears_working_gradients
         each = framework.grouped_launches == "per-expert"
         library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
         return Implementation(
@@ -98,7 +99,9 @@ class Setting:
             swizzles=framework.swizzled_scales,
             accumulated_bytes=0 if framework.fused_accumulation else added,
             accumulated_table_bytes=added,
-            accumulation_launches=3 if framework.casts_gradients else 1,
+            accumulation_launches=(
+                2 + 2 * framework.clears_working_gradients if framework.casts_gradients else 1
+            ),
             experts=framework.grouped_launches,
             clamps_apart=framework.clamps_apart,
             skips_blocks=framework.skips_blocks,

@@ -123,8 +123,12 @@ class Framework(Sourced):
     )
     casts_gradients: bool = Field(
         False,
-        description="separate kernels cast each gradient to 32 bits before it is added, and clear it "
-        "afterwards, in every micro batch",
+        description="separate kernels cast each gradient to 32 bits and add it, in every micro batch",
+    )
+    clears_working_gradients: bool = Field(
+        False,
+        description="where gradients are cast, autograd's own are cleared and added to in every micro batch, "
+        "instead of left to be freed",
     )
     adds_first_gradient: bool = Field(
         True,

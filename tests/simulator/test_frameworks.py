@@ -176,6 +176,21 @@ def test_casting_a_gradient_apart_takes_more_bytes_and_launches(make_setting):
         assert apart.seconds[part][0] > joined.seconds[part][0]
 
 
+def test_clearing_gradients_takes_more_bytes_and_launches_than_freeing_them(make_setting):
+    facts = {
+        "fused_accumulation": False,
+        "gradient_bytes": 4,
+        "launches_ahead": False,
+        "casts_gradients": True,
+    }
+    plan = Plans.of(Plan(tensor=8, pipeline=2, data=4))
+    freed, cleared = (
+        predict(make_setting(clears_working_gradients=clears, **facts), plan) for clears in (False, True)
+    )
+    for part in ("gemm", "launch"):
+        assert cleared.seconds[part][0] > freed.seconds[part][0]
+
+
 def test_attention_of_eager_torch_copies_its_gradients(make_setting):
     plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2))
     parts = [predict(make_setting(elementwise=kind), plan).seconds for kind in ("fused", "eager")]
