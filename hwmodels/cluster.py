@@ -141,6 +141,11 @@ class Cluster(Strict):
         widths = range(level.devices, 0, -self.devices_per_node)
         return level.model_copy(update={"devices": next(w for w in widths if count % w == 0)})
 
+    def at_clock(self, hertz: float, where: str = "") -> Cluster:
+        """Return the same nodes with their devices at a lower clock; see `Device.at_clock`."""
+        device = self.device.at_clock(hertz, where)
+        return self if device is self.device else self._with(device=device)
+
     def with_network(
         self, nic_gbps_per_node: float, fabric: str | None = None, calibration: str | None = None
     ) -> Cluster:

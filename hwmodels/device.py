@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from hwmodels.clocks import LEAST_SHARE
 from hwmodels.errors import InputError
 from hwmodels.loading import Catalogue, Versioned, looks_like_path
 from hwmodels.quantities import Bandwidth, Count, NotNegative, Positive
@@ -63,6 +64,10 @@ class Device(Versioned):
     """Power limit of the whole device."""
     idle_watts: NotNegative
     """Power when a context is open and nothing runs."""
+    clock_hz: NotNegative = 0.0
+    """Clock of the multiprocessors at which the peaks hold; 0: not known, so it cannot be lowered."""
+    clock_share: Annotated[float, Field(ge=LEAST_SHARE, le=1.0)] = 1.0
+    """Clock in use over the one of the datasheet's peaks; ``peak_flops`` is at the clock in use."""
     price_per_hour_usd: NotNegative
     """On-demand list price of one device with its share of the node."""
     calibration: str | dict[str, Any]
@@ -98,6 +103,30 @@ class Device(Versioned):
     def settled(self, dtype: str) -> float:
         """Return the FLOP/s of matrix products at settled clocks; infinite where not measured."""
         return next((flops for name, flops in self.settled_flops.items() if name == dtype), math.inf)
+
+    def at_clock(self, hertz: float, where: str = "") -> Device:
+        """Return the same device with its multiprocessors at a lower clock; memory keeps its bandwidth.
+
+        Args:
+            hertz: clock; at or above the clock of the peaks, the device is returned as it is.
+            where: of the clock in the input, for errors.
+
+        Raises:
+            InputError: the device's clock is not known, or the lower one is out of range.
+        """
+        if not self.clock_hz:
+            raise InputError(f"the clock of {self.name} is not known (`clock_hz` of a device)", where)
+        least = LEAST_SHARE * self.clock_hz
+        if hertz < least:
+            raise InputError(
+                f"must be at least {least / 1e6:,.0f} MHz on {self.name}, found {hertz / 1e6:,.0f} MHz", where
+            )
+        share = hertz / self.clock_hz
+        if share >= 1.0:
+            return self
+        peaks = {name: share * flops for name, flops in self.peak_flops.items()}
+        changed = {"peak_flops": peaks, "clock_hz": hertz, "clock_share": share * self.clock_share}
+        return self.model_validate({name: getattr(self, name) for name in type(self).model_fields} | changed)
 
     @cached_property
     def kernels(self) -> KernelModel:

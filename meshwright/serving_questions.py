@@ -20,8 +20,9 @@ from simulator.serving.setting import pools_of
 DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
 """Default number of requests of an event-engine run."""
-NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "token_budget", "max_sequences")
-MOST = {"token_budget": 2**20, "max_sequences": 2**16}
+NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "clock_mhz", "power_cap_w")
+NUMBERS += ("token_budget", "max_sequences")
+MOST = {"token_budget": 2**20, "max_sequences": 2**16, "clock_mhz": 10_000, "power_cap_w": 100_000}
 LARGEST = 2**24
 """Highest values of the numbers."""
 
@@ -53,6 +54,8 @@ def serving_question(
     except InputError as error:
         raise InputError(error.problem, f"{where}: gpus") from None
     formats = {"weights": pools[0].weights, "kv": pools[0].kv}
+    power = {name: getattr(pools[0], name) for name in ("clock_mhz", "power_cap_w")}
+    formats |= {name: value for name, value in power.items() if value is not None}
     held = {name: _value(name, value, "fix") for name, value in fix.items()}
     return ServingQuestion(
         model=model,

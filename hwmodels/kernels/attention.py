@@ -111,7 +111,7 @@ def flash_attention_seconds(
     memory = moved / (chip.bandwidth * form.memory_efficiency)
     busy = np.maximum(per_key * blocks * keys / chip.peak, chip.busy_before_s)
     seconds = form.overhead_s + power_norm(core, memory, form.overlap_exponent) * throttled(
-        busy, form.throttling
+        busy, form.throttling, chip.clock_share
     )
     if appends and form.append_efficiency is not None:
         written = 8.0 * batch * seq_q * (kv_heads * head_dim + form.append_extra)

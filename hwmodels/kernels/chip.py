@@ -22,6 +22,8 @@ class Specifications(Protocol):
     @property
     def l2_bytes(self) -> float: ...
     @property
+    def clock_share(self) -> float: ...
+    @property
     def calibration(self) -> str | Mapping[str, Any]: ...
     def peak(self, dtype: str) -> float: ...
     def settled(self, dtype: str) -> float: ...
@@ -38,6 +40,8 @@ class Chip(NamedTuple):
     output_bytes: float
     busy_before_s: float = 0.0
     """s that the chip has been busy when a kernel starts; clocks fall during this time."""
+    clock_share: float = 1.0
+    """Clock in use over the highest; ``peak`` is at the clock in use."""
 
 
 # Bytes an element takes as an operand; block-scaled formats carry one scale byte per 32 or 16 elements.
@@ -74,6 +78,7 @@ def chip(device: Specifications, dtype: str) -> Chip:
         l2_bytes=float(device.l2_bytes),
         element_bytes=element,
         output_bytes=4.0 if element == 4.0 else 2.0,
+        clock_share=device.clock_share,
     )
 
 

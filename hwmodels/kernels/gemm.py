@@ -149,7 +149,7 @@ def _tile_wave_block(
     us = soft_minimum(candidates, form.tile_choice_spread).astype(np.float64)
     flops = 2.0 * shape.batch * shape.m * shape.n * shape.k
     busy = np.maximum(flops / chip.peak, chip.busy_before_s)
-    return form.overhead_s + 1e-6 * us * throttled(busy, form.throttling)
+    return form.overhead_s + 1e-6 * us * throttled(busy, form.throttling, chip.clock_share)
 
 
 def _memory_us(form: TileWave, chip: Chip, shape: GemmCalls) -> tuple[Array, Array]:
@@ -171,9 +171,18 @@ def rounds(waves: Array, quantisation: float) -> Array:
     return np.ceil(waves) * part + np.maximum(waves, 1.0) * (1 - part)
 
 
-def throttled(busy_s: Array, throttling: float) -> Array:
-    """Return the slowdown by the power limit of a kernel with `busy_s` seconds of matrix work."""
-    return 1.0 + throttling * np.log1p(np.minimum(busy_s, THROTTLE_END_S) / THROTTLE_START_S)
+def throttled(busy_s: Array, throttling: float, clock_share: float = 1.0) -> Array:
+    """Return the slowdown by the power limit of a kernel with `busy_s` seconds of matrix work.
+
+    Args:
+        busy_s: at the clock in use.
+        throttling: slowdown per logarithm of time.
+        clock_share: clock in use over the highest: clocks above the settled one fall, lower ones stay.
+    """
+    if clock_share < 1.0:
+        busy_s = busy_s * clock_share
+    slowdown = 1.0 + throttling * np.log1p(np.minimum(busy_s, THROTTLE_END_S) / THROTTLE_START_S)
+    return slowdown if clock_share == 1.0 else np.maximum(clock_share * slowdown, 1.0)
 
 
 def power_norm(a: Array, b: Array, exponent: float) -> Array:

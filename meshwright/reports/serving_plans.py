@@ -76,7 +76,8 @@ def _described(
 def _group(group: ReplicaGroup) -> dict[str, Any]:
     pool = group.shape.pool
     degrees = {
-        name: getattr(pool, name) for name in ("tensor", "data", "pipeline", "expert", "weights", "kv")
+        name: getattr(pool, name)
+        for name in ("tensor", "data", "pipeline", "expert", "weights", "kv", "clock_mhz", "power_cap_w")
     }
     limits = {"token_budget": group.budget, "max_sequences": group.sequences}
     return {"role": group.role, "replicas": group.replicas, **degrees, **limits}

@@ -27,6 +27,8 @@ FIELDS = (
     "replicas",
     "weights",
     "kv",
+    "clock_mhz",
+    "power_cap_w",
     "token_budget",
     "max_sequences",
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 from hwmodels.errors import InfeasibleError
 from planner.serving.question import FORMATS, ServingQuestion
+from simulator.serving.capped import iteration_table
 from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
 from simulator.serving.deployment import Pool
 from simulator.serving.memory import check_fits, memory
@@ -44,7 +45,9 @@ class ReplicaShape:
         parts += [f"DP{pool.data}"] if pool.data > 1 else []
         parts += [f"PP{pool.pipeline}"] if pool.pipeline > 1 else []
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
-        return " ".join([*parts, pool.weights, *([f"KV {pool.kv}"] if pool.kv else [])])
+        parts += [pool.weights, *([f"KV {pool.kv}"] if pool.kv else [])]
+        parts += [f"{pool.clock_mhz:,.0f} MHz"] if pool.clock_mhz else []
+        return " ".join([*parts, *([f"{pool.power_cap_w:,.0f} W"] if pool.power_cap_w else [])])
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,20 @@ def _powers(most: int) -> tuple[int, ...]:
     return tuple(2**power for power in range(max(most, 1).bit_length()) if 2**power <= most)
 
 
+CLOCKS = (0.9, 0.8, 0.7, 0.6, 0.5)
+"""Clocks tried for least energy, over the one of the peaks."""
+CLOCK_STEP = 15.0
+"""MHz between two clocks that can be locked."""
+
+
+def _clocks(question: ServingQuestion) -> tuple[float | None, ...]:
+    """Clocks to try: lower ones only where energy is asked for, since they make nothing faster."""
+    highest = 1e-6 * question.cluster.device.clock_hz
+    if question.objective != "energy" or not highest or "power_cap_w" in question.fix:
+        return (None,)
+    return (None, *(CLOCK_STEP * round(share * highest / CLOCK_STEP) for share in CLOCKS))
+
+
 VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProxyType(
     {
         "tensor": lambda question: _powers(question.devices),
@@ -132,6 +149,8 @@ VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProx
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "weights": lambda question: ("bf16",),
         "kv": lambda question: (None,),
+        "clock_mhz": lambda question: _clocks(question),
+        "power_cap_w": lambda question: (None,),
     }
 )
 """Values of each field of a shape, the simplest first."""
@@ -154,7 +173,8 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
         if name in question.fix:
             found = _formats(question.fix[name]) if name in FORMATS else (question.fix[name],)
         elif name in question.limit:
-            found = tuple(value for value in found if value <= question.limit[name])
+            most = question.limit[name]
+            found = tuple(value for value in found if value is not None and value <= most) or (most,)
         allowed.append(found)
     for values in product(*allowed):
         yield dict(zip(VALUES, values, strict=True))
@@ -209,5 +229,5 @@ def make_shape(question: ServingQuestion, fields: Mapping[str, Any]) -> ReplicaS
     if held.kv_tokens < longest:
         raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
-    table = IterationTable(price, budget, options.max_sequences, context)
+    table = iteration_table(price, budget, options.max_sequences, context)
     return ReplicaShape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)

@@ -11,6 +11,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
+from simulator.serving.capped import iteration_table
 from simulator.serving.deployment import Pool
 from simulator.serving.drafts import Speculation, SpeculativeSteps
 from simulator.serving.engines import Engine, engines
@@ -18,7 +19,6 @@ from simulator.serving.memory import check_fits, memory
 from simulator.serving.options import EngineOptions
 from simulator.serving.price import StepPrice
 from simulator.serving.step_times import ReplicaCosts
-from simulator.serving.table import IterationTable
 
 
 def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> Engine:
@@ -82,7 +82,7 @@ def replica_costs(
     if not options.kv_blocks:
         check_fits(price, held)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
-    table = IterationTable(price, options.token_budget, options.max_sequences, context)
+    table = iteration_table(price, options.token_budget, options.max_sequences, context)
     device = cluster.device
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
     return ReplicaCosts(
@@ -116,7 +116,7 @@ def speculating(
     price = StepPrice(draft, cluster, alone, engine)
     held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
     context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
-    steps = IterationTable(price, options.token_budget, options.max_sequences, context)
+    steps = iteration_table(price, options.token_budget, options.max_sequences, context)
     devices = pool.tensor * pool.pipeline
     block = (costs.kv_token_bytes / devices + held.kv_token) * options.block_tokens
     room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights

@@ -54,7 +54,12 @@ class Pool(Strict):
     options: dict[str, Any] = Field(
         default_factory=dict, description="options of the engine set to other values (`token_budget: 512`)"
     )
-
+    clock_mhz: float | None = Field(
+        None, gt=0, le=1e4, description="clock at which the devices are locked; default: as high as they go"
+    )
+    power_cap_w: float | None = Field(
+        None, gt=0, le=1e5, description="power limit of one device; default: the device's own"
+    )
     speculation: Speculation | None = Field(
         None, description="speculative decoding with a draft model (`draft`, `tokens`, `acceptance`)"
     )

@@ -1,7 +1,8 @@
 """Power of a replica during a step: idle, compute, memory and the rest of a busy device.
 
 Every device draws idle power, a share for being busy, and shares that follow the use of its matrix units
-and of its memory bandwidth, up to its limit.
+and of its memory bandwidth, up to its limit. At a lower clock the share of the matrix units falls by f V^2
+(`hwmodels.clocks`), and so does a part of the other two; the rest belongs to the memory and to leakage.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwmodels.clocks import dynamic_power
 from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
 from simulator.serving.all_reduce import all_reduce_seconds
 from simulator.serving.price import WEIGHT_BYTES, StepPrice
@@ -31,6 +33,14 @@ Fitted on the GPU power of steady-state runs of ml-energy/leaderboard: A100 (69 
 (221 runs, of vLLM 0.11.1 and of older ones) and B200 (221 runs), and on MI355X (10 runs of InferenceX). Power
 grows with the root of the use of the matrix units, as clocks fall towards the limit."""
 
+
+CLOCKED = 0.5
+"""Part of the power of busy devices, matrix units aside, that follows the clock of the multiprocessors.
+
+Decodes at clocks of 345 to 1,920 MHz on H200 (three sweeps of Markliu225/powerchar, data_h200): 0.61, 0.44
+and 0.57 of the power above idle at the full clock. On an RTX GPU, decodes at the lowest clock take 42 % less
+energy than at the highest (Maliakel et al., arXiv:2501.08219); on A100, 1.1 GHz for 1.41 takes up to 20 % off
+the peak power of inference (Patel et al., ASPLOS 2024)."""
 
 SMALL_BATCH = 64
 """Tokens of the all-reduces that count as waiting."""
@@ -61,6 +71,10 @@ class PowerModel:
     sequence_waits_s: float
     """The same for each decoding sequence."""
     shares: tuple[float, float, float]
+    dynamic: float = 1.0
+    """Dynamic power of logic at the clock in use, over that at the highest."""
+    cap_w: float = np.inf
+    """Power limit set for one device."""
 
     @classmethod
     def of(cls, price: StepPrice) -> PowerModel:
@@ -96,6 +110,7 @@ class PowerModel:
             waits_s=price.engine.step_s.value + idle * price.gaps + reduces,
             sequence_waits_s=idle * price.times.sequence_s / pool.data,
             shares=SHARES.get(device.generation, OTHER_SHARES),
+            dynamic=float(dynamic_power(device.clock_share)),
         )
 
     def watts(
@@ -123,6 +138,9 @@ class PowerModel:
         waits = self.waits_s + self.sequence_waits_s * np.asarray(decodes)
         busy = np.maximum(1.0 - waits / seconds, 0.0)
         running, reading, computing = self.shares
-        share = running * busy + reading * memory + computing * np.sqrt(compute * busy)
+        other = running * busy + reading * memory
+        if self.dynamic < 1.0:
+            computing, other = self.dynamic * computing, other * (1.0 - CLOCKED * (1.0 - self.dynamic))
+        share = other + computing * np.sqrt(compute * busy)
         device = self.idle_w + (self.limit_w - self.idle_w) * np.minimum(share, 1.0)
-        return self.devices * device + (self.host_w if hosts else 0.0)
+        return self.devices * np.minimum(device, self.cap_w) + (self.host_w if hosts else 0.0)

@@ -129,6 +129,8 @@ class StepPrice:
     """
 
     def __init__(self, model: Model, cluster: Cluster, pool: Pool, engine: Engine) -> None:
+        if pool.clock_mhz is not None:
+            cluster = cluster.at_clock(1e6 * pool.clock_mhz, "clock_mhz")
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
         self.weights = WeightFormats.of(model, cluster, pool.weights)
         kv = "fp8" if pool.kv == "fp8" else None

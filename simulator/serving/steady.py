@@ -386,7 +386,12 @@ def _means(
     tokens = ends * (cases.output + cases.new) * tpot * ranks
     # All stages of a pipeline together run one micro batch's step in each of these intervals.
     interval = tpot / stages
-    watts = table.power.watts(tokens, batch * ranks, batch * cases.keys * ranks, interval, hosts=False)
+    # Between Poisson arrivals a replica without sequences idles; batches are larger while it steps.
+    busy = np.where(cases.closed, 1.0, np.maximum(-np.expm1(-batch * ranks * stages), 1e-9))
+    decodes = batch * ranks / busy
+    idle = table.power.idle_w * table.power.devices
+    stepping = table.power.watts(tokens / busy, decodes, decodes * cases.keys, interval, hosts=False)
+    watts = idle + busy * (stepping - idle)
     prefill, prefill_beside = cases.prefill()
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
