@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from hwmodels import parsing, quantities
+from hwmodels import bounds as files
+from hwmodels import quantities
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
 from hwmodels.mixed import MixedCluster
@@ -123,12 +124,12 @@ def page() -> str:
 
 def _constants() -> dict[str, str]:
     return {
-        "megabytes": f"{parsing.MOST_BYTES / 2**20:g}",
-        "values": f"{parsing.MOST_VALUES:,}",
-        "deepest": str(parsing.DEEPEST),
-        "smallest": f"{parsing.SMALLEST:g}",
-        "largest": f"{parsing.LARGEST:g}",
-        "digits": str(parsing.LONGEST_NUMBER),
+        "megabytes": f"{files.MOST_BYTES / 2**20:g}",
+        "values": f"{files.MOST_VALUES:,}",
+        "deepest": str(files.DEEPEST),
+        "smallest": f"{files.SMALLEST:g}",
+        "largest": f"{files.LARGEST:g}",
+        "digits": str(files.LONGEST_NUMBER),
         "trace": f"{base.LARGEST:g}",
         "row_low": f"{case.SMALLEST:g}",
         "row_high": f"{case.LARGEST:g}",

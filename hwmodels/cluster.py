@@ -19,7 +19,6 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from hwmodels.assumed import HOST_SHARE, with_assumptions
 from hwmodels.collectives.cost import Cost
-from hwmodels.collectives.wiring import Wiring
 from hwmodels.device import Device, devices
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
@@ -27,6 +26,7 @@ from hwmodels.loading import Catalogue, Strict, build
 from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
 from hwmodels.usual_clusters import USUAL
+from hwmodels.wiring import Wiring
 
 EFA_V2_GBPS = 3200.0
 """Gb/s of a node from which its EFA is of the second generation (AWS EC2 P5 and P6 pages)."""

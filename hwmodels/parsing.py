@@ -14,27 +14,17 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from hwmodels.bounds import (
+    DEEPEST,
+    LARGEST,
+    LONGEST_NUMBER,
+    MOST_BYTES,
+    MOST_VALUES,
+    SMALLEST,
+    UNSCANNED,
+    too_long,
+)
 from hwmodels.errors import InputError, shown, shown_path
-
-MOST_BYTES = 4 * 2**20
-"""Of a file; the largest shipped one has 27 kB."""
-MOST_VALUES = 100_000
-"""In a file, with YAML aliases expanded."""
-DEEPEST = 64
-"""Mappings and lists inside each other."""
-UNSCANNED = 1000
-"""Open brackets, counted inside strings too, from which YAML is refused unscanned."""
-LARGEST = 1e18
-"""Largest magnitude of a number: below the range of 64-bit integers."""
-SMALLEST = 1e-24
-"""Smallest magnitude of a number that is not zero."""
-LONGEST_NUMBER = 64
-"""Characters of a number."""
-
-
-def too_long(text: str) -> str:
-    """Error message of a number with too many digits."""
-    return f"a number of {len(text):,} digits; at most {LARGEST:g} is allowed"
 
 
 def parse_text(text: str, where: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from hwmodels.bounds import LONGEST_NUMBER, MOST_VALUES, too_long
 from hwmodels.errors import InputError, shown
-from hwmodels.parsing import LONGEST_NUMBER, MOST_VALUES, too_long
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

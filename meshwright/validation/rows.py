@@ -10,10 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from hwmodels.bounds import LARGEST, SMALLEST
 from hwmodels.cache import read_shipped
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
-from hwmodels.parsing import LARGEST, SMALLEST
 
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 

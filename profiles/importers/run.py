@@ -13,6 +13,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from profiles import points
 from profiles.importers.common import Importer, ImportOptions
 from profiles.importers.physics import impossible
+from profiles.importers.registry import IMPORTERS
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,6 @@ def import_points(
     Raises:
         InputError: nothing to import, or a value that is wrong, with file, line and column.
     """
-    from profiles.importers import IMPORTERS
-
     source, out = Path(source), Path(out)
     if form and form not in IMPORTERS:
         raise UnknownNameError("import format", form, IMPORTERS)

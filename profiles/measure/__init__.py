@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
-from profiles.measure.result import ProfileResult, SkippedPoint
-
-Mode = Literal["quick", "full"]
+from profiles.measure.result import Mode, ProfileResult, SkippedPoint
 
 __all__ = ["Mode", "ProfileResult", "SkippedPoint", "profile", "profile_collectives"]
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+Mode = Literal["quick", "full"]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
 from profiles import points
-from profiles.measure import Mode, machine
+from profiles.measure import machine
 from profiles.measure.bench import Bench, BenchPoint, MeasuredOperation, Scope
 from profiles.measure.machine import Machine
 from profiles.measure.operations import OPERATIONS
 from profiles.measure.progress import progress
 from profiles.measure.provenance import Provenance
-from profiles.measure.result import ProfileResult, SkippedPoint
+from profiles.measure.result import Mode, ProfileResult, SkippedPoint
 from profiles.measure.store import PointStore, reason
 from profiles.measure.timing import NOISY
 

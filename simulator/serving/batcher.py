@@ -19,7 +19,6 @@ from simulator.serving.step_times import Chunk
 if TYPE_CHECKING:
     from simulator.serving.drafts import Drafts
     from simulator.serving.options import EngineOptions
-    from simulator.serving.schedulers.base import Scheduler
 
 
 class PlannedStep:
@@ -63,7 +62,6 @@ class Batcher:
 
     Args:
         options: of the engine.
-        scheduler: policy that fills a step.
         kv: blocks, shared by the micro batches of a pipeline.
         waiting: queue, shared likewise.
         slots: maximum number of concurrent sequences.
@@ -85,7 +83,6 @@ class Batcher:
         "prefilling",
         "reserves",
         "running",
-        "scheduler",
         "serial",
         "shares",
         "slots",
@@ -97,12 +94,11 @@ class Batcher:
     def __init__(
         self,
         options: EngineOptions,
-        scheduler: Scheduler,
         kv: PagedBlocks,
         waiting: deque[Sequence],
         slots: int,
     ) -> None:
-        self.scheduler, self.kv, self.waiting, self.slots = scheduler, kv, waiting, slots
+        self.kv, self.waiting, self.slots = kv, waiting, slots
         self.budget = options.token_budget
         self.block_tokens = options.block_tokens
         self.shares = kv.shares
@@ -131,26 +127,6 @@ class Batcher:
         self.preemptions = 0
 
     # Called by schedulers.
-
-    def plan(self, now: float) -> PlannedStep | None:
-        """The next step; None without sequences to run.
-
-        The scheduler is asked where sequences wait or prompts are partly computed; else all decodes run.
-        """
-        step = PlannedStep()
-        if self.waiting or self.prefilling:
-            self.scheduler.fill(self, step, now)
-        elif self.decodes:
-            self.decode(step)
-        else:
-            return None
-        while step.preempted and not (step.decodes or step.chunks):
-            # All sequences of the step were preempted; their blocks are free now.
-            copied = step.copied
-            step = PlannedStep()
-            step.copied = copied
-            self.scheduler.fill(self, step, now)
-        return step if step.decodes or step.chunks or step.leaving else None
 
     def decode(self, step: PlannedStep) -> None:
         """Give each decoding sequence a token, preempting the last admitted while blocks lack."""

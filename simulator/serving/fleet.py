@@ -17,13 +17,11 @@ import numpy as np
 import simpy
 
 from simulator.serving.builder import AnyReplica, Builder
-from simulator.serving.failures import Failures, drains, outages
+from simulator.serving.failures import Failures
 from simulator.serving.meter import Meter
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
 from simulator.serving.replica import ignore
-from simulator.serving.scalers.fixed import FixedReplicas
-from simulator.serving.scaling import scale
 from simulator.serving.sequence import Request, Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.transfer import Route, Transfers
@@ -136,11 +134,6 @@ class Fleet:
         self._priorities = self.source.priorities()
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""
-        if not isinstance(setting.scaler, FixedReplicas):
-            self.clock.process(scale(self))
-        if setting.deployment.failures is not None:
-            outages(self, setting.deployment.failures)
-        drains(self, setting.deployment.drains)
 
     @property
     def ended(self) -> bool:

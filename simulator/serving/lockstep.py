@@ -41,7 +41,7 @@ class LockstepReplica:
         copy_s: float = 0.0,
     ) -> None:
         self.steps, self.meter, self.on_leave, self.copy_s = steps, meter, on_leave, copy_s
-        self.ranks = [Batcher(options, scheduler, kv, deque(), options.max_sequences) for kv in kvs]
+        self.ranks = [Batcher(options, kv, deque(), options.max_sequences) for kv in kvs]
         self.batchers = self.ranks
         self.scheduler, self.ahead, self.stretches = scheduler, options.asynchronous, stretches
         self.next_s = inf
@@ -120,7 +120,7 @@ class LockstepReplica:
         self._launch(now)
 
     def _plan(self, now: float) -> list[PlannedStep | None]:
-        return [rank.plan(now) for rank in self.ranks]
+        return [self.scheduler.plan(rank, now) for rank in self.ranks]
 
     def _launch(self, now: float) -> None:
         running = self._running

@@ -96,9 +96,7 @@ class PipelinedReplica(QueueView):
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
         slots = max(options.max_sequences // self.stages, 1)
-        self.lanes = [
-            PipelineLane(Batcher(options, scheduler, kv, self.waiting, slots)) for _ in range(self.stages)
-        ]
+        self.lanes = [PipelineLane(Batcher(options, kv, self.waiting, slots)) for _ in range(self.stages)]
         self.batchers = [lane.batcher for lane in self.lanes]
         self.scheduler = scheduler
         self.stretches = stretches
@@ -175,7 +173,7 @@ class PipelinedReplica(QueueView):
         self.next_s = now
 
     def _launch(self, lane: PipelineLane, now: float) -> None:
-        step = lane.batcher.plan(now)
+        step = self.scheduler.plan(lane.batcher, now)
         if step is None:
             return
         chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens

@@ -125,8 +125,9 @@ class Replica(QueueView):
         self.steps, self.meter, self.on_leave = steps, meter, on_leave
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
-        self.batcher = Batcher(options, scheduler, kv, self.waiting, options.max_sequences)
+        self.batcher = Batcher(options, kv, self.waiting, options.max_sequences)
         self.batchers = [self.batcher]
+        self.scheduler = scheduler
         self.ahead = options.asynchronous
         self.stretches = stretches
         self.copy_s = copy_s
@@ -148,7 +149,7 @@ class Replica(QueueView):
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced."""
-        if self._count > 1 and not self.batcher.scheduler.waits(self.batcher):
+        if self._count > 1 and not self.scheduler.waits(self.batcher):
             self._cut(now)
         self.waiting.append(sequence)
         if self.next_s == inf:
@@ -163,7 +164,7 @@ class Replica(QueueView):
     def advance(self, until: float, once: bool = False) -> None:
         """Run everything that ends before a time; of it, with ``once``, only what ends next."""
         batcher, kv, waiting, meter, ahead = self.batcher, self.kv, self.waiting, self.meter, self.ahead
-        cells, now, plan = meter.cells, self.next_s, self.batcher.plan
+        cells, now, plan = meter.cells, self.next_s, self.scheduler.plan
         while now < until:
             step = self._running
             if step is not None:
@@ -181,10 +182,10 @@ class Replica(QueueView):
                 if step.firsts or step.leaving:
                     finish(step, batcher, now, self.on_leave)
             if ahead:
-                step = self._planned or plan(now)
-                self._planned = None if step is None else plan(now)
+                step = self._planned or plan(batcher, now)
+                self._planned = None if step is None else plan(batcher, now)
             else:
-                step = plan(now)
+                step = plan(batcher, now)
             self._running = step
             if step is None:
                 now, self._count, self._token_s = inf, 1, -1.0

@@ -8,8 +8,10 @@ from typing import Any
 from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.fleet import Fleet, Progress
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
+from simulator.serving.outages import drains, outages
 from simulator.serving.records import Records
-from simulator.serving.scaling import seconds_up
+from simulator.serving.scalers.fixed import FixedReplicas
+from simulator.serving.scaling import scale, seconds_up
 from simulator.serving.setting import ServingSetting
 
 
@@ -85,6 +87,10 @@ def serve(
         KeyboardInterrupt: Ctrl-C ended the run, and ``partial`` is false.
     """
     fleet = Fleet(setting, traced)
+    if not isinstance(setting.scaler, FixedReplicas):
+        fleet.clock.process(scale(fleet))
+    outages(fleet)
+    drains(fleet)
     fleet.run(progress)
     if fleet.interrupted and not partial:
         raise KeyboardInterrupt

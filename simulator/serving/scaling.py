@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from simulator.serving.fleet import Fleet, Member
+from simulator.serving.fleet import Fleet, Member
 
 
 def scale(fleet: Fleet) -> Generator[Any, Any, Any]:

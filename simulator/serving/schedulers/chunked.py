@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from simulator.serving.batcher import Batcher, PlannedStep
 from simulator.serving.schedulers.base import Scheduler
-
-if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Chunked(Scheduler):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from simulator.serving.batcher import Batcher, PlannedStep
 from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import admit, go_on
-
-if TYPE_CHECKING:
-    from simulator.serving.batcher import Batcher, PlannedStep
 
 
 class Priority(Scheduler):

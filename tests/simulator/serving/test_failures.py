@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.serving.failures import Failures, restore_seconds
+from simulator.serving.failures import Failures
+from simulator.serving.outages import restore_seconds
 from simulator.serving.places import NVME_BYTES_S
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
