@@ -303,7 +303,9 @@ def _prompts(
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
     own = np.clip(-np.expm1(-arriving * window), 1e-9, 1.0 - 1e-9)
     delay = delay * -np.expm1(cases.table.stages * np.log1p(-own)) / own
-    prefill = steps.chunks * steps.seconds(1.0 + met)
+    # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
+    count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
+    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)
     share = np.minimum(arriving * steps.chunks * length / together, 1.0)
     running = (1.0 - share) * step + share * length
     following = 1.0 / ((1.0 - share) / step + share / length)

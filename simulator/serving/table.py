@@ -327,26 +327,41 @@ class IterationTable:
         """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
         experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
         tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
+        if not any(tokens):
+            return 0.0
+        alone = self._shared([batch.decodes for batch in ranks], True)
+        own = max(self._own(batch) for batch in ranks)
+        if not any(batch.prefills for batch in ranks):
+            return own + alone
+        mixed = self._shared(tokens, self.graphs_mixed)
+        seconds = own + alone + self.prefill_factor * (mixed - alone)
+        return seconds if self.graphs_mixed else max(seconds, self.price.eager)
+
+    def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
+        """Seconds of products and experts of ranks in lockstep with so many tokens each."""
         most = max(tokens)
         if not most:
             return 0.0
-        prefills = any(batch.prefills for batch in ranks)
-        graphed = most <= self.largest_graph and (self.graphs_mixed or not prefills)
+        graphed = graphed and most <= self.largest_graph
         padded = int(self.padded[most]) if graphed and most < len(self.padded) else most
         rank_s = self.rank_s[padded] if padded < len(self.rank_s) else self.price.linear(padded)
         even = graphed or self.price.engine.pads_ranks.value
-        whole = min(len(ranks) * padded if even else sum(tokens), len(self.experts_s) - 1)
-        own = 0.0
-        for batch in ranks:
-            sequences = batch.decodes + len(batch.prefills)
-            seconds = self._around_at(sequences) + self._head_at(sequences)
-            if batch.decodes:
-                seconds += self._decode_s(batch.decodes, batch.kv_tokens)[0]
-            seconds += self.prefill_factor * sum(self._chunk_s(*chunk) for chunk in batch.prefills)
-            own = max(own, seconds)
-        factor = self.prefill_factor if prefills else 1.0
-        seconds = own + factor * float(rank_s + self.experts_s[whole])
-        return max(seconds, self.price.eager) if prefills and not self.graphs_mixed else seconds
+        whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
+        return float(rank_s + self.experts_s[whole])
+
+    def _own(self, batch: Batch) -> float:
+        """Seconds of one rank in lockstep beside products and experts."""
+        sequences = batch.decodes + len(batch.prefills)
+        if not sequences:
+            return self._around_at(0)
+        alone, beside = self._decode_s(batch.decodes, batch.kv_tokens)
+        alone += self._head_at(batch.decodes)
+        if not batch.prefills:
+            return self._around_at(sequences) + alone
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self._exponent
+        mixed = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
+        mixed += self._head_at(sequences)
+        return self._around_at(sequences) + alone + self.prefill_factor * (mixed - alone)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of all devices of the replica and its share of their hosts during steps; see `StepTimes`."""

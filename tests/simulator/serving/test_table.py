@@ -141,3 +141,10 @@ def test_a_step_without_a_graph_takes_no_less_than_its_launches():
     assert table.step([(64, 0)], 0, 0) > launched
     assert float(table.mixed_seconds(64, 0.0, 0.0, 1.0)) == pytest.approx(table.step([(64, 0)], 0, 0))
     assert table.step([], 8, 8 * 500) < 0.5 * launched, "decodes run in graphs"
+
+
+def test_one_rank_in_lockstep_is_a_step(table):
+    """The prefill factor counts for what prompts add, as it does in a step of one rank."""
+    for chunks in ((), ((700, 0),), ((300, 1000), (900, 0))):
+        one = table.lockstep([Batch(chunks, 24, 24 * 900)])
+        assert one == pytest.approx(table.step(chunks, 24, 24 * 900), rel=1e-6)
