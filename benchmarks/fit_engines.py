@@ -8,7 +8,8 @@ prior of each version's own. Sampling and the host's work for a sequence do not 
 that of dense layers in 16 bits is the prior of the others. TPOT (or ITL, latency, throughput) and TTFT are
 fitted together, since prefill kernels tell in both. Errors of TPOT and of TTFT are those on rows of a model,
 else of a GPU, else of a tensor-parallel degree that the fit did not see.
-``--write`` puts the constants into `simulator/serving/engines/*.yaml`.
+``--write`` puts the constants into `simulator/serving/engines/*.yaml`. ``--sources`` fits without each source
+of rows in turn, and prints the errors on it with the constants of all versions of its engine.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Rows:
     metric: str
     measured: np.ndarray
     setup: Setup
+    source: str = ""
+    """Who measured the rows."""
 
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
@@ -111,6 +114,13 @@ def excluded(case: ServingCase) -> bool:
     return (engine.startswith("tensorrt-llm-1.2") and "aic" in case.group) or "1.3.0rc" in case.case_id
 
 
+def source_of(case: ServingCase) -> str:
+    """Who measured a row: a file, or one of the harnesses of the closed loops."""
+    if hasattr(case.question, "bursts"):
+        return "InferenceX" if case.question.bursts else "AIConfigurator"
+    return case.file.partition(".")[0]
+
+
 def unknown(case: ServingCase, metric: str) -> bool:
     """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there."""
     if not metric.startswith("ttft"):
@@ -131,8 +141,8 @@ def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
         for case in cases:
             for metric in METRICS[reader]:
                 if metric in case.measured and not excluded(case) and not unknown(case, metric):
-                    groups[reader.group_key(case.question), metric].append(case)
-        for (_, metric), same in groups.items():
+                    groups[reader.group_key(case.question), metric, source_of(case)].append(case)
+        for (_, metric, source), same in groups.items():
             setup = same[0].question.serving
             device = setup.cluster.device
             key = (
@@ -142,7 +152,7 @@ def read(folder: Path) -> dict[Key, dict[str, list[Rows]]]:
             )
             unique = list({(c.group or c.case_id): c for c in same}.values())
             values = np.array([case.measured[metric] for case in unique])
-            rows = Rows(reader, [case.question for case in unique], metric, values, setup)
+            rows = Rows(reader, [case.question for case in unique], metric, values, setup, source)
             found[key][setup.engine.name].append(rows)
     return found
 
@@ -260,6 +270,20 @@ def left_out(
     return "", None, None
 
 
+def sources_left_out(rows: Sequence[Rows], start: np.ndarray, spread: np.ndarray) -> None:
+    """Print the errors on each source with constants fitted on the others, and with those of all."""
+    for source in sorted({one.source for one in rows}):
+        seen = [one for one in rows if one.source != source]
+        unseen = [one for one in rows if one.source == source]
+        if not seen:
+            print(f"    {source:18s} no other source")
+            continue
+        for name, used in (("left out", seen), ("all", rows)):
+            times = fit(used, start, spread)
+            told = "" if any(one.first for one in used) else "  no TTFT elsewhere"
+            print(f"    {source:18s} {name:8s} {_line(times, *error(unseen, times))}{told}", flush=True)
+
+
 def _median(off: np.ndarray) -> float | None:
     return float(np.median(off)) if len(off) else None
 
@@ -300,6 +324,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", default="", help="part of a key: class format generation")
     parser.add_argument("--quick", action="store_true", help="no left-out errors")
+    parser.add_argument("--sources", action="store_true", help="errors on each source left out")
     arguments = parser.parse_args()
     fresh_tables()
     entries: dict[str, list[LayerTimes]] = defaultdict(list)
@@ -316,6 +341,10 @@ def main() -> None:
                 start[SEQUENCE], spread[SEQUENCE] = sequence, SEQUENCE_SPREAD
             if not any(one.first for one in pooled) and (factor := prefill_of(family, key)):
                 start[PREFILL] = factor
+            if arguments.sources:
+                print(f"{family[0]:13s} {' '.join(key)}")
+                sources_left_out(pooled, start, spread)
+                continue
             prior = fit(pooled, start, spread)
             own = np.minimum(OWN_SPREAD, spread)
             print(f"{family[0]:13s} {' '.join(key):24s} {_line(prior, *error(pooled, prior))}  all versions")

@@ -217,7 +217,10 @@ def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Arr
 def _served_products(
     ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array
 ) -> Array:
-    return prices.cold * prices.kernels.gemm(m, n, k, ops[0].dtype, quantises=prices.quantises)
+    seconds = prices.kernels.gemm(m, n, k, ops[0].dtype, quantises=prices.quantises)
+    if ops[0].weights and prices.served:
+        seconds = np.maximum(seconds, prices.kernels.cold_read_seconds(n, k, ops[0].dtype))
+    return prices.cold * seconds
 
 
 def _grouped_products(

@@ -86,6 +86,18 @@ class Products(Kernels):
         self._layout(layout)
         return getattr(self.calibration.expert_products, layout)
 
+    def cold_read_seconds(self, n: ArrayLike, k: ArrayLike, dtype: str) -> Array:
+        """Return the time to read n x k weights from memory, at the share of the bandwidth of large products.
+
+        A model's weights do not stay in the last-level cache from one step to the next. Points of smaller
+        weights may be measured with them there (L40S: copies of 34 MB beside a cache of 101 MB).
+        """
+        figures = self._chip(dtype)
+        rich = self._entry("gemm", dtype)[1].rich
+        share = min(rich.memory_efficiency, 1.0) if rich is not None else 1.0
+        read = np.multiply(n, k, dtype=np.float64) * figures.element_bytes
+        return read / (share * figures.bandwidth)
+
     def settled_seconds(self, flops: ArrayLike, dtype: str) -> Array:
         """Return the minimum time of products under steady load: at the rate set by the power limit.
 

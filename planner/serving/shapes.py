@@ -17,8 +17,9 @@ from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
 from simulator.serving.deployment import Pool
 from simulator.serving.memory import check_fits, memory
 from simulator.serving.options import EngineOptions
-from simulator.serving.price import NARROW, StepPrice
+from simulator.serving.price import StepPrice
 from simulator.serving.table import IterationTable
+from simulator.serving.weight_only import NARROW
 
 
 @dataclass(frozen=True, eq=False)

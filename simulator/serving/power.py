@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from hwmodels.clocks import dynamic_power
 from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
 from simulator.serving.all_reduce import all_reduce_seconds
-from simulator.serving.price import WEIGHT_BYTES, StepPrice
+from simulator.serving.price import StepPrice
+from simulator.serving.weight_only import WEIGHT_BYTES
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -36,70 +36,17 @@ from simulator.serving.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, LayerTimes, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
+from simulator.serving.weight_only import WeightFormats, widened_experts, widened_product
 
 Array = NDArray[np.float64]
 
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 """Names of the engine families' kernels in calibrations."""
 
-NARROW: dict[str, tuple[str, ...]] = {
-    "fp8": ("fp8",),
-    "int8": ("int8", "fp8"),
-    "fp4": ("nvfp4", "mxfp4"),
-    "int4": (),
-}
-"""Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
-
-WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
-"""Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
-
 SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
 """Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
 Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
 (Mutinifni/splitwise-sim)."""
-
-WIDENS_EFFICIENCY = 0.8
-"""Share of the bandwidth at which weight-only kernels read narrow weights (Marlin, Frantar et al. 2024,
-arXiv 2408.11743, figure 1: 3.9 of the ideal 4 times at batch 1 to 16 on A10, 3 on A100)."""
-
-
-@dataclass(frozen=True)
-class WeightFormats:
-    """Number formats of a deployment's products and weights."""
-
-    dense: str
-    """dtype of the kernels of attention and dense MLP products."""
-    experts: str
-    """dtype of the kernels of expert products."""
-    dense_bytes: float
-    expert_bytes: float
-    dense_widened: bool
-    """Whether weights are narrower than the kernels' dtype (weight-only quantisation)."""
-    experts_widened: bool
-
-    @classmethod
-    def of(cls, model: Model, cluster: Cluster, weights: str) -> WeightFormats:
-        """Formats of a model's weights on a device.
-
-        Block-scaled fp8 is the format of expert models' checkpoints; fp4 checkpoints of expert models keep
-        attention in 16 bits.
-        """
-        size = WEIGHT_BYTES[weights]
-        if weights not in NARROW:
-            return cls("bf16", "bf16", 2.0, 2.0, False, False)
-        computes = any(name in cluster.device.peak_flops for name in NARROW[weights])
-        if not computes:
-            only_experts = weights == "fp4" and model.moe is not None
-            dense = 2.0 if only_experts else size
-            return cls("bf16", "bf16", dense, size, not only_experts, True)
-        four_bits = "nvfp4" if "nvfp4" in cluster.device.peak_flops else "mxfp4"
-        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": (four_bits, four_bits)}
-        dense, experts = names[weights]
-        if model.moe is None:
-            return cls(dense, experts, size, size, False, False)
-        if weights == "fp4":
-            return cls("bf16", experts, 2.0, size, False, False)
-        return cls(experts, experts, size, size, False, False)
 
 
 def layer_class(model: Model) -> LayerClass:
@@ -132,7 +79,7 @@ class StepPrice:
         if pool.clock_mhz is not None:
             cluster = cluster.at_clock(1e6 * pool.clock_mhz, "clock_mhz")
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
-        self.weights = WeightFormats.of(model, cluster, pool.weights)
+        self.weights = WeightFormats.of(model, cluster, pool.weights, pool.activations)
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
         kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
@@ -285,15 +232,12 @@ class StepPrice:
             return seconds
         if not np.any(np.asarray(op.parameters)) or op.part == "end":
             return seconds
+        device = self.prices.kernels.device
+        flops = np.asarray(op.flops, dtype=np.float64)
         if experts:
-            # Only weights of experts with tokens are read: the whole call scales with the width of a weight.
-            computed = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")
-            return np.maximum(seconds * self.weights.expert_bytes / 2.0, computed)
-        size = self.weights.dense_bytes
+            return widened_experts(self.weights, device, seconds, flops)
         parameters = np.asarray(op.parameters, dtype=np.float64)
-        read = parameters / (WIDENS_EFFICIENCY * self.prices.kernels.device.memory_bandwidth)
-        compute = np.asarray(op.flops) / self.prices.kernels.device.peak("bf16")
-        return np.maximum(seconds - (2.0 - size) * read, np.maximum(compute, size * read))
+        return widened_product(self.weights, device, seconds, parameters, flops, self.engine)
 
     def _exchange(self, tokens: Array) -> Array:
         """A layer's exchange of tokens between attention ranks and experts, by the faster method.

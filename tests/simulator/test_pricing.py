@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import simulator.pricing
-from hwmodels.cluster import clusters
+from hwmodels.cluster import clusters, usual_cluster
 from hwmodels.kernels import KernelModel
 from simulator.models import models
 from simulator.ops import SERVING, Batch, Collective, MemoryBound, Product, Rank, Shard, backward, layer
@@ -46,6 +46,15 @@ def test_products_are_those_of_the_kernel_model(prices):
         max(least, float(kernels.batched_gemm(1, 8192, 1024, 4096, layout="wgrad"))),
     ]
     assert np.allclose(seconds, alone, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("device", ["l40s", "rtx-4090", "h100-sxm", "b200"])
+def test_served_products_read_their_weights_from_memory(device):
+    """Points of small weights may be measured in a warm cache (L40S), where no model keeps its weights."""
+    cluster = usual_cluster(device)
+    product = Product(name="p", m=np.array([1.0, 16.0, 64.0]), n=8192.0, k=2048.0)
+    seconds = price([product], Prices(cluster.device.kernels, cluster, served=True))[0]
+    assert (seconds > 2 * 8192 * 2048 / cluster.device.memory_bandwidth).all()
 
 
 def test_an_older_library_slows_every_product(prices):

@@ -11,7 +11,13 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.names import engine_version, find_cluster, find_format, find_model
+from meshwright.validation.serving.names import (
+    engine_version,
+    find_activations,
+    find_cluster,
+    find_format,
+    find_model,
+)
 from simulator.models import Model
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, Preset, engines, nearest
@@ -137,6 +143,8 @@ def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, A
     weights = find_format(precision)
     kv = row.text("kv_precision")
     values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}
+    if activations := find_activations(precision):
+        values["activations"] = activations
     if kv and find_format(kv) in ("fp8", "int8", "fp4"):
         values["kv"] = find_format(kv)
     elif not kv and cluster.device.vendor == "nvidia" and weights in _scaled(preset.engine):

@@ -34,6 +34,11 @@ LENGTHS_FROM = 0.8
 UNSTATED_FROM = 0.96
 """Lengths of rows that state no jitter, drawn from this share on: random tokens do not encode to exactly as
 many again (assumed). Equal lengths would keep all clients in step for ever."""
+AIC_MARGIN = 1500
+"""Tokens of a step beyond one prompt and a token of each client, on servers that AIConfigurator starts
+(ai-dynamo/aiconfigurator, generator/rule_plugin/benchmark/{trtllm,vllm,sglang}.rule: max_num_tokens is
+max_batch_size + isl + 1500; SGLang's max_prefill_tokens is isl + 1500, with mixed chunks). Its client sends
+equal lengths (bench_run.sh.j2: aiperf with ignore_eos)."""
 ROUNDS, FEW, FEWER_ROUNDS = 10, 8, 4
 """Requests of a run over its concurrency. Above ``FEW`` clients fewer rounds are replayed; those after the
 first stand for the others."""
@@ -64,13 +69,18 @@ class ClosedLoop:
     speculates: bool
     bursts: bool
     jitters: bool
+    sized: bool = False
+    """Whether AIConfigurator's rules sized the server's steps, and its client sent equal lengths."""
     flags: Flags = DEFAULTS
 
     @property
     def budget(self) -> int:
         """Token budget of a step."""
-        default = self.serving.engine.token_budget(self.serving.cluster.device.memory_bytes)
-        return self.flags.token_budget or default
+        engine = self.serving.engine
+        default = engine.token_budget(self.serving.cluster.device.memory_bytes)
+        if not self.sized or self.prefill is not None:
+            return self.flags.token_budget or default
+        return int(self.prompt + self.concurrency / self.replicas) + AIC_MARGIN
 
     @property
     def start_s(self) -> float:
@@ -125,6 +135,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         speculates=row.text("spec") == "mtp",
         bursts=row.text("harness").startswith("inferencex"),
         jitters=jitter != 1.0,
+        sized=row.text("harness").startswith("aic"),
         flags=_flags(row, serving),
     )
     return ServingCase(
@@ -218,6 +229,8 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, f
     blocks = int(-(-room // found.engine.block_tokens.value)) + 1
     changes: dict[str, Any] = {"prefix_caching": False, "max_sequences": table.max_sequences}
     changes["token_budget"] = one.budget
+    if one.sized:
+        changes["scheduler"] = "chunked"
     if not found.engine.chunked_prefill.value:
         changes["token_budget"] = max(one.budget, int(one.longest))
     client = Client(found, table, blocks, changes)
@@ -227,10 +240,10 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, f
     rounds = ROUNDS if clients <= FEW or not one.jitters else FEWER_ROUNDS
     count = rounds * clients
     random = np.random.default_rng(1)
-    low, middle = (LENGTHS_FROM, JITTER_MEAN) if one.jitters else (UNSTATED_FROM, 0.5 + 0.5 * UNSTATED_FROM)
+    low = LENGTHS_FROM if one.jitters else 1.0 if one.sized else UNSTATED_FROM
 
     def lengths(mean: float) -> np.ndarray:
-        nominal = mean / middle
+        nominal = mean / (0.5 + 0.5 * low)
         return np.maximum(np.round(random.uniform(low, 1.0, count) * nominal), 1).astype(int)
 
     prompts, outputs = lengths(one.prompt), lengths(one.output)
@@ -313,8 +326,7 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
 def _state(questions: Sequence[ClosedLoop], found: Setup, load: Load) -> Steady:
     """The steady states of rows on replicas of one kind."""
     device = found.cluster.device
-    budget = np.array([one.flags.token_budget or 0 for one in questions], dtype=float)
-    budget = np.where(budget > 0, budget, found.engine.token_budget(device.memory_bytes))
+    budget = np.array([one.budget for one in questions], dtype=float)
     most = max(one.concurrency / one.replicas for one in questions) / found.pool.data
     sequences = min(max(most, 16.0), found.engine.sequence_limit(device.memory_bytes))
     context = float(np.max(np.asarray(load.prompt) + np.asarray(load.output))) + 2

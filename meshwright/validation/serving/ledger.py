@@ -34,7 +34,8 @@ from planner.store import digest_of
 
 SHIPPED = "shipped"
 PUBLISHED = Path(__file__).parents[2] / "published" / "serving"
-"""Rows that Meshwright ships: TensorRT-LLM's published tables (Apache-2.0), their source in each row."""
+"""Rows that Meshwright ships: TensorRT-LLM's published tables, and latencies of weight-only formats from a
+pull request of vLLM (both Apache-2.0); their source is in each row."""
 
 READERS: tuple[ModuleType, ...] = (
     closed_loop,

@@ -81,6 +81,11 @@ def find_format(text: str, default: str = "") -> str:
     return found
 
 
+def find_activations(text: str) -> str | None:
+    """The number format of the products' inputs that a spelling of the weights' format states."""
+    return _matched("activations", "format", text.lower())
+
+
 def engine_version(version: str, notes: str) -> str:
     """The engine's version: that inside a runtime image where the row names the image's own release."""
     return _matched("images", "version", notes.lower()) or version

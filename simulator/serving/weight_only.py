@@ -1,0 +1,154 @@
+"""Number formats of weights and of products, and products whose weights are narrower than their inputs.
+
+Weight-only kernels (Marlin, Machete) read narrow weights and widen them in registers, so a product that waits
+for its weights takes less time, and one that waits for the matrix units takes no less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels.cluster import Cluster
+from hwmodels.kernels.chip import ELEMENT_BYTES, Specifications
+from simulator.models import Model
+from simulator.serving.engines import Engine
+
+Array = NDArray[np.float64]
+
+NARROW: dict[str, tuple[str, ...]] = {
+    "fp8": ("fp8",),
+    "int8": ("int8", "fp8"),
+    "fp4": ("nvfp4", "mxfp4"),
+    "int4": (),
+}
+"""Peaks that a device needs to compute in a weight format; without them weights are widened to 16 bits."""
+
+WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
+"""Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
+
+READ_SHARE = 0.95
+"""Share of the bandwidth at which a product saves its weights' bytes. 8,192 x 8,192 weights in 16, 8 and 4
+bits on H100 take 58.4, 38.8 and 26.9 us at one token: 0.96 and 1.02 of 3.35 TB/s (inclusionAI/humming, pull
+2)."""
+CALL_S = 4.8e-6
+"""Further time of each product: scales, partial sums and their reduction. Llama-3.1-8B at one sequence on
+H100, 8 and 4 bits alike (vllm-project/vllm, pull 23197)."""
+
+COMPUTE_SHARE = 0.8
+"""Share of the 16-bit peak that weight-only products reach, as other products do: 0.97 to 1.03 of their speed
+at 512 and 1,024 tokens on Ada (vllm-project/vllm, pull 24722); Machete does on Hopper."""
+FIRST_SHARE = 0.45
+"""The same of the first Marlin, which computes more than 64 tokens as blocks of 64: 141 of A100's 312 TFLOP/s
+from 64 tokens on (vllm-project/vllm, pull 2497)."""
+FIRST_UNTIL = "vllm", (0, 9)
+"""Engine and version that no longer run it (vllm-project/vllm, pull 16850, in 0.8.5)."""
+
+EXPERTS_READ_SHARE = 0.43
+"""Share of the bandwidth at which Marlin's fused experts read weights: 1.3 TB/s at one token and 1.6 to 1.8
+at 16 to 64 tokens of H20's 4.0 TB/s, with 8 and with 256 experts (flagos-ai/FlagGems, pull 3609)."""
+EXPERTS_COMPUTE_SHARE = {"hopper": 0.54}
+"""Share of the 16-bit peak that they reach, where it is below that of dense products: 80 of H20's 148 TFLOP/s
+at 16,384 tokens (flagos-ai/FlagGems, pull 4483), with Ampere's matrix instructions."""
+
+
+@dataclass(frozen=True)
+class WeightFormats:
+    """Number formats of a deployment's products and weights."""
+
+    dense: str
+    """dtype of the kernels of attention and dense MLP products."""
+    experts: str
+    """dtype of the kernels of expert products."""
+    dense_bytes: float
+    expert_bytes: float
+    dense_widened: bool
+    """Whether weights are narrower than the kernels' dtype (weight-only quantisation)."""
+    experts_widened: bool
+
+    @classmethod
+    def of(
+        cls, model: Model, cluster: Cluster, weights: str, activations: str | None = None
+    ) -> WeightFormats:
+        """Formats of a model's weights on a device.
+
+        Block-scaled fp8 is the format of expert models' checkpoints; fp4 checkpoints of expert models keep
+        attention in 16 bits.
+
+        Args:
+            model: the architecture.
+            cluster: its device.
+            weights: format of the weights.
+            activations: format of the products' inputs; that of the weights where the device computes in it.
+        """
+        size = WEIGHT_BYTES[weights]
+        if weights not in NARROW:
+            return cls("bf16", "bf16", 2.0, 2.0, False, False)
+        peaks = cluster.device.peak_flops
+        # fp4 checkpoints of expert models keep attention in 16 bits.
+        only_experts = weights == "fp4" and model.moe is not None
+        dense_size = 2.0 if only_experts else size
+        if activations in ("fp8", "int8") and weights in ("int4", "fp4") and activations in peaks:
+            dense = "bf16" if only_experts else activations
+            return cls(dense, activations, dense_size, size, not only_experts, True)
+        wide = activations is not None and WEIGHT_BYTES[activations] >= 2.0
+        if wide or not any(name in peaks for name in NARROW[weights]):
+            return cls("bf16", "bf16", dense_size, size, not only_experts, True)
+        four_bits = "nvfp4" if "nvfp4" in peaks else "mxfp4"
+        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": (four_bits, four_bits)}
+        dense, experts = names[weights]
+        if model.moe is None:
+            return cls(dense, experts, size, size, False, False)
+        if weights == "fp4":
+            return cls("bf16", experts, 2.0, size, False, False)
+        return cls(experts, experts, size, size, False, False)
+
+
+def widened_product(
+    formats: WeightFormats,
+    device: Specifications,
+    seconds: Array,
+    parameters: Array,
+    flops: Array,
+    engine: Engine,
+) -> Array:
+    """Return the seconds of a dense product with narrow weights.
+
+    Args:
+        formats: of the weights, and of the kernel that computes on them once widened.
+        device: its data sheet.
+        seconds: of the same product with weights as wide as the kernel's inputs.
+        parameters: weights that are read.
+        flops: of the product.
+        engine: whose kernels run.
+    """
+    wide, narrow = ELEMENT_BYTES[formats.dense], formats.dense_bytes
+    read = parameters / (READ_SHARE * device.memory_bandwidth)
+    share = FIRST_SHARE if _runs_first(engine.engine, engine.version) else COMPUTE_SHARE
+    computed = flops / (share * device.peak(formats.dense))
+    # Savings fall with the square of the matrix units' load: 1.0, 0.8, 0.5 and 0 of the time of the bytes at
+    # 16, 32, 64 and 128 tokens on A100 (vllm-project/vllm, pull 2497).
+    saved = np.clip(1.0 - (computed / seconds) ** 2, 0.0, 1.0) * (wide - narrow) * read
+    return CALL_S + np.maximum(seconds - saved, np.maximum(computed, narrow * read))
+
+
+def widened_experts(formats: WeightFormats, device: Specifications, seconds: Array, flops: Array) -> Array:
+    """Return the seconds of an expert layer with narrow weights; see `widened_product`.
+
+    Only weights of experts with tokens are read: the whole call scales with the width of a weight, and with
+    the share of the bandwidth that these kernels reach.
+    """
+    wide = ELEMENT_BYTES[formats.experts]
+    share = EXPERTS_COMPUTE_SHARE.get(device.generation, COMPUTE_SHARE)
+    computed = flops / (share * device.peak(formats.experts))
+    return np.maximum(seconds * formats.expert_bytes / wide * READ_SHARE / EXPERTS_READ_SHARE, computed)
+
+
+@cache
+def _runs_first(engine: str, version: str) -> bool:
+    family, until = FIRST_UNTIL
+    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    return engine == family and len(parts) == 2 and parts < until

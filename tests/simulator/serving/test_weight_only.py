@@ -1,0 +1,62 @@
+"""Weight-only formats: narrow weights save bytes, not operations."""
+
+import numpy as np
+import pytest
+
+from hwmodels.cluster import usual_cluster
+from meshwright.validation.serving.ledger import PUBLISHED, evaluate
+from simulator.models import models
+from simulator.serving.deployment import Pool
+from simulator.serving.engines import engines
+from simulator.serving.price import StepPrice
+from simulator.serving.weight_only import WeightFormats
+
+
+def linear(tokens, model="llama3.1-70b", device="h100-sxm", engine="vllm-0.15", **pool) -> np.ndarray:
+    price = StepPrice(models.get(model), usual_cluster(device), Pool(tensor=4, **pool), engines.get(engine))
+    return price.linear(np.array(tokens, dtype=float))
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_narrow_weights_save_time_at_few_tokens_only(weights):
+    tokens = [1, 16, 4096]
+    wide, narrow = linear(tokens), linear(tokens, weights=weights, activations="bf16")
+    assert (narrow[:2] < 0.8 * wide[:2]).all()
+    assert narrow[2] == pytest.approx(wide[2], rel=0.05) and narrow[2] > wide[2]
+
+
+def test_four_bits_are_read_faster_than_eight():
+    eight, four = (linear([1], weights=name, activations="bf16") for name in ("int8", "int4"))
+    assert 0.5 < float(four[0] / eight[0]) < 1.0
+
+
+def test_stated_activations_choose_the_kernel():
+    """8-bit products are faster at many tokens than 8-bit weights alone."""
+    both = linear([4096], weights="int8")
+    assert float(both[0]) < 0.75 * float(linear([4096], weights="int8", activations="bf16")[0])
+    model, cluster = models.get("llama3.1-8b"), usual_cluster("h100-sxm")
+    assert WeightFormats.of(model, cluster, "int4", "fp8").dense == "fp8"
+    assert WeightFormats.of(model, cluster, "int4").dense == "bf16"
+
+
+def test_the_first_marlin_computes_blocks_of_64_tokens():
+    old, new = (linear([32, 2048], engine=name, weights="int4") for name in ("vllm-0.6", "vllm-0.15"))
+    assert old[0] == pytest.approx(new[0], rel=0.1) and old[1] > 1.4 * new[1]
+
+
+def test_experts_in_four_bits_read_less_and_compute_no_faster():
+    price = {
+        name: StepPrice(models.get("mixtral-8x7b"), usual_cluster("h100-sxm"), Pool(weights=name), engine)
+        for engine in [engines.get("vllm-0.15")]
+        for name in ("bf16", "int4")
+    }
+    few, many = (price["int4"].experts(t) / price["bf16"].experts(t) for t in (np.array([2.0]), 16384.0))
+    assert 0.5 < float(few[0]) < 0.8 and float(many) > 1.0
+
+
+def test_published_latencies_of_weight_only_formats():
+    """Llama-3.1-8B on H100; the two rows of one sequence gave the time of a call."""
+    entries = evaluate([PUBLISHED / "vllm_weight_only.csv"]).entries
+    found = {entry.case.case_id: entry.relative_error for entry in entries}
+    assert len(found) == 12
+    assert max(map(abs, found.values())) < 0.12
