@@ -349,7 +349,7 @@ class IterationTable:
         whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
         return float(rank_s + self.experts_s[whole])
 
-    def _own(self, batch: Batch) -> float:
+    def _own(self, batch: RankBatch) -> float:
         """Seconds of one rank in lockstep beside products and experts."""
         sequences = batch.decodes + len(batch.prefills)
         if not sequences:

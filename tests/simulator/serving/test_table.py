@@ -146,5 +146,5 @@ def test_a_step_without_a_graph_takes_no_less_than_its_launches():
 def test_one_rank_in_lockstep_is_a_step(table):
     """The prefill factor counts for what prompts add, as it does in a step of one rank."""
     for chunks in ((), ((700, 0),), ((300, 1000), (900, 0))):
-        one = table.lockstep([Batch(chunks, 24, 24 * 900)])
+        one = table.lockstep([RankBatch(chunks, 24, 24 * 900)])
         assert one == pytest.approx(table.step(chunks, 24, 24 * 900), rel=1e-6)

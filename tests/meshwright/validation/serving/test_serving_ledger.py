@@ -160,14 +160,16 @@ def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():
 def test_rows_of_aiconfigurator_run_on_servers_that_its_rules_size():
     """One prompt, a token of each client and 1,500 more; other clients' servers keep the engine's default."""
     row = CLOSED | {"harness": "aic-internal", "length_jitter": "", "concurrency": "32"}
-    found = read(Row(row, "row"), "closed_loop.csv").question
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
     assert found.sized and found.budget == 1024 + 32 + 1500
-    assert read(Row(CLOSED, "row"), "closed_loop.csv").question.budget == 8192
+    assert read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question.budget == 8192
 
 
 def test_weight_only_spellings_state_16_bit_activations(tmp_path):
     row = CLOSED | {"weight_precision": "w8a16"}
-    pool = read(Row(row, "row"), "closed_loop.csv").question.serving.pool
+    pool = read(MeasuredRow(row, "row"), "closed_loop.csv").question.serving.pool
     assert (pool.weights, pool.activations) == ("int8", "bf16")
-    pool = read(Row(CLOSED | {"weight_precision": "w8a8"}, "row"), "closed_loop.csv").question.serving.pool
+    pool = read(
+        MeasuredRow(CLOSED | {"weight_precision": "w8a8"}, "row"), "closed_loop.csv"
+    ).question.serving.pool
     assert (pool.weights, pool.activations) == ("int8", None)
