@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import read_mapping
+from meshwright.numbers import number_format
 from meshwright.scenarios import scenario_path
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
@@ -39,46 +39,6 @@ NOT_ASKED = ("plan", "variations", "search.objective", "search.top", "search.hea
 
 DEGREES = ("tensor", "pipeline", "context")
 """Plan fields from which the number of replicas follows."""
-
-POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-"""Suffixes of a number of tokens or sequences; 8k is 8,192."""
-
-
-THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-"""Suffixes of a number of training tokens; 15T is 15e12."""
-
-FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float8": "fp8"}
-
-
-def whole_number(text: str, where: str) -> int:
-    """Read a whole number as people write it: 8192, 8k, 4M, 1_000.
-
-    Raises:
-        InputError: not a whole number.
-    """
-    found = re.fullmatch(r"([0-9][0-9_,]{0,30})([kKmMgG]?)", text.strip())
-    if found is None:
-        raise InputError(f"must be a whole number, as 8192, 8k or 4M; found {shown(text)}", where)
-    return int(found[1].replace("_", "").replace(",", "")) * POWERS[found[2].lower()]
-
-
-def number(text: str, where: str) -> float:
-    """Read a number as people write it: 15e12, 15T, 1.5B; the suffixes k, M, B (or G) and T are decimal.
-
-    Raises:
-        InputError: not a number.
-    """
-    found = re.fullmatch(r"([0-9_,.]{1,30}|[0-9.]{1,20}[eE][+]?[0-9]{1,3})([kKmMgGbBtT]?)", text.strip())
-    try:
-        return float(found[1].replace(",", "")) * THOUSANDS[found[2].lower()] if found else float(text)
-    except ValueError:
-        raise InputError(f"must be a number, as 15e12, 15T or 300B; found {shown(text)}", where) from None
-
-
-def number_format(name: str) -> str:
-    """The catalogue's name of a number format as people write it: bf16 for BF16 and bfloat16."""
-    plain = name.strip().lower()
-    return FORMATS.get(plain, plain)
 
 
 def flag(name: str) -> str:

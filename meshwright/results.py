@@ -232,7 +232,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""
-        from meshwright.reports.whatif import describe_answer
+        from meshwright.variations.tables import describe_answer
 
         return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
 

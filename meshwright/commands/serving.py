@@ -70,9 +70,9 @@ def compare_serving(
     """
     import typer
 
-    from meshwright.reports.serving_whatif import comparison_tables, describe_comparison
     from meshwright.variations.question import WhatIfQuestion
     from meshwright.variations.serving import run_serving, serve_runs
+    from meshwright.variations.serving_tables import comparison_tables, describe_comparison
 
     question = WhatIfQuestion.of(dict(data), str(path), path.parent.resolve())
     with progress("base") as advance:

@@ -62,10 +62,10 @@ def plan_serving(
         )
     note_model(found.search.question.model)
     if json:
-        print_json(describe_deployments(found))
+        print_json(describe_deployments(found.search, found.refined))
     elif found.search.plans:
         launch = export_words(engine_target(found.search.question.engine), files.save)
-        show_tables(*deployment_tables(found), launch)
+        show_tables(*deployment_tables(found.search, found.refined), launch)
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
     files.save_scenario(found)

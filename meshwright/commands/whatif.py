@@ -99,9 +99,9 @@ def compare_training(
         MeshwrightError: the base cannot be run.
     """
     from meshwright.commands.output import note, print_json, show_tables
-    from meshwright.reports.whatif import answer_table, describe_answer
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import WhatIfQuestion
+    from meshwright.variations.tables import answer_table, describe_answer
 
     inquiry = Inquiry(WhatIfQuestion.of(data, where, folder.resolve()), engine, execution)
     if inquiry.open_form and not engine:
@@ -135,8 +135,8 @@ def _ask(work: Remaining, yes: bool) -> None:
     """
     from hwmodels.errors import InputError
     from meshwright.commands.output import note
-    from meshwright.reports.whatif import estimate_words
     from meshwright.variations.answer import LONG_S
+    from meshwright.variations.tables import estimate_words
 
     expected = estimate_words(work.same_plan, work.replanned, work.seconds)
     if work.seconds > LONG_S and not yes:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshwright.pages.page import Figure, axis, layout
-from meshwright.pages.parts import colour
+from meshwright.reports.parts import colour
 from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.pages.parts import GROUPS, colour, grouped
 from meshwright.reports.basis import basis_words
+from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plans import rank_columns, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.reports.serving_whatif import COLUMNS, comparison_rows
-from meshwright.reports.whatif import failures
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
+from meshwright.variations.serving_tables import COLUMNS, comparison_rows
+from meshwright.variations.tables import failures
 
 LINES = (
     ("ttft_s", "p50", "#f2a0a9"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.pages.gantt import gantt, shown_ranks
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.pages.parts import GROUPS, colour, grouped
+from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plans import sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
 from planner.prediction import Prediction

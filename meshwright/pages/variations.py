@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.pages.parts import GROUPS, colour, grouped
+from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, seconds
-from meshwright.reports.whatif import NUMBERS, failures, figures
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
+from meshwright.variations.tables import NUMBERS, failures, figures
 from simulator.plan import Plan
 
 MOST_BARS = 60

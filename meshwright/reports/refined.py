@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.pages.parts import grouped
+from meshwright.reports.parts import grouped
 from meshwright.reports.plans import ONCE
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from rich.table import Table
 
@@ -10,15 +11,16 @@ from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 
-if TYPE_CHECKING:
-    from meshwright.serving_api import DeploymentSearch
+Runs = Mapping[int, RefinedServing]
+"""Highest rates found on the event engine, by the index of the deployment."""
 
 
-def describe_deployments(found: DeploymentSearch) -> dict[str, Any]:
+def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]:
     """A search with documented keys."""
-    search, question = found.search, found.search.question
+    question = search.question
     return {
         "question": {
             "model": question.model.name,
@@ -35,7 +37,7 @@ def describe_deployments(found: DeploymentSearch) -> dict[str, Any]:
             "slo_share": question.workload.slo.share,
         },
         "objective": question.objective,
-        "deployments": [_described(found, search, plan, index) for index, plan in enumerate(search.plans)],
+        "deployments": [_described(search, refined, plan, index) for index, plan in enumerate(search.plans)],
         "candidates": search.candidates,
         "scored": search.scored,
         "removed": search.removed,
@@ -43,9 +45,7 @@ def describe_deployments(found: DeploymentSearch) -> dict[str, Any]:
     }
 
 
-def _described(
-    found: DeploymentSearch, search: ServingSearch, plan: ServingPlan, index: int
-) -> dict[str, Any]:
+def _described(search: ServingSearch, refined: Runs, plan: ServingPlan, index: int) -> dict[str, Any]:
     made = scenario_of(search.question, plan)
     report = {
         "deployment": made["deployment"],
@@ -63,8 +63,8 @@ def _described(
         "joules_per_token": plan.joules_per_token,
         "pools": [_group(group) for group in plan.groups],
     }
-    if index in found.refined:
-        run = found.refined[index]
+    if index in refined:
+        run = refined[index]
         report["engine"] = (
             {"problem": run.problem}
             if run.problem
@@ -83,12 +83,11 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
     return {"role": group.role, "replicas": group.replicas, **degrees, **limits}
 
 
-def deployment_tables(found: DeploymentSearch) -> list[Table | str]:
+def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]:
     """Deployments for people, the best first."""
-    search = found.search
     headings = ["rank", "deployment", "limits", "goodput", "TTFT", "TPOT", "e2e", "tok/s/GPU", "GPUs"]
-    headings += ["$/Mtok", "J/tok", *(["on the event engine"] if found.refined else [])]
-    rows = [_row(found, plan, index) for index, plan in enumerate(search.plans)]
+    headings += ["$/Mtok", "J/tok", *(["on the event engine"] if refined else [])]
+    rows = [_row(refined, plan, index) for index, plan in enumerate(search.plans)]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
     made = [table(headings, rows, _title(search), left=3), *_gap(search)]
@@ -110,7 +109,7 @@ def _title(search: ServingSearch) -> str:
     )
 
 
-def _row(found: DeploymentSearch, plan: ServingPlan, index: int) -> list[str]:
+def _row(refined: Runs, plan: ServingPlan, index: int) -> list[str]:
     limits = " + ".join(f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups)
     row = [
         str(index + 1),
@@ -125,8 +124,8 @@ def _row(found: DeploymentSearch, plan: ServingPlan, index: int) -> list[str]:
         f"{plan.usd_per_million:.3g}",
         f"{plan.joules_per_token:.3g}",
     ]
-    if found.refined:
-        run = found.refined.get(index)
+    if refined:
+        run = refined.get(index)
         row.append("" if run is None else run.problem or f"{run.goodput:.3g} ± {run.half_width:.2g}/s")
     return row
 

@@ -84,7 +84,7 @@ def _plan_serving(data: Mapping[str, Any]) -> dict[str, Any]:
     found = serving_api.deploy(dict(data), top=1)
     if not found.search.plans:
         return {"problem": nearest_words(found.search)}
-    best = describe_deployments(found)["deployments"][0]
+    best = describe_deployments(found.search, found.refined)["deployments"][0]
     best["deployment"] = found.search.plans[0].describe()
     return flat(best)
 

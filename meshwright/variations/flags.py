@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import parse_text
-from meshwright.questions import POWERS, whole_number
+from meshwright.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
 from simulator.plan import field_name
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.pages.gantt import MOST_BLOCKS, compute_blocks, gantt
-from meshwright.pages.parts import GROUPS, grouped
 from meshwright.pages.step import MOMENTS, fullest
+from meshwright.reports.parts import GROUPS, grouped
 from simulator.schedules import PipelineTimes, schedules
 from simulator.training.step_graph import run as run_step
 from simulator.training.step_graph.from_times import from_times

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from hwmodels.cluster import clusters
-from meshwright.reports.whatif import moved
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import key_paths, set_key
 from meshwright.variations.question import WhatIfQuestion
+from meshwright.variations.tables import moved
 from simulator.scenario import make_scenario
 
 BASE = """\

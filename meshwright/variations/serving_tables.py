@@ -9,8 +9,8 @@ from rich.table import Table
 
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
-from meshwright.reports.whatif import change, failures
 from meshwright.variations.answer import Outcome
+from meshwright.variations.tables import change, failures
 
 CHANGES = ("output_rate", "request_rate", "dollars_per_million", "joules_per_million")
 """Figures whose change over the base is reported."""
