@@ -9,7 +9,6 @@ alone form one node of the graph. Routes of pairs are exact (``route``; tests co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from hwmodels.collectives.group import Group
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
+from hwmodels.records import record
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,7 +44,7 @@ class Link(NamedTuple):
     latency_s: float
 
 
-@dataclass(frozen=True)
+@record()
 class Topology:
     """The levels of links inside nodes or racks, and the network between them, of one job."""
 

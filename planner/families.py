@@ -8,10 +8,10 @@ cost. Plans with one ``LAYOUT`` are near duplicates and share a row. Add a famil
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.plan import Choice, Plan, Plans
 
 FASTEST, LEAST_MEMORY = "fastest", "least memory"
@@ -22,7 +22,7 @@ LAYOUT = ("tensor", "pipeline", "context", "data", "expert", "expert_tensor")
 """Plans that differ in one of these fields, or in full sharding, are not near duplicates."""
 
 
-@dataclass(frozen=True)
+@record()
 class Family:
     """A property of plans.
 

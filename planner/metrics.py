@@ -8,11 +8,11 @@ twice. Hardware FLOPs add recomputation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.ops.counts import attention_flops_per_token, flops_per_token
 from simulator.plan import Choice, Plans
 from simulator.setting import Setting
@@ -29,7 +29,7 @@ WAITING = (*COMMUNICATION, "bubble", "launch", "variation")
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 
 
-@dataclass(frozen=True, eq=False)
+@record()
 class Metrics:
     """Figures of merit of each plan, shape (plans,)."""
 

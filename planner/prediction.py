@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 from planner.metrics import Metrics
 from planner.search import SearchResult
 from simulator.layout.parameters import parameters
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from simulator.training.step_graph import StepProgram
 
 
-@dataclass(frozen=True)
+@record()
 class Prediction:
     """Plans of one setting with their predicted step, memory and figures of merit, one row a plan."""
 
@@ -66,7 +67,7 @@ class Prediction:
         return cls(result.setting, result.plans, result.step, result.memory, result.metrics)
 
 
-@dataclass(frozen=True)
+@record()
 class Simulation:
     """One plan, timed analytically, by the event engine, or by both.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodels.records import record
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory
@@ -31,7 +31,7 @@ SAVERS = (
 """Fields by which a plan saves memory; relaxing a constraint on one may make room."""
 
 
-@dataclass(frozen=True)
+@record()
 class Nearest:
     """The plan that needs the least memory."""
 
@@ -43,7 +43,7 @@ class Nearest:
     """Bytes of such a device by part."""
 
 
-@dataclass(frozen=True)
+@record()
 class Remedy:
     """A change of the question, and the least memory that a plan then needs."""
 
@@ -52,7 +52,7 @@ class Remedy:
     fits: bool
 
 
-@dataclass(frozen=True)
+@record()
 class Shortfall:
     """Why nothing fits."""
 

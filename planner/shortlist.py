@@ -8,10 +8,10 @@ the first row lacks follows. Near duplicates of a row are named beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodels.records import record
 from planner.families import (
     FAMILIES,
     FASTEST,
@@ -39,7 +39,7 @@ RECOMMENDED = "recommended"
 OTHER = "another layout"
 
 
-@dataclass(frozen=True)
+@record()
 class ShortlistRow:
     """Reason for a plan's place in the list.
 
@@ -52,7 +52,7 @@ class ShortlistRow:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record()
 class _Pick:
     plans: Plans
     value: float

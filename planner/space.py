@@ -8,13 +8,14 @@ what can run: rules remove the rest and say how much of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 
 import numpy as np
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 from planner.constraints import Constraints, Value
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
@@ -98,7 +99,7 @@ def domain(setting: Setting) -> int:
     return min(setting.cluster.domain, setting.cluster.devices)
 
 
-@dataclass(frozen=True)
+@record()
 class Space:
     """The candidates of one search.
 

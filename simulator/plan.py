@@ -8,7 +8,7 @@ context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodels.loading import Strict
+from hwmodels.records import record
 
 Recompute = Literal["none", "selective", "full"]
 ContextAlgorithm = Literal["ring", "all_gather", "ulysses"]
@@ -153,7 +154,7 @@ class Plan(Strict):
         return " ".join([*parts, f"DP{self.data}"])
 
 
-@dataclass(frozen=True, eq=False)
+@record()
 class Plans:
     """Many plans as arrays of one length: the form that every cost function reads.
 

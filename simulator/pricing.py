@@ -18,7 +18,6 @@ append             1.7 us
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
+from hwmodels.records import record
 from simulator.ops.op import (
     Attention,
     Collective,
@@ -76,7 +76,7 @@ FEW_CASES = 32
 """Minimum number of cases for which equal cases are merged."""
 
 
-@dataclass(frozen=True)
+@record()
 class Prices:
     """Hardware and conditions under which ops are priced.
 

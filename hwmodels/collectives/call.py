@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from hwmodels.records import record
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class LinkCosts:
     """Costs of one set of links by protocol: arrays that broadcast to (protocols, calls)."""
 
@@ -26,7 +26,7 @@ class LinkCosts:
     """Latency that a hop between leaves adds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Switch:
     """Costs of a reduction in the switch: arrays that broadcast to (calls,)."""
 
@@ -35,7 +35,7 @@ class Switch:
     seconds_per_byte: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class CollectiveCalls:
     """Collectives as one-dimensional arrays; either all stay in one domain or all leave it."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.collectives.call import Floats
+from hwmodels.records import record
 
 
 class Links(NamedTuple):
@@ -19,7 +19,7 @@ class Links(NamedTuple):
     bytes: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Cost:
     """Time and link demand of collectives whose ranks have no other communication.
 

@@ -6,15 +6,15 @@ Groups tile the job: the ranks ``offset + i * stride`` form one, and every rank 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from hwmodels.records import record
 
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Group:
     """Process groups as arrays; where groups of one kind differ, the worst-placed one."""
 

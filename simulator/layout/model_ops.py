@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator import ops
 from simulator.models import LayerKind
 from simulator.ops import Op, Rank
@@ -29,7 +30,7 @@ LAYER_FIELDS = (
 """The plan fields that the cost of a layer, of an embedding and of an output layer depends on."""
 
 
-@dataclass(frozen=True)
+@record()
 class ModelOps:
     """Forward ops of one micro batch, of shape (distinct plans,).
 

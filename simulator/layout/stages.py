@@ -15,6 +15,7 @@ from itertools import groupby
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.schedules import Schedule, get_schedule
@@ -135,7 +136,7 @@ class Stages:
         return values if self.runs is None else np.take_along_axis(values, self.runs, axis=0)
 
 
-@dataclass(frozen=True)
+@record()
 class Spread:
     """The layers of one plan by position of the model and by stage.
 

@@ -6,17 +6,18 @@ prefill chunks over their context and decodes over their cached tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwmodels.records import record
+
 Array = NDArray[np.floating]
 Phase = Literal["prefill", "decode"]
 
 
-@dataclass(frozen=True)
+@record()
 class Segment:
     """Sequences of one shape. Arrays broadcast to shape (cases,).
 
@@ -40,7 +41,7 @@ class Segment:
         return np.multiply(self.sequences, self.queries, dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@record()
 class Batch:
     """Segments that run together.
 

@@ -7,13 +7,13 @@ computes them. Sizes broadcast to shape (cases,).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.kernels.model import BACKWARD_FLOPS
+from hwmodels.records import record
 
 Size = float | NDArray[np.floating]
 Role = Literal["", "column", "row", "down", "expert"]
@@ -23,7 +23,7 @@ FLASH_BACKWARD_LAUNCHES = 3
 """Kernels of fused attention's backward pass: the row sums, the gradients, their cast."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Op:
     """One kernel, or several of one kind, or a collective.
 
@@ -84,7 +84,7 @@ class Op:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Product(Op):
     """``groups`` independent products of an m x k and a k x n matrix.
 
@@ -128,7 +128,7 @@ class Product(Op):
         return self.changed(m=self.m / slices, groups=self.groups * slices)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Attention(Op):
     """Fused softmax(QK^T)V over whole sequences or chunks of them.
 
@@ -176,7 +176,7 @@ class Attention(Op):
         return self._back(direction="backward", launches=launches), *self.only_backward
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Decode(Op):
     """Attention of one new token per sequence over cached keys and values; it has no backward pass.
 
@@ -211,7 +211,7 @@ class Decode(Op):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Scan(Op):
     """Linear attention over whole sequences or chunks of them (``KernelModel.linear_attention``).
 
@@ -255,7 +255,7 @@ class Scan(Op):
         return (self._back(direction="backward", launches=2 * self.launches),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StateStep(Op):
     """Linear attention of one new token per sequence: reads, updates and writes its state.
 
@@ -280,7 +280,7 @@ class StateStep(Op):
         return 4.0 * self.repeats * self.sequences * self.heads * self.key_dim * self.value_dim
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExpertLayer(Op):
     """Routed experts in one fused call: permutation, both grouped products, activation and sum.
 
@@ -314,7 +314,7 @@ class ExpertLayer(Op):
         return 6.0 * self.repeats * copies * self.hidden * self.feed_forward / self.tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class MemoryBound(Op):
     """A kernel that reads and writes ``bytes``; zero bytes take no time.
 
@@ -355,7 +355,7 @@ class MemoryBound(Op):
         return back, *self.only_backward
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Collective(Op):
     """Communication inside a layer.
 

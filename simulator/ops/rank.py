@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwmodels.records import record
 from simulator.models import Model
 from simulator.ops.batch import Batch
 
@@ -17,7 +17,7 @@ Array = NDArray[np.floating]
 Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes", "replicated"]
 
 
-@dataclass(frozen=True)
+@record()
 class Shard:
     """How a layer is sharded over ranks; arrays broadcast to shape (cases,).
 
@@ -38,7 +38,7 @@ class Shard:
     context_algorithm: ArrayLike = 0
 
 
-@dataclass(frozen=True)
+@record()
 class Formats:
     """Number formats.
 
@@ -62,7 +62,7 @@ class Formats:
     kept_width: float = 2.0
 
 
-@dataclass(frozen=True)
+@record()
 class Implementation:
     """Which kernels a framework or a serving engine runs for an operation.
 
@@ -144,7 +144,7 @@ SERVING = Implementation(joins_residual=True, appends=True, experts="fused-layer
 """Kernels that today's serving engines share."""
 
 
-@dataclass(frozen=True)
+@record()
 class Rank:
     """A batch of a model as one rank of a shard computes it."""
 

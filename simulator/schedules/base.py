@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 
 FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
 OFFLOAD, RELOAD = "O", "R"
@@ -42,7 +43,7 @@ class Task(NamedTuple):
     chunk: int
 
 
-@dataclass(frozen=True)
+@record()
 class PipelineTimes:
     """Durations of a pipeline's work; every field broadcasts over plans.
 
@@ -226,7 +227,7 @@ def position_times(times: PipelineTimes, route: Route) -> tuple[list[float], lis
     return passes[0], passes[1]
 
 
-@dataclass(frozen=True)
+@record()
 class WorkTimes:
     """Seconds of each position's passes, for schedules whose order depends on them.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Route, Schedule, Task, WorkTimes
 from simulator.schedules.walk import walk
 
 
-@dataclass(frozen=True)
+@record()
 class Rules:
     """Memory limits and preferences of a rank.
 

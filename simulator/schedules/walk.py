@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 from simulator.schedules.base import (
     BACKWARD,
     FORWARD,
@@ -23,7 +23,7 @@ Node = tuple[str, int, int, int]
 """Kind, micro batch, position of the model (0 for work without one) and rank."""
 
 
-@dataclass(frozen=True)
+@record()
 class Walk:
     """Result of running the orders of all ranks without contention.
 

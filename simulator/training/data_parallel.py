@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from hwmodels.records import record
 from simulator.layout.stages import gathered_together
 from simulator.training.overlap import Exchange, hide
 from simulator.training.sharding import STATE_FIELDS, Sharding, StateGroups
@@ -91,7 +90,7 @@ def _of_states(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray
     return found
 
 
-@dataclass(frozen=True)
+@record()
 class OnceAStep:
     """Exchanges and updates of data-parallel ranks once a step; seconds, arrays of shape (plans,).
 
@@ -170,7 +169,7 @@ def _gradient_kernels(
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
 
 
-@dataclass(frozen=True)
+@record()
 class InEachPass:
     """Communication of sharded parameters (ZeRO-3, FSDP) in one micro batch of one stage.
 

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator import ops
 from simulator.layout.model_ops import step_rank
 from simulator.models import LayerKind
@@ -28,7 +29,7 @@ GRAPH_LAUNCHES = 1
 """Launches of a pass whose other kernels a graph replays."""
 
 
-@dataclass(frozen=True, eq=False)
+@record()
 class PassCosts:
     """One pass through a layer: kernels, and each kind of communication inside it.
 

@@ -6,11 +6,10 @@ communication on a separate stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from hwmodels.records import record
 from simulator.setting import Setting
 
 COLLECTIVE_MULTIPROCESSORS = 16
@@ -59,7 +58,7 @@ def hide(communication: np.ndarray, window: np.ndarray, tail: np.ndarray, slowdo
     return communication - (1 - slowdown) * hidden(communication * (1 - tail), window, slowdown)
 
 
-@dataclass(frozen=True)
+@record()
 class Transfer:
     """Communication inside a layer pass, and how much of it runs beside the kernels of that pass.
 
@@ -94,7 +93,7 @@ NO_TRANSFER = Transfer(Cost.none())
 """No communication of a kind in a pass, whatever the plan."""
 
 
-@dataclass(frozen=True)
+@record()
 class Exchange:
     """One round of gathering or reducing the state of a device, cut into collectives beside a run of kernels.
 
