@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from hwmodels.records import record
 from planner.space import Space
 from simulator.plan import Plan, Plans
 
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 """Candidates held at once while they branch."""
 
 
-@dataclass(frozen=True, eq=False)
+@record()
 class Candidates:
     """A block of candidates: columns of the fields that have branched so far, each of shape (count,).
 
@@ -87,7 +87,7 @@ def end_layers(layers: int, pipeline: np.ndarray, chunks: np.ndarray) -> tuple[n
     return np.where(uneven, first, 0), np.where(uneven, last, 0)
 
 
-@dataclass(frozen=True)
+@record()
 class CandidateRule:
     """A reason to reject candidates.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.records import record
 from planner.blame import no_shape
 from planner.candidates import Candidates, Enumeration
 from planner.constraints import Constraints
@@ -26,8 +26,11 @@ CHUNK = 1 << 16
 """Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
 for the arrays to stay in the caches."""
 
+KEPT = 31 << 20
+"""Bytes of a block just small enough to raise glibc's thresholds when it is freed (at most 32 MiB)."""
 
-@dataclass(frozen=True, eq=False)
+
+@record()
 class SearchResult:
     """The best plans, in order, and the fate of all candidates.
 
@@ -100,6 +103,7 @@ def search(
     if setting.stragglers:
         problem = "a search reckons with healthy devices; simulate and what-if price stragglers"
         raise InputError(problem, "stragglers")
+    _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom)
     enumeration = Enumeration(space, RULES)
     best, scored = _Best(max(top, POOL) if alternatives else top), 0
@@ -136,6 +140,15 @@ def search(
         shortfall=None if scored else explain(space),
         rows=rows,
     )
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep freed arrays: on memory that it returned, a new array costs a page fault per 4 KiB.
+
+    glibc returns free memory beyond twice its largest mapped and freed block (malloc.c, "dynamic mmap
+    threshold"). The block here is never written, so it takes no memory; other allocators ignore it.
+    """
+    np.empty(KEPT, np.uint8)
 
 
 def _measure(setting: Setting, plans: Plans, objective: str) -> np.ndarray:
