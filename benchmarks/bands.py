@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.files import write_text
-from meshwright.validation.ledger import PredictedCase, evaluate, published_files
+from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.rows import published_files
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict

@@ -6,7 +6,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from hwmodels.errors import MeshwrightError, shown_path
 from meshwright import __version__
-from meshwright.commands import COMMANDS
+from meshwright.commands import COMMANDS, command
 
 # Looking for pydantic's plugins reads the metadata of all installed packages.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -75,8 +75,8 @@ def meshwright(
     """Predict, search and explain training plans for large models on GPU clusters you may not own yet."""
 
 
-def command_line(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
-    """The command line with some of its commands, by name."""
+def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with some of its commands."""
     made = typer.Typer(
         name="meshwright",
         cls=Commands,
@@ -86,14 +86,16 @@ def command_line(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(meshwright)
-    for name, command in commands.items():
-        made.command(name)(command)
+    for name in names:
+        made.command(name)(command(name))
     return made
 
 
-NAMED: Mapping[str, Callable[..., None]] = {command.__name__.strip("_"): command for command in COMMANDS}
-
-app = command_line(NAMED)
+def __getattr__(name: str) -> typer.Typer:
+    """``app``, the command line with all commands; built on use, as it imports all their modules."""
+    if name != "app":
+        raise AttributeError(name)
+    return command_line()
 
 
 def main() -> None:
@@ -108,8 +110,8 @@ def main() -> None:
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         with clean_up_on_signals():
-            # The options of the other commands need not be read.
-            command_line({asked: NAMED[asked]})() if asked in NAMED else app()
+            # The modules and options of the other commands need not be read.
+            command_line([asked] if asked in COMMANDS else COMMANDS)()
     except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.executors import check, executor
-from planner.store import GROUP, Keyed, ResultStore
+
+if TYPE_CHECKING:
+    from planner.store import Keyed, ResultStore
 
 Result = Mapping[str, Any]
 Call = tuple[Any, ...]
 
-Pending = tuple[int, Keyed]
+Pending = tuple[int, "Keyed"]
 """Number and question of a call without a result."""
 
 WORTH_SHARING_S = 5.0
@@ -62,6 +64,8 @@ class Execution:
         check(self.executor, self.address)
         if self.store is None or not Path(self.store).exists():
             return 0  # work that fails before its first result leaves no file
+        from planner.store import ResultStore
+
         with ResultStore(Path(self.store)) as store:
             return store.others()
 
@@ -91,6 +95,8 @@ class Execution:
             found = self._compute(function, calls, len(calls), expected_s)
             yield from (Finished(number, result, False) for number, result in found)
             return
+        from planner.store import GROUP, Keyed, ResultStore
+
         with ResultStore(Path(self.store)) as store:
             pending: list[Pending] = []
             for start in range(0, len(calls), GROUP):

@@ -1,16 +1,26 @@
-"""The commands of ``meshwright``, one per module. Heavy imports happen when a command runs."""
+"""The commands of ``meshwright``, one per module. Commands import heavy modules when they run."""
 
 from __future__ import annotations
 
-from meshwright.commands.calibrate import calibrate
-from meshwright.commands.export import export
-from meshwright.commands.import_ import import_
-from meshwright.commands.plan import plan
-from meshwright.commands.profile import profile
-from meshwright.commands.show import show
-from meshwright.commands.simulate import simulate
-from meshwright.commands.sweep import sweep
-from meshwright.commands.validate import validate
-from meshwright.commands.whatif import whatif
+from collections.abc import Callable
+from importlib import import_module
 
-COMMANDS = (plan, simulate, whatif, validate, show, profile, calibrate, export, import_, sweep)
+COMMANDS = (
+    "plan",
+    "simulate",
+    "whatif",
+    "validate",
+    "show",
+    "profile",
+    "calibrate",
+    "export",
+    "import",
+    "sweep",
+)
+"""Names of the commands, in the order of ``--help``."""
+
+
+def command(name: str) -> Callable[..., None]:
+    """The function of a command; its docstring is the command's help."""
+    attribute = f"{name}_" if name == "import" else name
+    return getattr(import_module(f"meshwright.commands.{attribute}"), attribute)

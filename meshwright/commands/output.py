@@ -63,7 +63,7 @@ def show_tables(*parts: RenderableType) -> None:
     """Print tables and text on stdout."""
     from rich.console import Console
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
     for part in parts:
         console.print(part)
 

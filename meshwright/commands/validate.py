@@ -96,7 +96,8 @@ def _training(cases: list[Path] | None, execution: Execution, summary: bool, jso
     """Print predicted and measured steps; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.ledger import as_json, as_tables
-    from meshwright.validation.ledger import evaluate, published_files
+    from meshwright.validation.ledger import evaluate
+    from meshwright.validation.rows import published_files
 
     with progress("predicting cases") as advance:
         ledger = evaluate(cases or published_files(), advance, execution)

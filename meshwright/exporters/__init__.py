@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.exporters.base import Export, Exporter, ExportQuestion
+
+if TYPE_CHECKING:
+    from meshwright.exporters.base import Export, Exporter, ExportQuestion
 
 TARGETS = (
     "megatron-lm",

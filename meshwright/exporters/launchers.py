@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from meshwright.exporters.table import table
-
 FAMILIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 """Export target of an engine family."""
 BY_FRAMEWORK = (
@@ -24,8 +22,11 @@ SHIPPED = {"megatron-bridge": "megatron-bridge-0.6.yaml", "torchtitan": "torchti
 def launcher_of(framework: str, model: str) -> str:
     """The export target of a training framework; Megatron-LM where that target does not ship the model."""
     target = next((known for prefix, known in BY_FRAMEWORK if framework.startswith(prefix)), OTHERS)
-    if target in SHIPPED and model not in table(SHIPPED[target]).models:
-        return OTHERS
+    if target in SHIPPED:
+        from meshwright.exporters.table import table
+
+        if model not in table(SHIPPED[target]).models:
+            return OTHERS
     return target
 
 

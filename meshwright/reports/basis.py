@@ -14,8 +14,7 @@ from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
 from meshwright.validation.cases import TrainingCase, read_case
-from meshwright.validation.ledger import published_files
-from meshwright.validation.rows import PublishedRow, SkippedRow, read_rows, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, published_files, read_rows, rule_of
 from planner.metrics import step_flops_per_token
 from planner.search import SearchResult
 from simulator.frameworks import default_framework

@@ -20,9 +20,6 @@ from simulator.training import predict
 from simulator.training.memory import memory
 from simulator.uncertainty import band
 
-PUBLISHED = Path(__file__).parent.parent / "published"
-"""The cases that Meshwright ships."""
-
 
 @dataclass(frozen=True)
 class PredictedCase:
@@ -192,8 +189,3 @@ def _simulated(case: TrainingCase) -> PredictedCase:
     timeline = run(step_program(case.setting, case.plan))
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
     return PredictedCase(case, timeline.period, peak, None)
-
-
-def published_files() -> list[Path]:
-    """The CSV files of the cases that Meshwright ships."""
-    return sorted(PUBLISHED.glob("*.csv"))

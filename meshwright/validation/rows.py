@@ -15,6 +15,9 @@ from hwmodels.cache import read_shipped
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
 
+PUBLISHED = Path(__file__).parent.parent / "published"
+"""The cases that Meshwright ships."""
+
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
@@ -26,6 +29,11 @@ class SkippedRow(Exception):
 def conventions() -> dict[str, Any]:
     """Words of published rows, and their meaning here."""
     return read_shipped(Path(__file__).with_name("conventions.yaml"))
+
+
+def published_files() -> list[Path]:
+    """The CSV files of the cases that Meshwright ships."""
+    return sorted(PUBLISHED.glob("*.csv"))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -19,10 +19,6 @@ AHEAD = 2
 """Calls handed out per process: one at work, one waiting."""
 
 
-def check(address: str) -> None:
-    """This machine always answers."""
-
-
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from meshwright.validation.choices import families, kendall_tau
-from meshwright.validation.ledger import ErrorSummary, evaluate, published_files
+from meshwright.validation.ledger import ErrorSummary, evaluate
+from meshwright.validation.rows import published_files
 from planner.execution import Execution
 
 ROW = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from meshwright.commands import COMMANDS
+from meshwright.commands import COMMANDS, command
 from simulator.plan import Plan
 from simulator.scenario import Definition, Search, Variation
 from simulator.workload import Training
@@ -133,7 +133,7 @@ def test_the_files_of_the_extending_page_work_together(run, tmp_path, monkeypatc
 
 def examples() -> list[str]:
     """The example of each command's --help."""
-    return [re.search(r"Example:\[/bold\] (.*)", command.__doc__ or "").group(1) for command in COMMANDS]
+    return [re.search(r"Example:\[/bold\] (.*)", command(name).__doc__ or "").group(1) for name in COMMANDS]
 
 
 def command_lines(pages=PAGES) -> list[str]:
