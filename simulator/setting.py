@@ -126,6 +126,7 @@ class Setting:
             plans.expert_tensor,
             plans.sequence_parallel.astype(bool),
             plans.context_algorithm,
+            self.training.expert_load,
         )
         batch = Batch.training(plans.micro_batch, self.training.seq_len, self.training.causal)
         return Rank(self.model, batch, shard, self.formats, self.implementation)

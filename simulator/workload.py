@@ -25,6 +25,13 @@ class Training(Strict):
     global_batch: int = Field(gt=0, le=2**24, description="sequences in an optimizer step")
     precision: Precision = Field("bf16", description="number format of the matrix products")
     causal: bool = Field(True, description="whether attention looks back only")
+    expert_load: float = Field(
+        1.0,
+        ge=1,
+        le=1000,
+        description="routed tokens of the busiest expert-parallel rank over the mean; 1 in benchmarks that "
+        "balance tokens by force, 1.3 to 4.0 in runs without balancing (UltraEP, arXiv 2606.04101)",
+    )
     dropout: bool | None = Field(
         None, description="dropout after attention and MLP; default: what the framework does"
     )

@@ -89,6 +89,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
             "seq_len": row.need("seq_len"),
             "global_batch": row.need("global_batch"),
             "precision": precision,
+            "expert_load": _expert_load(row),
         },
         where,
     )
@@ -144,6 +145,18 @@ def _precision(text: str) -> str:
     if not words:
         raise SkippedRow(f"precision {text!r} is not known")
     return words.group()
+
+
+def _expert_load(row: PublishedRow) -> float:
+    """Load of the busiest expert-parallel rank over the mean: as stated, or by the row's words."""
+    stated = row.number("expert_load")
+    if stated is not None:
+        return stated
+    for rule in conventions()["expert_loads"]:
+        if matches(row, rule["where"]):
+            row.assume("expert load")
+            return rule["load"]
+    return 1.0
 
 
 def _cluster(row: PublishedRow, gpus: int) -> Cluster:

@@ -30,8 +30,10 @@ def read_model(row: PublishedRow) -> Model:
     layers = row.need("n_layers")
     if layers == known.layers:
         return known
-    row.assume("proxy of fewer layers: dense ones in proportion")
-    return _proxy(known, layers)
+    dense = row.number("dense_layers")
+    if dense is None:
+        row.assume("proxy of fewer layers: dense ones in proportion")
+    return _proxy(known, layers, dense)
 
 
 @cache
@@ -74,12 +76,16 @@ def _shape_of_row(row: PublishedRow) -> tuple[int, ...] | None:
     return tuple(counts)
 
 
-def _proxy(known: Model, layers: int) -> Model:
-    """A model of fewer layers; dense layers ahead of those with experts keep their share, at least one."""
+def _proxy(known: Model, layers: int, dense: float | None) -> Model:
+    """A model of fewer layers, with this many dense ones ahead of those with experts.
+
+    Without their number, dense layers keep their share, at least one.
+    """
     moe = known.moe
     if moe is not None and moe.first_dense_layers:
-        dense = max(1, round(moe.first_dense_layers * layers / known.layers))
-        moe = moe.model_copy(update={"first_dense_layers": dense})
+        share = max(1, round(moe.first_dense_layers * layers / known.layers))
+        number = share if dense is None else round(dense)
+        moe = moe.model_copy(update={"first_dense_layers": number})
     data: dict[str, Any] = {**known.model_dump(), "layers": layers, "moe": moe and moe.model_dump()}
     return build(Model, data, f"{known.name} of {layers} layers")
 

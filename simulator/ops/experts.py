@@ -1,6 +1,7 @@
 """The mixture of experts of a layer: router, dispatch, products of experts, combine, shared experts.
 
-Tokens are spread evenly over experts and ranks.
+The rank is the busiest one: it computes and receives its ``load`` times the mean of routed tokens, which are
+spread evenly over its experts.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         yield _fused_layer(rank, moe, own)
         return
     replicated = how.dispatcher == "replicated"
-    routed = own * moe.top_k / rank.expert if replicated else own * moe.top_k * rank.expert_tensor
+    routed = own * moe.top_k / rank.expert if replicated else own * moe.top_k * rank.expert_tensor * rank.load
     local = moe.experts / rank.expert
     launches = local if how.experts == "per-expert" else 1.0
     width, gates = moe.feed_forward / rank.expert_tensor, 2 if model.gated else 1
@@ -194,8 +195,8 @@ def arrivals(rank: Rank, moe: MixtureOfExperts) -> Array:
     README; Megatron Core, deepseek-v3-gb200-optimization.md: no redundant communication). Groups, and
     experts within them, are chosen uniformly.
     """
-    domain, expert = rank.how.domain, rank.expert
-    places = np.where(expert > domain, np.maximum(expert / domain, 1.0), expert)
+    expert, domains = rank.expert, rank.expert * rank.expert_tensor / rank.how.domain
+    places = np.where(domains > 1, np.minimum(domains, expert), expert)
     return np.where(_flex(rank), _visited(places, moe), float(moe.top_k))
 
 
@@ -229,20 +230,30 @@ def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
     Around an all-to-all: one copy an expert is written in the order of the ranks, sorted again on arrival
     where a rank has several experts, and both again on the way back (Megatron Core, token_dispatcher.py).
     DeepEP and HybridEP leave one permutation on arrival. At 8 bits the rows of every expert are copied once
-    more into padded blocks and back (TEGroupedMLP's Fp8Padding); HybridEP's permutation includes this.
+    more into padded blocks and back (TEGroupedMLP's Fp8Padding); HybridEP's permutation includes this. The
+    busiest rank receives ``load`` times the mean.
     """
     sorts = 4.0 * moe.top_k * (moe.experts > rank.expert)
     blocks = 4.0 * moe.top_k if rank.formats.linear in LOW_PRECISION else 0.0
-    return np.where(_flex(rank), 2.0 * (arrived + moe.top_k), 2.0 * (1 + moe.top_k) + sorts + blocks)
+    on_arrival = rank.load * (sorts + blocks)
+    return np.where(_flex(rank), 2.0 * rank.load * (arrived + moe.top_k), 2.0 * (1 + moe.top_k) + on_arrival)
 
 
 def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
-    """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same."""
-    e, et = rank.expert, rank.expert_tensor
-    size = arrivals(rank, moe) * own * rank.model.hidden * rank.width
+    """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same.
+
+    DeepEP and HybridEP send a token to every rank that shards one of its experts, and add up their outputs on
+    the way back (Megatron Core, token_dispatcher.py: the flex dispatcher's group has all of them).
+    """
+    flex = _flex(rank)
+    shards = np.where(flex, rank.expert_tensor, 1.0)
+    e, et = rank.expert * shards, rank.expert_tensor / shards
+    # The links of the busiest rank carry its share of the copies, to it and back.
     how, domains = rank.how, np.maximum(e * et / rank.how.domain, 1.0)
+    copies = np.where(domains > 1, 1.0, shards) * arrivals(rank, moe)
+    size = rank.load * copies * own * rank.model.hidden * rank.width
     network = how.flex_network * ((1 - 1 / np.maximum(domains, 2.0)) if how.flex_counts_own else 1.0)
-    faster = np.where(_flex(rank), np.where(domains > 1, network, how.flex_domain), 1.0)
+    faster = np.where(flex, np.where(domains > 1, network, how.flex_domain), 1.0)
 
     def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
         forward = Collective(

@@ -28,6 +28,7 @@ class Shard:
         expert_tensor: ranks over which the width of one expert is sharded.
         sequence_parallel: whether norms are sharded over the tensor-parallel ranks.
         context_algorithm: index into ``simulator.plan.Choice["context_algorithm"]``.
+        expert_load: routed tokens of the busiest expert-parallel rank over the mean.
     """
 
     tensor: ArrayLike = 1
@@ -36,6 +37,7 @@ class Shard:
     expert_tensor: ArrayLike = 1
     sequence_parallel: ArrayLike = False
     context_algorithm: ArrayLike = 0
+    expert_load: float = 1.0
 
 
 @record()
@@ -173,6 +175,14 @@ class Rank:
     def expert_tensor(self) -> Array:
         """Tensor-parallel ranks of one expert, shape (cases,)."""
         return np.asarray(self.shard.expert_tensor, dtype=np.float64)
+
+    @cached_property
+    def load(self) -> Array:
+        """Routed tokens of this rank over the mean, shape (cases,): this rank is the busiest.
+
+        Ranks without expert parallelism hold all experts, and a capacity drops what exceeds it.
+        """
+        return np.where((self.expert > 1) & (not self.how.fixed_capacity), self.shard.expert_load, 1.0)
 
     @cached_property
     def spread(self) -> Array:

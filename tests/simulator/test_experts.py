@@ -439,3 +439,50 @@ def test_deepep_s_rate_between_nodes_holds_for_copies_to_its_own_node_too(make_s
         copies = copies_of_a_token(setting, plans)[0] * 4096 * 32 * setting.model.hidden * 2
         rates.append(2 * copies * (nodes - 1) / nodes / exchange(setting, plans)[0])
     assert rates[1] / rates[0] == pytest.approx((7 / 8) / (1 / 2), rel=0.05)
+
+
+def unevenly(make_setting, load, framework=None, **changes):
+    setting = experts(make_setting, **changes)
+    training = setting.training.model_copy(update={"expert_load": load})
+    chosen = setting.framework.model_copy(update={"fixed_capacity": False} | (framework or {}))
+    return replace(setting, training=training, framework=chosen)
+
+
+def test_the_busiest_rank_computes_receives_and_keeps_its_load(make_setting):
+    even, uneven = (unevenly(make_setting, load) for load in (1.0, 2.0))
+    products = [work_of_mlp(each, EIGHT).seconds["grouped_gemm"][0] for each in (even, uneven)]
+    assert products[1] == pytest.approx(2 * products[0], rel=0.03)
+    sent = [exchange(each, EIGHT)[0] for each in (even, uneven)]
+    assert sent[1] == pytest.approx(2 * sent[0], rel=0.05)
+    kept = [
+        sum(float(np.sum(op.kept)) for op in layer_ops(each, EIGHT, EXPERTS) if op.part == "routed")
+        for each in (even, uneven)
+    ]
+    assert kept[1] > 1.8 * kept[0]
+    times = [float(predict(each, EIGHT).time[0]) for each in (even, uneven)]
+    assert times[1] > 1.2 * times[0]
+
+
+@pytest.mark.parametrize("without", ["expert parallelism", "excess over a capacity"])
+def test_load_has_no_effect(make_setting, without):
+    framework = {"fixed_capacity": True} if without == "excess over a capacity" else {}
+    plans = Plans.of(Plan(data=8, expert=8 if framework else 1))
+    even, uneven = (predict(unevenly(make_setting, load, framework), plans).time for load in (1.0, 3.0))
+    assert even == uneven
+
+
+def test_deepep_sends_to_every_shard_of_an_expert(make_setting):
+    sharded = Plans.of(Plan(data=8, expert=4, expert_tensor=2, micro_batch=4))
+    ops = {
+        dispatcher: {
+            op.name: op
+            for op in layer_ops(unevenly(make_setting, 1.0, {"dispatcher": dispatcher}), sharded, EXPERTS)
+            if op.kind == "expert"
+        }
+        for dispatcher in ("all-to-all", "flex")
+    }
+    exchanged = ops["flex"]["expert.dispatch_and_combine"]
+    assert np.all(exchanged.size == 8)
+    assert ops["all-to-all"]["expert.dispatch_and_combine"].size[0] == 4
+    assert ops["flex"]["expert.gather"].is_idle
+    assert not ops["all-to-all"]["expert.gather"].is_idle

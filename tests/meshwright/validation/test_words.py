@@ -237,6 +237,22 @@ DEEPSEEK = {
 }
 
 
+def test_a_row_may_state_dense_layers_and_the_load_of_experts():
+    case = read(
+        **{**DEEPSEEK, "n_layers": "4"}, model_name="deepseek-v3", dense_layers="0", expert_load="1.5"
+    )
+    assert case.setting.model.moe.first_dense_layers == 0
+    assert case.setting.training.expert_load == 1.5
+    assert not any("proxy" in words or "load" in words for words in case.assumed)
+
+
+def test_rows_without_balanced_routing_assume_a_load():
+    assert read(**DEEPSEEK, model_name="deepseek-v3").setting.training.expert_load == 1.0
+    case = read(**DEEPSEEK, model_name="deepseek-v3", notes="real routing, imbalance up to 6x")
+    assert case.setting.training.expert_load > 1.0
+    assert "expert load" in case.assumed
+
+
 @pytest.mark.parametrize("name", ["DeepSeekV3", "deepseek-v3", "DeepSeek_V3", "a model of 671B"])
 def test_a_model_is_found_by_any_spelling_and_by_the_shape_of_a_layer(name):
     assert read(**DEEPSEEK, model_name=name).setting.model == models.get("deepseek-v3")
