@@ -294,10 +294,17 @@ class Schedule(ABC):
     post_validation = False
 
     @abstractmethod
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
-        """Whether the schedule can run with these numbers (broadcast)."""
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
+        """Whether the schedule can run ``m`` micro batches on ``p`` stages with ``v`` chunks per rank."""
 
     @abstractmethod
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+        """Maximum number of micro batches whose activations a rank holds, as ``in_flight``."""
+
+    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+        """Whether the schedule can run with these numbers (broadcast)."""
+        return self.accepts(*whole(stages, micro_batches, chunks))
+
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
     ) -> Array:
@@ -306,6 +313,8 @@ class Schedule(ABC):
         The unit is the activations of one micro batch for all the layers of one rank, so it is
         fractional where chunks are held apart.
         """
+        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
+        return self.held(p, m, v, rank) + 0.0 * (p + m + v + rank)
 
     @abstractmethod
     def orders(

@@ -27,17 +27,13 @@ class BreadthFirst(Schedule):
     source = "Lamy-Poirier, Breadth-First Pipeline Parallelism, MLSys 2023 (arXiv 2211.05953), section 4"
     has_closed_form = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """At least two stages and two chunks."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= 1) & (v >= 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (m + 0 * (p + v + rank)).astype(np.float64)
+        return m
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
         """All passes of all chunks but the first to finish, and that chunk's last pass."""

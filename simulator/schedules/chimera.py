@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Task, WorkTimes, whole
+from simulator.schedules.base import Array, Task, WorkTimes
 from simulator.schedules.bidirectional import Bidirectional
 from simulator.schedules.greedy import best_orders, both_preferences
 
@@ -17,17 +16,13 @@ class Chimera(Bidirectional):
     rule = "even numbers of stages and micro batches, and two chunks per rank (one per direction)"
     source = "Li and Hoefler, Chimera, SC21 (arXiv 2107.06925), section 3"
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """An even number of stages and of micro batches, one chunk per direction."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (p % 2 == 0) & (m >= 2) & (m % 2 == 0) & (v == 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """At most one micro batch per stage."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(p, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

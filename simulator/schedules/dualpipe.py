@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Array, Task, WorkTimes, whole
+from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Array, Task, WorkTimes
 from simulator.schedules.bidirectional import Bidirectional
 
 
@@ -23,17 +20,13 @@ class DualPipe(Bidirectional):
     splits_backward = True
     overlaps_passes = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """An even number of stages, one chunk per direction, two micro batches per stage."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (p % 2 == 0) & (m >= 2 * p) & (m % 2 == 0) & (v == 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """p + 1 micro batches (section 3.2.1, table 2)."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (p + 1 + 0 * (m + v + rank)).astype(np.float64)
+        return p + 1
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from simulator.schedules.base import (
     BACKWARD,
     FORWARD,
@@ -14,7 +11,6 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     chain,
-    whole,
 )
 
 
@@ -26,17 +22,13 @@ class GPipe(Schedule):
     source = "Huang et al., GPipe, NeurIPS 2019, section 2.3"
     has_closed_form = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (m + 0 * (p + v + rank)).astype(np.float64)
+        return m
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Route, Schedule, Task, WorkTimes, vee_route, whole
+from simulator.schedules.base import Array, Route, Schedule, Task, WorkTimes, vee_route
 from simulator.schedules.greedy import best_orders, both_preferences
 
 
@@ -17,17 +16,13 @@ class Hanayo(Schedule):
     source = "Liu et al., Hanayo, SC23 (arXiv 2308.15762), section 3"
     returns = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """At least two stages, two chunks per wave."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= 1) & (v >= 2) & (v % 2 == 0)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """At most one micro batch per stage."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(p, m)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Down and up, once per wave."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -14,7 +13,6 @@ from simulator.schedules.base import (
     Schedule,
     Task,
     WorkTimes,
-    whole,
 )
 
 
@@ -32,17 +30,13 @@ class InterlacedVocabulary(Schedule):
     )
     output_barriers = 2
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1.5 times as many micro batches as stages, one fewer on each further rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p * 3 // 2 - rank, m) + 0 * v).astype(np.float64)
+        return np.minimum(p * 3 // 2 - rank, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

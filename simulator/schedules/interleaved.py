@@ -30,16 +30,12 @@ class Interleaved(Schedule):
     source = "Narayanan et al., SC21 (arXiv 2104.04473), section 2.2.2; Megatron-LM schedules.py"
     has_closed_form = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """At least two stages and two chunks, and whole groups of micro batches."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= 1) & (v >= 2) & (m % np.maximum(p, 1) == 0)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """The warm-up forwards and one more, each of one chunk: p (1 + (p-1)/(pv)) on the first rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
         return np.minimum(_warm_up(p, v, rank) + 1, m * v) / v
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -14,7 +13,6 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     chain,
-    whole,
 )
 
 
@@ -26,17 +24,13 @@ class OneFOneB(Schedule):
     source = "Narayanan et al., SC21 (arXiv 2104.04473), section 2.2.1; Megatron-LM schedules.py"
     has_closed_form = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Stages from this one to the last."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p - rank, m) + 0 * v).astype(np.float64)
+        return np.minimum(p - rank, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

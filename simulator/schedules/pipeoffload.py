@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -16,7 +15,6 @@ from simulator.schedules.base import (
     Schedule,
     Task,
     WorkTimes,
-    whole,
 )
 from simulator.schedules.interleaved import Interleaved
 from simulator.schedules.walk import held_at_most
@@ -40,17 +38,14 @@ class PipeOffload(Schedule):
         chunks = "an even number of" if share < 1 else "2 or more"
         self.rule = f"2 or more stages, {chunks} chunks per rank and micro batches in multiples of the stages"
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """As interleaved 1F1B, with a whole number of offloaded chunks."""
-        whole_share = np.asarray(chunks) * self.share % 1 == 0
-        return Interleaved().requires(stages, micro_batches, chunks) & whole_share
+        return Interleaved().accepts(p, m, v) & (v * self.share % 1 == 0)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Activations on the device, counted along the order."""
         counted = np.vectorize(_resident, otypes=[np.float64])
-        return counted(*whole(stages, micro_batches, chunks, stage_index), self.share)
+        return counted(p, m, v, rank, self.share)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes
 from simulator.schedules.greedy import Rules, best_orders
 
 
@@ -17,17 +14,13 @@ class TwoStageBackward(Schedule):
     source = "Rae et al., 2BP: 2-Stage Backpropagation, 2024 (arXiv 2405.18047), section 3"
     splits_backward = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step, at worst."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (m + 0 * (p + v + rank)).astype(np.float64)
+        return m
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -15,7 +14,6 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     vee_route,
-    whole,
 )
 
 
@@ -30,17 +28,13 @@ class VHalf(Schedule):
     splits_backward = True
     returns = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """Two chunks per rank, enough micro batches to fill the pipeline."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= p) & (v == 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Half as many micro batches as stages, plus one (rounded down)."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return np.minimum((p + 2) // 2, m) + 0.0 * (v + rank)
+        return np.minimum((p + 2) // 2, m)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Down the ranks and up again."""

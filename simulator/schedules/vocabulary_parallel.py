@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -18,7 +17,6 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     vee_route,
-    whole,
 )
 from simulator.schedules.one_f_one_b import OneFOneB, alternate
 from simulator.schedules.v_half import VHalf, offsets, repeated
@@ -44,17 +42,13 @@ class VocabularyParallel1F1B(Schedule):
     def __init__(self, name: str, barriers: int) -> None:
         self.name, self.output_barriers = name, barriers
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1F1B's, and one for each barrier."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p - rank + self.output_barriers, m) + 0 * v).astype(np.float64)
+        return np.minimum(p - rank + self.output_barriers, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
@@ -79,16 +73,13 @@ class VocabularyParallelVHalf(Schedule):
     returns = True
     output_barriers = 1
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """As V-Half."""
-        return VHalf().requires(stages, micro_batches, chunks)
+        return VHalf().accepts(p, m, v)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """V-Half's, and one for the barrier."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return np.minimum(VHalf().in_flight(p, p, v, rank) + self.output_barriers, m)
+        return np.minimum(VHalf().held(p, p, v, rank) + self.output_barriers, m)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Down the ranks and up again."""

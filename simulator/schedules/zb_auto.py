@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes
 from simulator.schedules.greedy import Rules, best_orders
 from simulator.schedules.zb_h1 import delayed_weights
 
@@ -27,17 +26,13 @@ class ZeroBubbleAuto(Schedule):
     def __init__(self, name: str, limit_per_stage: float) -> None:
         self.name, self.limit_per_stage = name, limit_per_stage
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank, enough micro batches to fill the pipeline."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= p) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """The limit, on every rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return np.minimum(np.floor(self.limit_per_stage * p), m) + 0.0 * (v + rank)
+        return np.minimum(np.floor(self.limit_per_stage * p), m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Array, Schedule, Task, WorkTimes
 
 
 class ZeroBubbleH1(Schedule):
@@ -17,17 +16,13 @@ class ZeroBubbleH1(Schedule):
     splits_backward = True
     post_validation = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank, enough micro batches to fill the pipeline."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= p) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """As many micro batches as stages, on every rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(p, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

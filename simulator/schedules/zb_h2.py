@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes
 from simulator.schedules.zb_h1 import delayed_weights
 
 
@@ -18,17 +17,13 @@ class ZeroBubbleH2(Schedule):
     splits_backward = True
     post_validation = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank, enough micro batches for the longer warm-up."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 1) & (m >= 2 * p - 1) & (v == 1)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """2p - 1 micro batches, on every rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(2 * p - 1, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(2 * p - 1, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simulator.schedules.base import (
     BACKWARD,
@@ -17,7 +16,6 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     vee_route,
-    whole,
 )
 from simulator.schedules.greedy import Rules, best_orders
 
@@ -32,17 +30,13 @@ class ZeroBubbleV(Schedule):
     splits_backward = True
     post_validation = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """Two chunks per rank, enough micro batches to fill the pipeline."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= p) & (v == 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """As many micro batches as stages, on every rank."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(p, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(p, m)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Down the ranks and up again."""

@@ -21,17 +21,13 @@ class ZeroPP(Schedule):
     source = "Tang et al., ZeroPP, 2024 (arXiv 2402.03791), section 3"
     splits_backward = True
 
-    def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
+    def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """At least two stages and two chunks."""
-        p, m, v = whole(stages, micro_batches, chunks)
         return (p >= 2) & (m >= 1) & (v >= 2)
 
-    def in_flight(
-        self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
-    ) -> Array:
+    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """One scheduling unit: 2p - 1 micro batches."""
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return (np.minimum(2 * p - 1, m) + 0 * (v + rank)).astype(np.float64)
+        return np.minimum(2 * p - 1, m)
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
         """Micro batches of a scheduling unit."""
