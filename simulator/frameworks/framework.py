@@ -226,6 +226,13 @@ class Framework(Sourced):
         description="collectives that gather one layer under full sharding: 1 where "
         "a layer is wrapped as a whole, one a submodule elsewhere",
     )
+    host_seconds_per_rank: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="host time under full sharding for each rank that shares a layer's parameters, in every "
+        "micro batch, while the device waits: loops over the ranks around gathers and reductions",
+    )
     gathers_again: bool = Field(False, description="full recomputation gathers the parameters once more")
     prefetch_parameters: float = Field(
         1e18,

@@ -19,7 +19,7 @@ from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
-from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, once_a_step
+from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
 from simulator.training.overlap import NO_TRANSFER
@@ -73,7 +73,8 @@ class StageTimes:
 
     ``forward_ends`` and ``backward_ends`` are those of the model's first and last position beyond the other
     chunks of their stages, shape (2, plans). ``exchanges`` is the communication of sharded parameters of the
-    plans that shard them (``sharded``), ``sharding_exposed`` its exposed seconds.
+    plans that shard them (``sharded``), ``sharding_exposed`` its exposed seconds, ``host_waits`` those in
+    which the device waits for the host to prepare it.
     """
 
     forward: np.ndarray
@@ -81,6 +82,7 @@ class StageTimes:
     forward_ends: np.ndarray
     backward_ends: np.ndarray
     sharding_exposed: np.ndarray
+    host_waits: np.ndarray
     sharded: np.ndarray
     exchanges: InEachPass | None = None
 
@@ -117,7 +119,8 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
     busy, slowest = _slowest(stages, passes, m)
     parts, sent = breakdown(pieces, slowest, m)
-    parts["launch"] = parts["launch"] + m * setting.framework.fetch_seconds
+    waits = setting.framework.fetch_seconds + of_class(slowest, passes.host_waits)
+    parts["launch"] = parts["launch"] + m * waits
     largest = np.argmax(counts.total, axis=0)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
         setting, plans, passes, counts, largest, slowest, links
@@ -257,7 +260,7 @@ def stage_times(
     links: Setting | None = None,
 ) -> StageTimes:
     """Time one micro batch on each class of stage; ``links`` as in ``predict``."""
-    forward, backward, exposed = (np.zeros(stages.index.shape) for _ in range(3))
+    forward, backward, exposed, waits = (np.zeros(stages.index.shape) for _ in range(4))
     for piece in pieces:
         forward += piece.count * piece.forward
         backward += piece.count * piece.backward
@@ -266,21 +269,17 @@ def stage_times(
     sharded = Sharding(setting, plans).parameters
     index = np.flatnonzero(sharded)
     if not len(index):
-        return StageTimes(forward, backward, forward_ends, backward_ends, exposed, sharded)
+        return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded)
     sharded_plans = plans.take(index)
     sharding = Sharding(links or setting, sharded_plans)
-    exchanges = InEachPass.of(
-        sharding,
-        np.maximum(np.ceil(stages.total[:, index]), 1),
-        counts.dense[:, index],
-        counts.experts[:, index],
-        micro_batches(setting, sharded_plans),
-    )
+    gathered, m = np.maximum(np.ceil(stages.total[:, index]), 1), micro_batches(setting, sharded_plans)
+    exchanges = InEachPass.of(sharding, gathered, counts.dense[:, index], counts.experts[:, index], m)
     shown = exchanges.exposed(forward[:, index], backward[:, index], sharding.contention)
-    forward[:, index] += shown[0]
-    backward[:, index] += shown[1]
-    exposed[:, index] = shown[0] + shown[1]
-    return StageTimes(forward, backward, forward_ends, backward_ends, exposed, sharded, exchanges)
+    host = host_waits(sharding, gathered, m)
+    forward[:, index] += shown[0] + host[0]
+    backward[:, index] += shown[1] + host[1]
+    exposed[:, index], waits[:, index] = shown[0] + shown[1], host[0] + host[1]
+    return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded, exchanges)
 
 
 def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:

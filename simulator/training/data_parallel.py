@@ -169,6 +169,26 @@ def _gradient_kernels(
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
 
 
+FORWARD_LOOPS = 1 / 6
+"""Share of a micro batch's loops over the ranks that its forward pass makes: with full recomputation
+parameters are gathered three times, and reductions make as many loops as gathers."""
+
+
+def host_waits(
+    sharding: Sharding, layers: np.ndarray, micro_batches: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of a forward and of a backward pass in which the device waits for loops over the ranks.
+
+    Args:
+        sharding: of the plans.
+        layers: layers on one device, each gathered by itself, shape (..., plans).
+        micro_batches: micro batches of a replica, shape (plans,).
+    """
+    together = gathered_together(sharding.plans, micro_batches)
+    waits = layers * sharding.dense.shard * sharding.setting.framework.host_seconds_per_rank / together
+    return waits * FORWARD_LOOPS, waits * (1 - FORWARD_LOOPS)
+
+
 @record()
 class InEachPass:
     """Communication of sharded parameters (ZeRO-3, FSDP) in one micro batch of one stage.

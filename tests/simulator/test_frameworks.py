@@ -19,7 +19,7 @@ from simulator.scenario import make_scenario
 from simulator.training import boundary_transfer, predict
 from simulator.training.layer import layer
 from simulator.training.step_graph import run
-from simulator.training.step_graph.build import step_program
+from simulator.training.step_graph.build import simulate, step_program
 
 
 @pytest.mark.parametrize("name", frameworks.names())
@@ -189,6 +189,21 @@ def test_clearing_gradients_takes_more_bytes_and_launches_than_freeing_them(make
     )
     for part in ("gemm", "launch"):
         assert cleared.seconds[part][0] > freed.seconds[part][0]
+
+
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_loops_over_the_ranks_add_to_the_step(make_setting, ranks):
+    plan = Plan(data=ranks, zero=3, recompute="full", micro_batch=1)
+    setting, without = (
+        make_setting(framework="deepspeed-zero3-2021", devices=ranks, global_batch=2 * ranks, **changes)
+        for changes in ({}, {"host_seconds_per_rank": 0.0})
+    )
+    steps = [predict(each, Plans.of([plan])) for each in (setting, without)]
+    waits = 2 * setting.model.layers * ranks * setting.framework.host_seconds_per_rank
+    added = {name: steps[0].seconds[name][0] - steps[1].seconds[name][0] for name in steps[0].seconds}
+    assert added.pop("launch") == pytest.approx(waits)
+    assert not any(abs(seconds) > 1e-9 for seconds in added.values())
+    assert simulate(setting, plan).period == pytest.approx(steps[0].time[0], rel=0.02)
 
 
 def test_attention_of_eager_torch_copies_its_gradients(make_setting):

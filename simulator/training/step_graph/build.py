@@ -19,7 +19,7 @@ from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
 from simulator.training import micro_batches, tied_embedding
 from simulator.training.boundary import hop_transfer
-from simulator.training.data_parallel import move_state, once_a_step
+from simulator.training.data_parallel import host_waits, move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
@@ -188,6 +188,11 @@ class _Build:
             for passes in (forward, backward, weight):
                 passes.begin_layer()
         forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
+        if self.in_passes:
+            gathered, together = np.array([max(len(layers), 1)]), np.array([self.micro_batches])
+            waits = host_waits(self.sharding, gathered, together)
+            forward.wait("launch", float(waits[0][0]))
+            backward.wait("launch", float(waits[1][0]))
         if first:
             forward.add("embedding", front.forward)
         for number, (group, share) in enumerate(layers):
