@@ -44,6 +44,12 @@ class LatentAttention(Strict):
     """Part of a query or key head with rotary position; its key is shared by all heads."""
     v_head_dim: Positive
     """Width of a value head."""
+    index_topk: Positive | None = None
+    """Keys that a token attends to, chosen by an indexer (sparse attention, DeepSeek-V3.2); all without."""
+    index_heads: Positive = 64
+    """Query heads of the indexer; its one key head is shared by all."""
+    index_head_dim: Positive = 128
+    """Width of a head of the indexer."""
 
 
 class MixtureOfExperts(Strict):

@@ -10,7 +10,14 @@ import numpy as np
 from simulator.ops import elementwise as passes
 from simulator.ops.batch import Segment
 from simulator.ops.build import kernel, linear
-from simulator.ops.latent import absorbed_decode, latent_append, latent_norms, latent_projections
+from simulator.ops.latent import (
+    absorbed_decode,
+    choose_keys,
+    latent_append,
+    latent_norms,
+    latent_projections,
+    sparse_share,
+)
 from simulator.ops.op import Attention, Collective, Decode, MemoryBound, Op, Product, Size
 from simulator.ops.rank import Array, Rank
 from simulator.plan import ALL_GATHER, RING, ULYSSES
@@ -103,6 +110,8 @@ def _core(rank: Rank, kind: str) -> Iterator[Op]:
         elif segment.phase == "decode":
             yield _decode(rank, segment, name, kind)
         elif fused:
+            if model.mla and model.mla.index_topk:
+                yield from _choose(rank, segment, name)
             yield from _flash(rank, segment, name, kind)
         else:
             yield from _unfused(rank, segment, name)
@@ -117,6 +126,14 @@ def _core(rank: Rank, kind: str) -> Iterator[Op]:
     copied = tokens * (rank.heads + 2 * rank.kv_heads) * model.head_dim
     if copies.forward or copies.backward:
         yield kernel(rank, "heads", "copy", copies, copied, part="core")
+
+
+def _choose(rank: Rank, segment: Segment, name: str) -> list[Op]:
+    """The indexer of sparse attention over a prompt's chunk or a training sequence."""
+    sequences, queries, keys = (
+        np.asarray(size, dtype=np.float64) for size in (segment.sequences, segment.queries, segment.context)
+    )
+    return choose_keys(rank, sequences, keys, name, queries / rank.context)
 
 
 def seen_keys(rank: Rank, segment: Segment, kind: str) -> tuple[Array, Array]:
@@ -165,6 +182,8 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     model, c, how = rank.model, rank.context, rank.how
     ulysses = np.asarray(rank.shard.context_algorithm) == ULYSSES
     keys, share = seen_keys(rank, segment, kind)
+    if model.mla and model.mla.index_topk:
+        share = share * sparse_share(rank, np.asarray(segment.queries, dtype=np.float64), keys)
     parts = np.where(ulysses, 1.0, c)
     queries, keys = np.asarray(segment.queries, dtype=np.float64) / parts, keys / parts
     statistics = STATISTICS_BYTES * segment.tokens / c * rank.heads

@@ -7,14 +7,20 @@ expansion into the query and the output, so that the cache holds one latent vect
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from simulator.models import LatentAttention
 from simulator.ops import elementwise as passes
 from simulator.ops.build import kernel, linear
-from simulator.ops.op import Decode, Op, Product
+from simulator.ops.op import Attention, Decode, Op, Product
 from simulator.ops.rank import Array, Rank
+
+INDEX_SHARE = 0.5
+"""Time of the indexer's scores of prompts over that in 16 bits: they are products in 8 bits."""
+SCORES = passes.MemoryPasses(4.0, 0.0, 1, 0)
+"""Passes of 16 bits over the scores of the indexer: written in 32 bits, read by the choice of the best."""
 
 
 def latent_projections(rank: Rank) -> list[Op]:
@@ -45,6 +51,10 @@ def latent_projections(rank: Rank) -> list[Op]:
     tokens = _expanded_tokens(rank)
     if np.any(tokens > 0):
         add("key_value_up", "column", expanded, mla.kv_lora_rank, tokens=tokens, bias=False)
+    if mla.index_topk:
+        width = mla.index_heads * mla.index_head_dim
+        add("index_query", "down", width, mla.q_lora_rank or model.hidden, bias=False, keeps=0.0)
+        add("index_key", "down", mla.index_head_dim + mla.index_heads, model.hidden, bias=False, keeps=0.0)
     return ops
 
 
@@ -66,6 +76,10 @@ def latent_norms(rank: Rank) -> Iterator[Op]:
 def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Iterator[Op]:
     """Decode attention in the latent space, with the products into and out of that space."""
     mla = _mla(rank)
+    if mla.index_topk:
+        yield from choose_keys(rank, sequences, keys, name)
+        # Kernels read a full list of keys, padded where a sequence is shorter (FlashMLA, sparse decode).
+        keys = np.full_like(keys, mla.index_topk)
     for suffix, outputs, inputs in (
         ("absorb_query", mla.kv_lora_rank, mla.qk_nope_head_dim),
         ("absorb_output", mla.v_head_dim, mla.kv_lora_rank),
@@ -96,10 +110,59 @@ def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Ite
     )
 
 
-def latent_append(rank: Rank) -> Op:
-    """Write the new latent vectors into the cache."""
+def choose_keys(
+    rank: Rank, sequences: Array, keys: Array, name: str, queries: Array | None = None
+) -> list[Op]:
+    """The indexer of sparse attention: scores of all keys in 8 bits, and the choice of the best ones.
+
+    Every rank scores with all heads of the indexer, whose keys are cached in 8 bits (DeepSeek-V3.2-Exp,
+    section 2.1; vLLM's and SGLang's Indexer).
+
+    Args:
+        rank: what the op list is made from.
+        sequences: that decode one token each, or prompts.
+        keys: of each.
+        name: of the attention.
+        queries: tokens of each prompt; decodes where not given.
+    """
     mla = _mla(rank)
-    width = mla.kv_lora_rank + mla.qk_rope_head_dim
+    width, heads = mla.index_head_dim, float(mla.index_heads)
+    common: dict[str, Any] = {"name": f"{name}.index", "part": "core", "sequences": sequences, "keys": keys}
+    common |= {"heads": heads, "kv_heads": 1.0, "head_dim": width, "v_head_dim": 0}
+    if queries is None:
+        # Scores are one product, without values; the cache's bytes bound it.
+        scores: Op = Decode(**common, dtype=rank.formats.core, kv_dtype="fp8", latent=True)
+        chosen = sequences * keys
+    else:
+        scores = Attention(**common, queries=queries, dtype=rank.formats.core, repeats=INDEX_SHARE)
+        chosen = sequences * queries * (keys - (queries - 1) / 2)
+    return [scores, kernel(rank, f"{name}.choose", "softmax", SCORES, chosen, part="core")]
+
+
+def sparse_share(rank: Rank, queries: Array, keys: Array) -> Array:
+    """Work of sparse attention of a prompt's chunk over that of attention to all keys.
+
+    A query with more keys than are chosen attends to those in the latent space, where scores and values of a
+    head are wider than its own keys and values (the paper's MQA mode); earlier queries attend to all
+    (SGLang's nsa_backend.py).
+    """
+    mla = _mla(rank)
+    topk = float(mla.index_topk or np.inf)
+    own = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
+    wider = (2 * mla.kv_lora_rank + mla.qk_rope_head_dim) / own
+
+    def work(length: Array) -> Array:
+        inside = np.minimum(length, topk)
+        return inside * (inside + 1) / 2 + wider * (length - inside) * topk
+
+    full = queries * (keys - (queries - 1) / 2)
+    return np.where(keys > topk, (work(keys) - work(keys - queries)) / full, 1.0)
+
+
+def latent_append(rank: Rank) -> Op:
+    """Write the new latent vectors into the cache, and keys of the indexer in 8 bits."""
+    mla = _mla(rank)
+    width = mla.kv_lora_rank + mla.qk_rope_head_dim + (mla.index_head_dim / 2 if mla.index_topk else 0)
     return kernel(rank, "append", "copy", passes.APPEND, rank.tokens * width, part="core")
 
 

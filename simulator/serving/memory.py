@@ -21,6 +21,8 @@ SAMPLER_BYTES = 40.0
 """Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
 ENDS_BYTES = 2.0
 """Embedding and output layer stay in 16 bits in quantised checkpoints."""
+INDEX_SCALE_BYTES = 4.0
+"""Scale beside the 8-bit key of sparse attention's indexer (vLLM's DeepseekV32IndexerCache)."""
 KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
 
 
@@ -73,7 +75,10 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> 
     Key-value heads are copied where there are fewer than ranks; each rank holds the whole latent cache.
     """
     width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
-    return model.cached_layers / pipeline * width * KV_BYTES.get(kv or "", 2.0)
+    size = width * KV_BYTES.get(kv or "", 2.0)
+    if model.mla and model.mla.index_topk:
+        size += model.mla.index_head_dim + INDEX_SCALE_BYTES
+    return model.cached_layers / pipeline * size
 
 
 def memory(

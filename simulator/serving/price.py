@@ -280,5 +280,6 @@ class StepPrice:
 
 def _over_context(op: Op) -> bool:
     """Whether an op's time depends on context: attention, and products of a latent cache with it."""
-    named = op.name.endswith(("absorb_query", "absorb_output")) or op.name.startswith("key_value_up")
+    named = op.name.endswith((".choose", "absorb_query", "absorb_output"))
+    named = named or op.name.startswith("key_value_up")
     return isinstance(op, Attention | Decode | Scan | StateStep) or named

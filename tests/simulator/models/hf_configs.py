@@ -380,6 +380,8 @@ PUBLISHED_2025 = {
         "head_dim": 64,
         "hidden_act": "silu",
         "index_topk": 2048,
+        "index_n_heads": 32,
+        "index_head_dim": 128,
         "intermediate_size": 12288,
         "vocab_size": 154880,
         "max_position_embeddings": 202752,

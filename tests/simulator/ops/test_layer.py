@@ -16,6 +16,9 @@ from simulator.ops.layer import MIXERS
 from simulator.ops.rank import Dispatcher
 
 EVERY_MODEL = models.names()
+SPARSE = [name for name in EVERY_MODEL if (mla := models.get(name).mla) and mla.index_topk]
+ALL_KEYS = [name for name in EVERY_MODEL if name not in SPARSE]
+"""Models whose full layers attend to all keys, as published formulas have it."""
 
 
 def total(ops, what):
@@ -28,7 +31,7 @@ def layers(model, rank):
         yield len(found), layer(rank, *kind)
 
 
-@pytest.mark.parametrize("name", EVERY_MODEL)
+@pytest.mark.parametrize("name", ALL_KEYS)
 def test_flops_of_the_lists_are_the_models(name):
     model = models.get(name)
     causal = "sliding" in model.attention_pattern
@@ -40,7 +43,7 @@ def test_flops_of_the_lists_are_the_models(name):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", EVERY_MODEL)
+@pytest.mark.parametrize("name", ALL_KEYS)
 def test_attention_flops_are_those_of_the_published_formula(name, causal):
     """2 heads (d + v) FLOPs per key; s keys per token, s/2 with a mask, a window's where it is shorter."""
     model, length = models.get(name), 8192
@@ -104,6 +107,37 @@ def test_absorbed_decode_computes_in_the_latent_space():
     assert float(ops["attention"].flops) == 4 * 1000 * per_key
     absorbed = sum(float(ops[f"attention.absorb_{end}"].flops) for end in ("query", "output"))
     assert absorbed == 4 * 2 * model.heads * mla.kv_lora_rank * (mla.qk_nope_head_dim + mla.v_head_dim)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_attention_reads_the_chosen_keys_and_scores_all(name):
+    model = models.get(name)
+    mla = model.mla
+
+    def block(keys):
+        ops = layer(Rank(model, Batch.decode(4, keys), how=SERVING))
+        return {op.name: float(np.sum(op.flops)) for op in ops}
+
+    short, long = block(8192), block(65536)
+    assert short["attention"] == long["attention"]
+    per_key = 2 * model.heads * (2 * mla.kv_lora_rank + mla.qk_rope_head_dim)
+    assert long["attention"] == 4 * mla.index_topk * per_key
+    assert long["attention.index"] == 4 * 65536 * 2 * mla.index_heads * mla.index_head_dim
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_attention_of_prompts_grows_with_their_length(name):
+    """Up to the chosen keys a prompt's attention is that of all keys; then each token costs the same."""
+    model = models.get(name)
+    every = model.model_copy(update={"mla": model.mla.model_copy(update={"index_topk": None})})
+
+    def core(made, length):
+        ops = layer(Rank(made, Batch.prefill(1, length)))
+        return total([op for op in ops if op.name == "attention"], "flops")
+
+    assert core(model, 2048) == pytest.approx(core(every, 2048))
+    assert core(model, 131072) < 0.15 * core(every, 131072)
+    assert core(model, 131072) == pytest.approx(2 * core(model, 65536), rel=0.05)
 
 
 def test_a_sliding_window_leaves_no_more_keys_than_it_has():

@@ -11,7 +11,7 @@ from meshwright.validation.serving.replay import Client
 from simulator.models import models
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
-from simulator.serving.memory import check_fits, memory
+from simulator.serving.memory import check_fits, kv_token_bytes, memory
 from simulator.serving.price import StepPrice
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -115,6 +115,14 @@ def test_kv_capacity_agrees_with_published_logs():
         cluster = usual_cluster("h100-sxm")
         price = StepPrice(models.get(name), cluster, Pool(tensor=tensor), engines.get("vllm-0.15"))
         assert memory(price, budget, 128, 0.9).kv_blocks == pytest.approx(blocks, rel=0.03)
+
+
+def test_sparse_attention_keeps_keys_of_its_indexer():
+    """576 values of the latent vector in 16 bits, and 128 in 8 bits with a scale, a token and layer."""
+    sparse, dense = (
+        kv_token_bytes(models.get(name), 8, 1, None) for name in ("deepseek-v3.2", "deepseek-v3")
+    )
+    assert dense == 61 * 576 * 2 and sparse == dense + 61 * (128 + 4)
 
 
 def test_a_model_that_does_not_fit_says_by_how_much():

@@ -16,6 +16,7 @@ REPLICAS = {
     "tensor": ("llama3.1-70b", "h100-sxm", "vllm-0.12", {"tensor": 4}),
     "experts": ("qwen3-30b-a3b", "h100-sxm", "vllm-0.11", {"tensor": 2, "expert": 2}),
     "latent": ("deepseek-v3", "h200-sxm", "sglang-0.5.9", {"tensor": 8, "weights": "fp8"}),
+    "sparse": ("deepseek-v3.2", "h200-sxm", "sglang-0.5.9", {"tensor": 8, "weights": "fp8"}),
     "pipeline": ("llama2-70b", "a100-sxm-80gb", "vllm-0.15", {"tensor": 2, "pipeline": 2}),
 }
 MOST = 4096, 128, 16384
