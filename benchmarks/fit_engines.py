@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from meshwright.validation.serving.case import ServingCase, Setup, price_of
 from simulator.serving.engines import Engine, engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
 from simulator.serving.price import format_class, layer_class
+from simulator.serving.step_arrays import StepArrays, StepCases
 from simulator.serving.table import IterationTable
 
 METRICS = {
@@ -181,18 +182,17 @@ def fresh_tables() -> None:
             return
         self.fitted = times  # type: ignore[attr-defined]
         self._around = [float(s) for s in self.price.around(np.arange(self.max_sequences + 1))]
-        self._sequence_s, self.prefill_factor = times.sequence_s, times.prefill_factor
+        self.around_s = self._around[0]
+        self.sequence_s, self.prefill_factor = times.sequence_s, times.prefill_factor
         if not self.graphs_mixed:
             self._pad()
+        self.fitted_cases = StepArrays([self]).cases()  # type: ignore[attr-defined]
 
-    for name in ("decode_seconds", "mixed_seconds"):
-        original: Callable = getattr(IterationTable, name)
+    def cases(self: IterationTable) -> StepCases:
+        refresh(self)
+        return self.fitted_cases  # type: ignore[attr-defined]
 
-        def call(self, *args, _original=original):
-            refresh(self)
-            return _original(self, *args)
-
-        setattr(IterationTable, name, call)
+    IterationTable.cases = property(cases)  # type: ignore[assignment,method-assign]
 
 
 def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.kernels import gemm, memory_bound
 from hwmodels.kernels.calibration import Calibration, calibrations
 from hwmodels.kernels.chip import Chip, Specifications, chip, peak_dtype
-from hwmodels.kernels.residual import ResidualGrid, load_grids
+from hwmodels.kernels.residual import ResidualGrid, grids_of
 
 Array = NDArray[np.floating]
 
@@ -144,7 +144,7 @@ class Kernels:
     @cached_property
     def _grids(self) -> dict[str, ResidualGrid]:
         path = self.calibration.residuals
-        return load_grids(Path(path)) if path else {}
+        return grids_of(Path(path)) if path else {}
 
 
 def broadcast(*values: ArrayLike) -> tuple[Array, ...]:

@@ -7,6 +7,7 @@ the grids from measured points; this module reads and interpolates them.
 from __future__ import annotations
 
 import zipfile
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,20 @@ def save_grids(path: Path, grids: dict[str, ResidualGrid]) -> None:
         arrays[f"{name}/step"] = np.float32(step)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
+
+
+def grids_of(path: Path) -> dict[str, ResidualGrid]:
+    """The grids of a file by name, read once per version of the file.
+
+    Raises:
+        InputError: as `load_grids`.
+    """
+    return _grids_at(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=64)
+def _grids_at(path: Path, changed_ns: int) -> dict[str, ResidualGrid]:
+    return load_grids(path)
 
 
 def load_grids(path: Path) -> dict[str, ResidualGrid]:

@@ -14,7 +14,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import Limited, largest_rate, phase_state
+from planner.serving.score import ReplicaCases, best_of_group, largest_rate
 from planner.serving.shapes import ReplicaShape, shapes
 from simulator.serving.arrivals.piecewise import Piecewise
 from simulator.serving.result import serve
@@ -140,14 +140,15 @@ def _plan(
     question: ServingQuestion, shape: ReplicaShape, rates: Array, cold_start_s: float
 ) -> DayPlan | None:
     """The timetable of one shape; None where it misses the targets at every rate."""
-    limits = Limited.of(question, shape)
-    largest = largest_rate(question, shape, limits)
-    best = int(np.argmax(largest))
-    rate = float(largest[best])
+    cases = ReplicaCases.of(question, [shape])
+    alone = np.zeros(len(cases), np.int64)
+    largest = largest_rate(cases, group=alone)
+    best = best_of_group(largest, alone)
+    rate = float(largest[best[0]])
     if rate <= 0:
         return None
-    chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
-    state = phase_state(question, shape, chosen, np.array([rate]), "mixed")
+    chosen = cases[best]
+    state = chosen.state(np.array([rate]))
     group = ReplicaGroup(shape, "mixed", 1, int(chosen.budget[0]), int(chosen.sequences[0]))
     needed = np.maximum(np.ceil(np.round(rates / rate, 9)), 1).astype(np.int64)
     return DayPlan(question, group, rate, float(rate * state.e2e_s[0]), needed, cold_start_s)

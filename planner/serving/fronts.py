@@ -11,8 +11,8 @@ from planner.pareto import Axis, Front, Fronts
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import Limited
 from planner.serving.shapes import ReplicaShape, nothing_fits, shapes
+from simulator.serving.capped import step_arrays
 from simulator.serving.steady import Limits, Load, steady_state
 
 STEPS_AN_OCTAVE = 2
@@ -33,22 +33,20 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
     kept = list(shapes(question, removed))
     if not kept:
         raise nothing_fits(question, removed)
-    steps = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
-    clients = np.unique(np.round(2.0 ** (steps / STEPS_AN_OCTAVE)))
+    octaves = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
+    clients = np.unique(np.round(2.0 ** (octaves / STEPS_AN_OCTAVE)))
     limits = [_own_limits(question, shape) for shape in kept]
-    states = []
-    for index, (shape, own) in enumerate(zip(kept, limits, strict=True)):
-        load = Load(question.prompt, question.output, concurrency=clients)
-        bounds = Limits(own.budget, own.sequences, float(shape.kv_tokens))
-        states.append(steady_state(shape.table, load, bounds))
-        if progress:
-            progress((index + 1) / len(kept))
-
-    def joined(name: str) -> np.ndarray:
-        return np.concatenate([np.asarray(getattr(state, name), float) for state in states])
+    which = np.repeat(np.arange(len(kept)), len(clients))
+    room = np.array([shape.kv_tokens for shape in kept], float)[which]
+    budget, sequences = np.array(limits, float)[which].T
+    load = Load(question.prompt, question.output, concurrency=np.tile(clients, len(kept)))
+    steps = step_arrays([shape.table for shape in kept]).cases(which)
+    state = steady_state(steps, load, Limits(budget, sequences, room))
+    if progress:
+        progress(1.0)
 
     devices = np.repeat([float(shape.devices) for shape in kept], len(clients))
-    tokens, tpot, e2e = joined("output_tokens_s"), joined("tpot_s"), joined("e2e_s")
+    tokens, tpot, e2e = state.output_tokens_s, state.tpot_s, state.e2e_s
     price = question.cluster.device.price_per_hour_usd
     speed = Axis("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True)
     latency = Axis("end-to-end latency, s", "e2e_s", e2e)
@@ -56,9 +54,9 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
     cost = Axis(
         "$ per million tokens", "usd_per_million_tokens", devices * price / SECONDS_AN_HOUR / tokens * 1e6
     )
-    energy = Axis("J per token", "joules_per_token", joined("watts") / tokens)
+    energy = Axis("J per token", "joules_per_token", state.watts / tokens)
 
-    def parts(point: int) -> tuple[ReplicaShape, Limited, int]:
+    def parts(point: int) -> tuple[ReplicaShape, tuple[int, int], int]:
         shape, at = divmod(point, len(clients))
         return kept[shape], limits[shape], int(clients[at])
 
@@ -68,7 +66,7 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
 
     def scenario(point: int) -> dict[str, object]:
         shape, own, busy = parts(point)
-        group = ReplicaGroup(shape, "mixed", 1, int(own.budget[0]), int(own.sequences[0]))
+        group = ReplicaGroup(shape, "mixed", 1, *own)
         plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
         made = scenario_of(question, plan)
         made["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}
@@ -83,8 +81,7 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
     )
 
 
-def _own_limits(question: ServingQuestion, shape: ReplicaShape) -> Limited:
-    """The engine's default limits, or those that are fixed."""
-    budget = float(question.fix.get("token_budget", shape.options.token_budget))
-    sequences = float(question.fix.get("max_sequences", shape.options.max_sequences))
-    return Limited(np.array([budget]), np.array([sequences]))
+def _own_limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[int, int]:
+    """Token budget and sequences: the engine's default limits, or those that are fixed."""
+    budget = int(question.fix.get("token_budget", shape.options.token_budget))
+    return budget, int(question.fix.get("max_sequences", shape.options.max_sequences))

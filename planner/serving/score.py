@@ -1,4 +1,4 @@
-"""Scores of deployments over arrays: largest rate within the targets, latencies and power at a load.
+"""Largest rates within the targets, latencies and power of replicas, in arrays over shapes, roles and limits.
 
 Steady states know means. The targets hold for a share of the requests, so waits are taken as exponential: the
 quantile of TTFT is its mean plus (ln(1 / (1 - share)) - 1) times the mean wait and half a step.
@@ -6,7 +6,9 @@ quantile of TTFT is its mean plus (ln(1 / (1 - share)) - 1) times the mean wait 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,62 +16,167 @@ from numpy.typing import ArrayLike, NDArray
 from hwmodels.errors import InputError
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
-from simulator.serving.steady import Limits, Load, Steady, steady_state
+from simulator.serving.capped import step_arrays
+from simulator.serving.steady import Limits, Load, Steady, highest_stable_rate, steady_state
+from simulator.serving.step_arrays import StepArrays
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-LEVELS, GRID = 4, 14
-"""Nested grids of rates, and rates in each."""
-SLOWEST = 1e-4
-"""Lowest rate tried, over the rate that no replica reaches."""
+ROLES = ("mixed", "prefill", "decode")
+MIXED, PREFILL, DECODE = range(len(ROLES))
+CLOSE = 5e-4
+"""Precision of the largest rate, relative."""
+FIRST_GRID = np.array([0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0])
+"""First rates tried, over the highest stable one."""
+GRID = np.array([0.25, 0.5, 0.75])
+"""Later ones, as shares of the interval left."""
+SLOWEST = 4e-4
+"""Lowest rate tried, over the rate of a lone request's decode steps."""
+MARGIN = 1.05
+"""Factor on the highest stable rate of an unloaded replica's prefill steps."""
+MOST_CASES = 8192
+"""Steady states evaluated together: their arrays stay in the cache."""
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
 SEQUENCES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-@dataclass(frozen=True)
-class Limited:
-    """Limits of an engine to try on a shape, and the mean lengths to try them on; arrays of shape (limits,).
+@dataclass(frozen=True, eq=False)
+class ReplicaCases:
+    """Replicas with a role and engine limits; arrays of shape (cases,).
 
     Attributes:
-        budget, sequences: the limits.
-        prompt, output: tokens of a request; None for the question's means.
-        replicas: among which a router balances arrivals; None for one.
+        question: what is asked.
+        shapes: kinds of replicas.
+        shape: kind of each case, an index of ``shapes``.
+        role: an index of ``ROLES``.
+        budget, sequences: limits of a step.
+        replicas: among which a router balances arrivals.
+        prompt, output: mean tokens of a request.
     """
 
+    question: ServingQuestion
+    shapes: Sequence[ReplicaShape]
+    shape: Ints
+    role: Ints
     budget: Array
     sequences: Array
-    prompt: Array | None = None
-    output: Array | None = None
-    replicas: Array | None = None
+    replicas: Array
+    prompt: Array
+    output: Array
 
     @classmethod
-    def of(cls, question: ServingQuestion, shape: ReplicaShape) -> Limited:
-        """Budgets and sequence limits up to the engine's defaults, unless fixed.
+    def of(
+        cls, question: ServingQuestion, shapes: Sequence[ReplicaShape], roles: Sequence[int] = (MIXED,)
+    ) -> ReplicaCases:
+        """Every role of every shape with every pair of limits up to the engine's defaults, unless fixed.
 
         Raises:
             InputError: more sequences are fixed than a step has tokens.
         """
-        budgets = _up_to(question, "token_budget", BUDGETS, shape.options.token_budget)
-        most = min(shape.options.max_sequences, int(budgets.max()))
-        sequences = _up_to(question, "max_sequences", SEQUENCES, most)
-        budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
-        keep = budget.ravel() >= sequence.ravel()
-        if not keep.any():
-            raise InputError(
-                f"max_sequences {int(sequences.min()):,} is above the token budget of {int(budgets.max()):,}",
-                "--fix",
-            )
-        return cls(budget.ravel()[keep], sequence.ravel()[keep])
+        limits = [_limits(question, shape) for shape in shapes]
+        parts = [
+            (np.full(budget.shape, index), np.full(budget.shape, role), budget, sequences)
+            for role in roles
+            for index, (budget, sequences) in enumerate(limits)
+        ]
+        shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
+        every = np.ones(len(shape))
+        output, prompt = question.output * every, question.prompt * every
+        return cls(question, shapes, shape, role, budget, sequences, every, prompt, output)
 
-    def shared_by(self, replicas: ArrayLike) -> Limited:
-        """The same limits, of replicas that share arrivals; counts and limits broadcast."""
-        budget, sequences, count = np.broadcast_arrays(
-            self.budget, self.sequences, np.asarray(replicas, float)
-        )
-        return Limited(budget, sequences, replicas=count)
+    @cached_property
+    def steps(self) -> StepArrays:
+        """Step times of all shapes."""
+        return step_arrays([shape.table for shape in self.shapes])
+
+    @cached_property
+    def kv_tokens(self) -> Array:
+        """KV tokens of one attention rank."""
+        return np.array([shape.kv_tokens for shape in self.shapes], float)[self.shape]
+
+    @cached_property
+    def transfer_s(self) -> Array:
+        """Seconds to send one prompt's KV to the decode pool."""
+        return np.array([transfer_s(self.question, shape) for shape in self.shapes])[self.shape]
 
     def __len__(self) -> int:
-        return len(self.budget)
+        return len(self.shape)
+
+    def __getitem__(self, index: Ints) -> ReplicaCases:
+        """Some of the cases, by their numbers; numbers may repeat."""
+        names = ("shape", "role", "budget", "sequences", "replicas", "prompt", "output")
+        some = replace(self, **{name: getattr(self, name)[index] for name in names})
+        some.__dict__["steps"] = self.steps
+        return some
+
+    def shared_by(self, replicas: ArrayLike) -> ReplicaCases:
+        """The same cases, of replicas that share arrivals."""
+        some = replace(self, replicas=np.broadcast_to(np.asarray(replicas, float), self.shape.shape))
+        some.__dict__["steps"] = self.steps
+        return some
+
+    def _load(self, rate: Array) -> Load:
+        """Requests of each case: prefill writes one token, decode receives the prompt's KV."""
+        output = np.where(self.role == PREFILL, 1.0, self.output)
+        cached = np.where(self.role == DECODE, self.prompt - 1.0, 0.0)
+        return Load(self.prompt, output, rate=rate, cached=cached, replicas=self.replicas)
+
+    @property
+    def _bounds(self) -> Limits:
+        return Limits(self.budget, self.sequences, self.kv_tokens)
+
+    def state(self, rate: Array) -> Steady:
+        """The steady state of one replica of each case.
+
+        Args:
+            rate: requests a second of one replica, shape (cases,).
+        """
+        return steady_state(self.steps.cases(self.shape), self._load(rate), self._bounds)
+
+    def highest_stable_rate(self) -> Array:
+        """Upper bound of the rate, requests a second."""
+        return highest_stable_rate(
+            self.steps.cases(self.shape), self._load(np.zeros(len(self))), self._bounds
+        )
+
+    def slowest_rate(self) -> Array:
+        """Lowest rate tried, requests a second."""
+        one = np.ones(len(self))
+        return SLOWEST / np.maximum(self.steps.cases(self.shape).decode_seconds(one, one), 1e-6)
+
+    def held(self, rate: Array) -> NDArray[np.bool_]:
+        """Whether a replica holds its part of the targets at a rate; see `state`."""
+        slo, state = self.question.workload.slo, self.state(rate)
+        first, token = ttft_quantile(self.question, state), tpot_quantile(self.question, state)
+        mixed, prefill = self.role == MIXED, self.role == PREFILL
+        # The first token follows the transfer of the KV and a step of the decode pool.
+        first = first + np.where(prefill, self.transfer_s + (slo.tpot or 0.0), 0.0)
+        held = state.stable.copy()
+        if slo.ttft is not None:
+            held &= (self.role == DECODE) | (first <= slo.ttft)
+        elif slo.e2e is not None:
+            held &= ~prefill | (first <= slo.e2e)
+        if slo.tpot is not None:
+            held &= prefill | (token <= slo.tpot)
+        if slo.e2e is not None:
+            held &= ~mixed | (first + state.decode_s <= slo.e2e)
+        return held
+
+
+def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Array]:
+    """Budgets and sequence limits to try on a shape."""
+    budgets = _up_to(question, "token_budget", BUDGETS, shape.options.token_budget)
+    most = min(shape.options.max_sequences, int(budgets.max()))
+    sequences = _up_to(question, "max_sequences", SEQUENCES, most)
+    budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
+    keep = budget.ravel() >= sequence.ravel()
+    if not keep.any():
+        raise InputError(
+            f"max_sequences {int(sequences.min()):,} is above the token budget of {int(budgets.max()):,}",
+            "--fix",
+        )
+    return budget.ravel()[keep], sequence.ravel()[keep]
 
 
 def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], default: int) -> Array:
@@ -77,11 +184,6 @@ def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], defaul
         return np.array([question.fix[name]], float)
     most = min(default, question.limit.get(name, default))
     return np.array(sorted({value for value in values if value <= most} | {most}), float)
-
-
-def steady(shape: ReplicaShape, load: Load, limits: Limited) -> Steady:
-    """The steady state of one replica."""
-    return steady_state(shape.table, load, Limits(limits.budget, limits.sequences, float(shape.kv_tokens)))
 
 
 def ttft_quantile(question: ServingQuestion, state: Steady) -> Array:
@@ -96,68 +198,58 @@ def tpot_quantile(question: ServingQuestion, state: Steady) -> Array:
     return state.tpot_s + question.deviations * state.tpot_spread_s
 
 
-def meets(question: ServingQuestion, state: Steady, extra_ttft: Array | float = 0.0) -> NDArray[np.bool_]:
-    """Whether the targets hold, a mask."""
-    slo = question.workload.slo
-    first = ttft_quantile(question, state) + extra_ttft
-    held = state.stable.copy()
-    if slo.ttft is not None:
-        held &= first <= slo.ttft
-    if slo.tpot is not None:
-        held &= tpot_quantile(question, state) <= slo.tpot
-    if slo.e2e is not None:
-        held &= first + state.decode_s <= slo.e2e
-    return held
+def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | None = None) -> Array:
+    """Requests a second of one replica within the targets, by case; 0 where even few miss.
 
+    All cases are searched together: a first grid below the highest stable rate, then grids inside the
+    interval left, until it is narrower than ``CLOSE``.
 
-def largest_rate(
-    question: ServingQuestion, shape: ReplicaShape, limits: Limited, phase: str = "mixed"
-) -> Array:
-    """Requests a second of one replica within the targets, by limits; 0 where even few miss.
-
-    Four grids, each inside the interval of the last: to 5 parts in 10,000.
+    Args:
+        cases: what is searched.
+        most: highest rate tried; by default the highest stable one.
+        group: cases that compete, by number, shape (cases,). A case that cannot be the best of its group is
+            left early, with a rate that it holds but perhaps not its largest.
     """
-    most = 4.0 / max(float(np.min(shape.table.decode_seconds(np.ones(1), np.ones(1)))), 1e-6)
-    low, high = np.full(len(limits), most * SLOWEST), np.full(len(limits), most)
-    found = np.zeros(len(limits))
-    for level in range(LEVELS):
-        share = np.linspace(0.0, 1.0, GRID)[:, None]
-        rates = low * (high / low) ** share if level == 0 else low + (high - low) * share
-        held = meets_phase(question, shape, limits, rates, phase)
-        first = np.where(held.all(axis=0), GRID, np.argmin(held, axis=0))
-        last = np.maximum(first - 1, 0)
-        columns = np.arange(len(limits))
-        found = np.where(first > 0, rates[last, columns], found)
-        low, high = rates[last, columns], rates[np.minimum(first, GRID - 1), columns]
-        high = np.maximum(high, low * (1 + 1e-9))
-    return found
+    lowest = cases.slowest_rate()
+    bound = np.maximum(MARGIN * cases.highest_stable_rate() if most is None else most, 2.0 * lowest)
+    rates = np.concatenate([lowest[None], np.maximum(bound * FIRST_GRID[:, None], lowest)])
+    low, high = np.zeros(len(cases)), bound.copy()
+    active = np.arange(len(cases))
+    while len(active):
+        held = _held(cases, active, rates)
+        first = np.where(held.all(axis=0), len(rates), np.argmin(held, axis=0))
+        column = np.arange(len(active))
+        low[active] = np.where(first > 0, rates[np.maximum(first - 1, 0), column], low[active])
+        high[active] = np.where(
+            first < len(rates), rates[np.minimum(first, len(rates) - 1), column], high[active]
+        )
+        open_ = (low > 0) & (high - low > CLOSE * high)
+        if group is not None:
+            best = np.zeros(int(group.max()) + 1)
+            np.maximum.at(best, group, low)
+            open_ &= high > best[group] * (1.0 + CLOSE)
+        active = active[open_[active]]
+        rates = low[active] + (high - low)[active] * GRID[:, None]
+    return low
 
 
-def meets_phase(
-    question: ServingQuestion, shape: ReplicaShape, limits: Limited, rate: Array, phase: str
-) -> NDArray[np.bool_]:
-    """Whether a replica of one phase holds its part of the targets at a rate."""
-    state = phase_state(question, shape, limits, rate, phase)
-    slo = question.workload.slo
-    if phase == "mixed":
-        return meets(question, state)
-    if phase == "prefill":
-        # The first token follows the transfer of the KV and a step of the decode pool.
-        after = transfer_s(question, shape) + (slo.tpot or 0.0)
-        return state.stable & (ttft_quantile(question, state) + after <= (slo.ttft or slo.e2e or np.inf))
-    return state.stable & (tpot_quantile(question, state) <= (slo.tpot or np.inf))
+def _held(cases: ReplicaCases, active: Ints, rates: Array) -> NDArray[np.bool_]:
+    """Whether the targets hold, shape (rates, active); in blocks of ``MOST_CASES``."""
+    every = np.tile(active, len(rates))
+    flat = rates.ravel()
+    blocks = range(0, len(every), MOST_CASES)
+    found = [
+        cases[every[start : start + MOST_CASES]].held(flat[start : start + MOST_CASES]) for start in blocks
+    ]
+    return np.concatenate(found).reshape(rates.shape)
 
 
-def phase_state(
-    question: ServingQuestion, shape: ReplicaShape, limits: Limited, rate: Array, phase: str
-) -> Steady:
-    """The steady state of a replica that runs one phase: prefill only, decode only, or both."""
-    prompt = question.prompt if limits.prompt is None else limits.prompt
-    output = question.output if limits.output is None else limits.output
-    shared = 1.0 if limits.replicas is None else limits.replicas
-    cached = prompt - 1 if phase == "decode" else 0.0
-    load = Load(prompt, 1.0 if phase == "prefill" else output, rate=rate, cached=cached, replicas=shared)
-    return steady(shape, load, limits)
+def best_of_group(rates: Array, group: Ints) -> Ints:
+    """Number of the best case of each group: of equal ones, within the precision, the first."""
+    best = np.zeros(int(group.max()) + 1)
+    np.maximum.at(best, group, rates)
+    near = np.flatnonzero(rates >= best[group] * (1.0 - 2.0 * CLOSE))
+    return near[np.unique(group[near], return_index=True)[1]]
 
 
 def transfer_s(question: ServingQuestion, prefill: ReplicaShape) -> float:

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import Limited, largest_rate, phase_state, transfer_s, ttft_quantile
+from planner.serving.score import (
+    DECODE,
+    MIXED,
+    PREFILL,
+    ROLES,
+    ReplicaCases,
+    best_of_group,
+    largest_rate,
+    transfer_s,
+    ttft_quantile,
+)
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]
@@ -24,15 +34,15 @@ Ints = NDArray[np.int64]
 NEVER = 1e9
 """Seconds that stand for a wait without end."""
 LEAST_RATE = 1e-6
+ABOVE = 1.02
+"""Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
 MOST_COUNTS = 128
 """Replicas of one shape up to which every count is tried beside every count of the other pool."""
 
 
-def _by_count(counts: Ints, rate: Callable[[Ints], Array]) -> Array:
-    """A figure by the number of replicas, found at small counts and a geometric series and linear between."""
-    series = np.geomspace(1, counts[-1], int(counts[-1]).bit_length() + 1).round().astype(np.int64)
-    some = np.unique(series)
-    return np.interp(counts, some, rate(some))
+def _series(most: int) -> Ints:
+    """Small counts and a geometric series up to the most."""
+    return np.unique(np.geomspace(1, most, most.bit_length() + 1).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +54,9 @@ class Phase:
 
     shape: ReplicaShape
     role: str
-    limits: Limited
+    budget: int
+    sequences: int
+    """The best limits of a step."""
     rate: Array
     """Largest rate of a replica within the targets, requests a second."""
     ttft: Array
@@ -52,34 +64,69 @@ class Phase:
     decode: Array
     watts: Array
     tried: int
-    """Limits that were compared."""
-
-    @classmethod
-    def of(cls, question: ServingQuestion, shape: ReplicaShape, role: str) -> Phase:
-        """Score a shape; the figures are those at the asked rate, else at the largest."""
-        limits = Limited.of(question, shape)
-        counts = np.arange(1, question.devices // shape.devices + 1)
-        best = int(np.argmax(largest_rate(question, shape, limits.shared_by(counts[-1]), role)))
-        chosen = Limited(limits.budget[best : best + 1], limits.sequences[best : best + 1])
-        rates = _by_count(counts, lambda some: largest_rate(question, shape, chosen.shared_by(some), role))
-        load = rates if question.rate is None else question.rate / counts
-        state = phase_state(question, shape, chosen.shared_by(counts), np.maximum(load, LEAST_RATE), role)
-        return cls(
-            shape=shape,
-            role=role,
-            limits=chosen,
-            rate=rates,
-            ttft=np.minimum(ttft_quantile(question, state), NEVER),
-            tpot=np.where(state.stable, state.tpot_s, NEVER),
-            decode=np.where(state.stable, state.decode_s, NEVER),
-            watts=state.watts * counts,
-            tried=len(limits),
-        )
+    """Pairs of limits that were compared."""
 
     def group(self, replicas: int) -> ReplicaGroup:
         """That many replicas."""
-        budget, sequences = int(self.limits.budget[0]), int(self.limits.sequences[0])
-        return ReplicaGroup(self.shape, self.role, replicas, budget, sequences)
+        return ReplicaGroup(self.shape, self.role, replicas, self.budget, self.sequences)
+
+
+def phases(
+    question: ServingQuestion,
+    kept: Sequence[ReplicaShape],
+    roles: Sequence[int],
+    progress: Callable[[float], None] | None = None,
+) -> list[Phase]:
+    """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
+    cases = ReplicaCases.of(question, kept, roles)
+    most = np.array([question.devices // shape.devices for shape in kept], np.int64)
+    group = cases.role * len(kept) + cases.shape
+    _, group = np.unique(group, return_inverse=True)
+    cases = cases.shared_by(most[cases.shape])
+    rates = largest_rate(cases, group=group)
+    if progress:
+        progress(0.75)
+    best = best_of_group(rates, group)
+    chosen, tried = cases[best], np.bincount(group)
+
+    # The largest rate at some counts, and linear between them.
+    series = [_series(int(most[shape])) for shape in chosen.shape]
+    owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
+    some = chosen[owner].shared_by(np.concatenate(series))
+    found = largest_rate(some, most=ABOVE * rates[best][owner])
+    counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
+    held = [
+        np.interp(every, at, found[owner == number])
+        for number, (every, at) in enumerate(zip(counts, series, strict=True))
+    ]
+
+    owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
+    every, limit = np.concatenate(counts), np.concatenate(held)
+    load = limit if question.rate is None else question.rate / every
+    state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
+    figures = (
+        np.minimum(ttft_quantile(question, state), NEVER),
+        np.where(state.stable, state.tpot_s, NEVER),
+        np.where(state.stable, state.decode_s, NEVER),
+        state.watts * every,
+    )
+    ends = np.cumsum([len(part) for part in counts])[:-1]
+    ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
+    return [
+        Phase(
+            shape=kept[int(chosen.shape[at])],
+            role=ROLES[int(chosen.role[at])],
+            budget=int(chosen.budget[at]),
+            sequences=int(chosen.sequences[at]),
+            rate=held[at],
+            ttft=ttft[at],
+            tpot=tpot[at],
+            decode=decode[at],
+            watts=watts[at],
+            tried=int(tried[at]),
+        )
+        for at in range(len(best))
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,21 +255,17 @@ def scores(
         kept: shapes that fit.
         progress: called with the finished share, from one half up.
     """
-    roles = ("mixed", "prefill", "decode") if question.split and question.output >= 2 else ("mixed",)
-    phases: dict[str, list[Phase]] = {"mixed": [], "prefill": [], "decode": []}
-    for role in roles:
-        for shape in kept:
-            phases[role].append(Phase.of(question, shape, role))
-            if progress:
-                done = sum(map(len, phases.values()))
-                progress(0.5 + 0.5 * done / (len(kept) * len(roles)))
-    columns = [_together(question, index, phase) for index, phase in enumerate(phases["mixed"])]
-    for first, prefill in enumerate(phases["prefill"]):
+    roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
+    found = phases(question, kept, roles, progress)
+    by_role: dict[str, list[Phase]] = {role: [one for one in found if one.role == role] for role in ROLES}
+    columns = [_together(question, index, phase) for index, phase in enumerate(by_role["mixed"])]
+    for first, prefill in enumerate(by_role["prefill"]):
         columns += [
-            _apart(question, first, prefill, second, decode) for second, decode in enumerate(phases["decode"])
+            _apart(question, first, prefill, second, decode)
+            for second, decode in enumerate(by_role["decode"])
         ]
     joined = [np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True)]
-    return Scores(question, phases["mixed"], phases["prefill"], phases["decode"], *joined)
+    return Scores(question, by_role["mixed"], by_role["prefill"], by_role["decode"], *joined)
 
 
 def _counts(question: ServingQuestion, most: int) -> Ints:

@@ -183,6 +183,7 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
 
 def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[ReplicaShape]:
     """Every shape that the rules keep; ``removed`` counts the others by rule."""
+    made: dict[tuple[Any, ...], IterationTable] = {}
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
     for fields in choices(question):
@@ -191,7 +192,7 @@ def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[Replica
             removed[broken.name] += 1
             continue
         try:
-            yield make_shape(question, fields)
+            yield make_shape(question, fields, made)
         except InfeasibleError:
             removed[MEMORY.name] += 1
 
@@ -213,8 +214,17 @@ def nothing_fits(question: ServingQuestion, removed: Mapping[str, int]) -> Infea
     return InfeasibleError(message)
 
 
-def make_shape(question: ServingQuestion, fields: Mapping[str, Any]) -> ReplicaShape:
+def make_shape(
+    question: ServingQuestion,
+    fields: Mapping[str, Any],
+    made: dict[tuple[Any, ...], IterationTable] | None = None,
+) -> ReplicaShape:
     """Price one shape.
+
+    Args:
+        question: what is asked.
+        fields: degrees and formats.
+        made: tables by how layers are sharded: shared times are taken over, a new table is added.
 
     Raises:
         InfeasibleError: weights and the KV of one request do not fit.
@@ -230,5 +240,9 @@ def make_shape(question: ServingQuestion, fields: Mapping[str, Any]) -> ReplicaS
     if held.kv_tokens < longest:
         raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
-    table = iteration_table(price, budget, options.max_sequences, context)
+    sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz)
+    like = None if made is None else made.get(sharded)
+    table = iteration_table(price, budget, options.max_sequences, context, like=like)
+    if made is not None:
+        made.setdefault(sharded, table)
     return ReplicaShape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)

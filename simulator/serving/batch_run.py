@@ -53,8 +53,8 @@ def batch_run(
     # Whole prompts share a step; a prompt longer than the budget is cut into chunks.
     prompts = np.maximum(queries / prompt, 1.0)
     before = np.maximum(0.5 * (prompt - queries), 0.0)
-    prefill = steps * table.mixed_seconds(queries, before, 0.0, 1.0, prompts)
+    prefill = steps * table.cases.mixed_seconds(queries, before, 0.0, 1.0, prompts)
     keys = prompt + 0.5 * output
-    step = table.decode_seconds(together, keys)
+    step = table.cases.decode_seconds(together, keys)
     total = rounds * (prefill + np.maximum(output - 1.0, 0.0) * step)
     return BatchRun(prefill, step, total, together * keys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from hwmodels.clocks import LEAST_SHARE
 from hwmodels.errors import InputError
 from simulator.serving.price import StepPrice
+from simulator.serving.step_arrays import StepArrays, StepCases
 from simulator.serving.step_times import Chunk, RankBatch, Stretch
 from simulator.serving.table import IterationTable
 
 Array = NDArray[np.float64]
-Times = Callable[[IterationTable], ArrayLike]
+Times = Callable[[IterationTable], float]
 
 CLOCKS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, LEAST_SHARE)
 """Clocks with a table of their own, over the full one."""
@@ -46,7 +48,7 @@ class CappedTable(IterationTable):
         super().__init__(price, max_tokens, max_sequences, max_context)
         self._range = max_tokens, max_sequences, max_context
         self._lower: dict[float, IterationTable] = {}
-        self._free = self.power
+        self.free = self.power
         self.power = replace(self.power, cap_w=cap_w)
         self.cap_w = cap_w
         device = price.cluster.device
@@ -58,7 +60,7 @@ class CappedTable(IterationTable):
                 "power_cap_w",
             )
 
-    def _at(self, share: float) -> IterationTable:
+    def at_clock(self, share: float) -> IterationTable:
         """The table at a clock."""
         if share not in self._lower:
             price = self.price
@@ -68,36 +70,24 @@ class CappedTable(IterationTable):
             self._lower[share] = IterationTable(lower, *self._range)
         return self._lower[share]
 
-    def _capped(self, times: Times, tokens: ArrayLike, decodes: ArrayLike, kv_tokens: ArrayLike) -> Array:
-        """Seconds of steps under the cap.
+    def _capped(self, times: Times, tokens: float, decodes: float, kv_tokens: float) -> float:
+        """Seconds of a step under the cap.
 
         Args:
-            times: seconds of the steps by a table.
-            tokens, decodes, kv_tokens: of the steps over the replica, as `PowerModel.watts` takes them.
+            times: seconds of the step by a table.
+            tokens, decodes, kv_tokens: of the step over the replica, as `PowerModel.watts` takes them.
         """
-        devices, own = self.price.pool.devices, self.price.cluster.device.clock_share
+        devices = self.price.pool.devices
 
-        def drawn_at(table: IterationTable, seconds: Array) -> Array:
-            model = self._free if table is self else table.power
+        def seconds_at(share: float | None) -> Array:
+            return np.asarray(times(self if share is None else self.at_clock(share)), dtype=np.float64)
+
+        def drawn_at(share: float | None, seconds: Array) -> Array:
+            model = self.free if share is None else self.at_clock(share).power
             return model.watts(tokens, decodes, kv_tokens, seconds / self.stages, hosts=False) / devices
 
-        before = np.asarray(times(self), dtype=np.float64)
-        drawn = drawn_at(self, before)
-        found, above = before, drawn > self.cap_w
-        for share in CLOCKS:
-            if not above.any():
-                return found
-            if share >= own:
-                continue
-            lower = self._at(share)
-            after = np.maximum(np.asarray(times(lower), dtype=np.float64), before)
-            less = np.minimum(drawn_at(lower, after), drawn)
-            part = np.clip((drawn - self.cap_w) / np.maximum(drawn - less, 1e-9), 0.0, 1.0)
-            found = np.where(above, before + part * (after - before), found)
-            above = above & (less > self.cap_w)
-            before, drawn = after, less
-        idle = self._free.idle_w
-        return np.where(above, found * (drawn - idle) / (self.cap_w - idle), found)
+        own, idle = self.price.cluster.device.clock_share, self.free.idle_w
+        return float(under_cap(seconds_at, drawn_at, self.cap_w, own, idle))
 
     # By plain numbers: the event engine
 
@@ -124,7 +114,7 @@ class CappedTable(IterationTable):
             decodes,
             kv_tokens,
         )
-        return float(capped), growth * float(capped) / first, steps
+        return capped, growth * capped / first, steps
 
     def lockstep(self, ranks: Sequence[RankBatch]) -> float:
         """Seconds of one step of attention ranks that share experts; see `StepTimes`."""
@@ -146,11 +136,55 @@ class CappedTable(IterationTable):
 
     # By arrays: steady states
 
+    @cached_property
+    def cases(self) -> StepCases:
+        """Step times of arrays of cases, all on this kind of replica."""
+        return CappedArrays([self]).cases()
+
+
+class CappedArrays(StepArrays):
+    """Joined tables of replicas under power caps."""
+
+    def __init__(self, tables: Sequence[CappedTable]) -> None:
+        super().__init__(tables)
+        self._tables = tables
+        self._lower: dict[float, StepArrays] = {}
+        self.free = [table.free for table in tables]
+        """Power without the cap."""
+        for name, values in (
+            ("cap_w", [table.cap_w for table in tables]),
+            ("devices", [table.price.pool.devices for table in tables]),
+            ("clock", [table.price.cluster.device.clock_share for table in tables]),
+        ):
+            self.figures[name] = np.array(values, dtype=np.float64)
+
+    def cases(self, which: ArrayLike = 0) -> StepCases:
+        """Step times of cases; see `StepArrays.cases`."""
+        return CappedCases(self, np.asarray(which, dtype=np.int64))
+
+    def at_clock(self, share: float) -> StepArrays:
+        """The tables at a clock."""
+        if share not in self._lower:
+            self._lower[share] = StepArrays([table.at_clock(share) for table in self._tables])
+        return self._lower[share]
+
+
+class CappedCases(StepCases):
+    """Step times of an array of cases under power caps."""
+
+    def __init__(self, arrays: CappedArrays, which: NDArray[np.int64]) -> None:
+        super().__init__(arrays, which)
+        self._capped_arrays = arrays
+        index = int(which) if which.ndim == 0 else which
+        self._cap_w, self._devices, self._clock = (
+            arrays.figures[name][index] for name in ("cap_w", "devices", "clock")
+        )
+
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
-        """Seconds of decode steps; see `IterationTable.decode_seconds`."""
-        whole = np.asarray(sequences, dtype=np.float64) * self.price.pool.data
+        """Seconds of decode steps; see `StepCases.decode_seconds`."""
+        whole = np.asarray(sequences, dtype=np.float64) * self.ranks
         return self._capped(
-            lambda table: IterationTable.decode_seconds(table, sequences, keys),
+            lambda cases: StepCases.decode_seconds(cases, sequences, keys),
             whole,
             whole,
             whole * np.asarray(keys),
@@ -165,29 +199,89 @@ class CappedTable(IterationTable):
         chunks: ArrayLike = 1.0,
         ranks: ArrayLike | None = None,
     ) -> Array:
-        """Seconds of steps with prefill chunks; see `IterationTable.mixed_seconds`."""
-        data = self.price.pool.data
-        whole = np.asarray(sequences, dtype=np.float64) * data
-        prompts = np.asarray(queries, dtype=np.float64) * (data if ranks is None else np.asarray(ranks))
+        """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
+        whole = np.asarray(sequences, dtype=np.float64) * self.ranks
+        prompts = np.asarray(queries, dtype=np.float64) * (self.ranks if ranks is None else np.asarray(ranks))
         return self._capped(
-            lambda table: IterationTable.mixed_seconds(
-                table, queries, before, sequences, keys, chunks, ranks
-            ),
+            lambda cases: StepCases.mixed_seconds(cases, queries, before, sequences, keys, chunks, ranks),
             prompts + whole,
             whole,
             whole * np.asarray(keys),
         )
 
+    def _capped(
+        self, times: Callable[[StepCases], Array], tokens: Array, decodes: Array, kv_tokens: Array
+    ) -> Array:
+        """Seconds of steps under the caps; see `CappedTable`."""
+
+        def at(share: float | None) -> StepCases:
+            return self if share is None else self._capped_arrays.at_clock(share).cases(self.which)
+
+        def drawn_at(share: float | None, seconds: Array) -> Array:
+            models = self._capped_arrays.free if share is None else at(share).arrays.power
+            return self._watts(models, tokens, decodes, kv_tokens, seconds / self.stages) / self._devices
+
+        idle = self.idle_watts / self._devices
+        return under_cap(lambda share: times(at(share)), drawn_at, self._cap_w, self._clock, idle)
+
+
+def under_cap(
+    seconds_at: Callable[[float | None], Array],
+    drawn_at: Callable[[float | None, Array], Array],
+    cap_w: Array | float,
+    own: Array | float,
+    idle_w: Array | float,
+) -> Array:
+    """Seconds of steps under a power cap.
+
+    Args:
+        seconds_at: seconds by the share of the highest clock; None is the clock in use.
+        drawn_at: power of a device by share and seconds, W.
+        cap_w: of a device.
+        own: share of the clock in use.
+        idle_w: of a device.
+    """
+    before = seconds_at(None)
+    drawn = drawn_at(None, before)
+    found, above = before, drawn > cap_w
+    for share in CLOCKS:
+        if not above.any():
+            return found
+        lower = share < np.asarray(own)
+        if not lower.any():
+            continue
+        after = np.maximum(seconds_at(share), before)
+        less = np.minimum(drawn_at(share, after), drawn)
+        part = np.clip((drawn - cap_w) / np.maximum(drawn - less, 1e-9), 0.0, 1.0)
+        found = np.where(above & lower, before + part * (after - before), found)
+        above = above & ((less > cap_w) | ~lower)
+        before, drawn = np.where(lower, after, before), np.where(lower, less, drawn)
+    return np.where(above, found * (drawn - idle_w) / (np.asarray(cap_w) - idle_w), found)
+
+
+def step_arrays(tables: Sequence[IterationTable]) -> StepArrays:
+    """Joined tables of replicas, all or none of them under a power cap."""
+    capped = [table for table in tables if isinstance(table, CappedTable)]
+    return CappedArrays(capped) if len(capped) == len(tables) else StepArrays(tables)
+
 
 def iteration_table(
-    price: StepPrice, max_tokens: int, max_sequences: int, max_context: int
+    price: StepPrice,
+    max_tokens: int,
+    max_sequences: int,
+    max_context: int,
+    like: IterationTable | None = None,
 ) -> IterationTable:
     """The table of a replica, under its pool's power cap if it has one that can bind.
+
+    Args:
+        price: the full price.
+        max_tokens, max_sequences, max_context, like: as of `IterationTable`; a cap leaves ``like`` unread.
 
     Raises:
         InputError: the cap is not above the device's idle power, or its clock is not known.
     """
     cap, device = price.pool.power_cap_w, price.cluster.device
     if cap is None or cap >= device.tdp_watts:
-        return IterationTable(price, max_tokens, max_sequences, max_context)
+        return IterationTable(price, max_tokens, max_sequences, max_context, like=like)
     return CappedTable(price, cap, max_tokens, max_sequences, max_context)

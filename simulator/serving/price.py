@@ -98,13 +98,17 @@ class StepPrice:
 
     def linear(self, tokens: ArrayLike) -> Array:
         """All but attention over context and routed experts, for ``tokens`` tokens on one rank."""
+        return self.inside_stages(tokens) + self.between_stages(np.asarray(tokens, dtype=np.float64))
+
+    def inside_stages(self, tokens: ArrayLike) -> Array:
+        """Part of ``linear`` without the sends between pipeline stages."""
         count = np.asarray(tokens, dtype=np.float64)
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
         for kind, layers in self.layer_kinds.items():
             ops = [op for op in layer_ops(rank, *kind) if not _over_context(op)]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
-        return seconds + self._between_stages(count)
+        return seconds
 
     def experts(self, tokens: ArrayLike) -> Array:
         """Routed experts, and the exchange of tokens between attention ranks, for tokens of all ranks."""
@@ -259,7 +263,8 @@ class StepPrice:
         there = exchange_seconds(self.cluster, ranks, dispatch)
         return np.minimum(gathered, there + exchange_seconds(self.cluster, ranks, 2.0 * sent))
 
-    def _between_stages(self, tokens: Array) -> Array:
+    def between_stages(self, tokens: Array) -> Array:
+        """Sends of a micro batch's activations through all pipeline stages."""
         stages = self.pool.pipeline
         if stages == 1:
             return np.zeros(np.shape(tokens))

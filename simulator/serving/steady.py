@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.step_arrays import StepCases
 from simulator.serving.table import IterationTable
 
 Array = NDArray[np.float64]
@@ -127,7 +128,7 @@ class Prefills:
     """What a further chunk on another rank adds."""
     behind: Array
     """What a further chunk adds where all ranks have one."""
-    ranks: float
+    ranks: Array
 
     def seconds(self, chunks: Array) -> Array:
         """With that many chunks on all ranks together."""
@@ -148,7 +149,7 @@ class Prefills:
 class _Cases:
     """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
 
-    def __init__(self, table: IterationTable, load: Load, limits: Limits) -> None:
+    def __init__(self, table: StepCases, load: Load, limits: Limits) -> None:
         given = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
             *(load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
@@ -156,10 +157,11 @@ class _Cases:
         prompt, output, concurrency, rate, cached, variation, replicas, budget, slots, room = (
             np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
         )
-        engine, pool = table.price.engine, table.price.pool
-        self.lanes = pool.data * pool.pipeline
+        engine = table.engine
+        self.ranks, self.stages = table.ranks, table.stages
+        self.lanes = table.ranks * table.stages
         """Batches in flight: one an attention rank and pipeline stage."""
-        self.table, self.output, self.ranks = table, output, float(pool.data)
+        self.table, self.output = table, output
         self.shared = self.lanes * replicas
         """Batches in flight among which arrivals are balanced."""
         self.closed = concurrency > 0
@@ -172,14 +174,14 @@ class _Cases:
         rate it stays a prompt of one token, as on the event engine."""
         self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
-        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / pool.pipeline, 1.0)
+        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / table.stages, 1.0)
         """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
         self.gaps = np.maximum(output - 1.0, 1e-9)
         self.cached, self.budget = cached, budget
         self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
         """Whether prefill chunks share steps with decodes."""
         self.ahead = float(engine.schedules_ahead.value)
-        fixed = engine.first_token_s.value + table.price.times.first_token_s
+        fixed = engine.first_token_s.value + table.fixed_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT that no step explains, s."""
 
@@ -191,13 +193,14 @@ class _Cases:
         before = self.cached + 0.5 * (self.new - chunk)
 
         # One prompt; one on every rank; two on every rank.
-        single = self.ranks == 1
+        single = bool(np.all(self.ranks == 1.0))
         axis = (-1,) + (1,) * chunk.ndim
         prompts = np.array([1.0, 2.0] if single else [1.0, 1.0, 2.0]).reshape(axis)
-        ranks = None if single else np.array([1.0, self.ranks, self.ranks]).reshape(axis)
+        most = np.broadcast_to(self.ranks, chunk.shape)
+        ranks = None if single else np.stack([np.ones_like(chunk), most, most])
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
         one, every, two = steps[0], steps[-2], steps[-1]
-        beside = np.maximum(every - one, 0.0) / max(self.ranks - 1.0, 1.0)
+        beside = np.maximum(every - one, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - every, 0.0) / self.ranks
         step = self.decode(batch)
         one = np.where(self.arrives, step, one)
@@ -207,23 +210,22 @@ class _Cases:
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
         steps = self.prefills(np.zeros_like(self.new))
-        every = np.full_like(self.new, self.ranks)
-        return steps.chunks * steps.one, steps.chunks * steps.seconds(every)
+        return steps.chunks * steps.one, steps.chunks * steps.seconds(self.ranks)
 
     def decode(self, batch: Array) -> Array:
         """Seconds of a pure decode step."""
         return self.table.decode_seconds(batch, self.keys)
 
 
-def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
+def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) -> Steady:
     """Return the steady state of every case.
 
     Args:
-        table: step times of the replica.
+        table: step times of the replica, or of the replica of each case.
         load: requests on the whole replica, shared evenly by its attention ranks and micro batches.
         limits: of one rank.
     """
-    cases = _Cases(table, load, limits)
+    cases = _Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
     closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
     seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
@@ -269,6 +271,18 @@ def steady_state(table: IterationTable, load: Load, limits: Limits) -> Steady:
     return _means(cases, through, tpot, spread, step, service, wait, stable)
 
 
+def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: Limits) -> Array:
+    """Requests a second above which no case of `steady_state` is stable; see there for the arguments.
+
+    Slots would not free fast enough even without prefills, or prompts would not fit even beside few decodes.
+    """
+    cases = _Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    slots, one = cases.slots, np.ones_like(cases.slots)
+    by_slots = slots / (cases.gaps * cases.decode(slots))
+    by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(one).full)
+    return np.minimum(by_slots, by_prompts) * cases.lanes
+
+
 def _leap(before: Array, moved: Array) -> Array:
     """What all later moves of a geometric series add to the last (Aitken)."""
     ratio = moved / np.where(before == 0.0, np.inf, before)
@@ -295,14 +309,14 @@ def _prompts(
         busy = np.minimum(arriving * steps.one, 0.9)
         window = step * (1.0 - busy) + steps.one * busy
     most = steps.ranks * steps.most
-    met = np.minimum(arriving * window * (steps.chunks if steps.ranks > 1 else 1.0), most - 1.0 + 1e-9)
+    met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
     length = steps.seconds(together)
     delay = steps.chunks * (length - step if cases.interleaved else length) / together
     delay = np.where(cases.arrives, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
     own = np.clip(-np.expm1(-arriving * window), 1e-9, 1.0 - 1e-9)
-    delay = delay * -np.expm1(cases.table.stages * np.log1p(-own)) / own
+    delay = delay * -np.expm1(cases.stages * np.log1p(-own)) / own
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
     prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)
@@ -380,7 +394,7 @@ def _means(
 ) -> Steady:
     """The figures of a converged state."""
     table, lanes = cases.table, cases.lanes
-    ranks, stages = table.price.pool.data, table.stages
+    ranks, stages = cases.ranks, cases.stages
     decode = tpot * cases.gaps
     ttft = service + wait
     ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
@@ -391,8 +405,8 @@ def _means(
     # Between Poisson arrivals a replica without sequences idles; batches are larger while it steps.
     busy = np.where(cases.closed, 1.0, np.maximum(-np.expm1(-batch * ranks * stages), 1e-9))
     decodes = batch * ranks / busy
-    idle = table.power.idle_w * table.power.devices
-    stepping = table.power.watts(tokens / busy, decodes, decodes * cases.keys, interval, hosts=False)
+    idle = table.idle_watts
+    stepping = table.watts(tokens / busy, decodes, decodes * cases.keys, interval)
     watts = idle + busy * (stepping - idle)
     prefill, prefill_beside = cases.prefill()
     return Steady(

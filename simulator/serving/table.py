@@ -11,14 +11,14 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from simulator.serving.power import PowerModel
 from simulator.serving.price import StepPrice
+from simulator.serving.step_arrays import Grid, StepArrays, StepCases, knots_below
 from simulator.serving.step_times import Chunk, RankBatch, Stretch
 
 Array = NDArray[np.float64]
@@ -79,46 +79,6 @@ def _every(function: Callable[[Array], Array], last: int) -> Array:
     return whole
 
 
-def _at(values: Array, x: Array) -> Array:
-    """Interpolate values given at 0, 1, 2, ...; the last holds beyond them."""
-    low = np.minimum(x.astype(np.int64), len(values) - 2)
-    share = np.minimum(x - low, 1.0)
-    return values[low] * (1.0 - share) + values[low + 1] * share
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A function of two variables, linear between knots, which are whole numbers."""
-
-    x: Array
-    y: Array
-    z: Array
-    """Shape (x, y)."""
-
-    @cached_property
-    def _below(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The knot below each whole number, by axis."""
-
-        def knots(axis: Array) -> NDArray[np.int64]:
-            return np.frombuffer(_below(axis), dtype=np.uint16).astype(np.int64)
-
-        return knots(self.x), knots(self.y)
-
-    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
-        """Interpolate arrays that broadcast; clamped to the grid's edges along x, extended along y."""
-        x, y = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
-        below_x, below_y = self._below
-        i = below_x[np.minimum(x.astype(np.int64), len(below_x) - 1)]
-        j = below_y[np.minimum(y.astype(np.int64), len(below_y) - 1)]
-        u = np.clip((x - self.x[i]) / (self.x[i + 1] - self.x[i]), 0.0, 1.0)
-        v = (y - self.y[j]) / (self.y[j + 1] - self.y[j])
-        flat, corner = self.z.ravel(), i * len(self.y) + j
-        low, high = flat[corner], flat[corner + len(self.y)]
-        low = low + v * (flat[corner + 1] - low)
-        high = high + v * (flat[corner + len(self.y) + 1] - high)
-        return low + u * (high - low)
-
-
 Row = tuple[list[float], list[float], list[float], list[float], float, float]
 """Of a number of decodes: seconds of their attention at the knots of their mean KV and slopes between them,
 the same beside prefill chunks, and seconds of a decode step outside of attention and of its host time."""
@@ -126,8 +86,14 @@ the same beside prefill chunks, and seconds of a decode step outside of attentio
 
 def _below(knots: Array) -> array[int]:
     """The knot below each whole number up to the last one."""
-    below = np.searchsorted(knots, np.arange(int(knots[-1]) + 1), side="right") - 1
-    return array("H", np.clip(below, 0, len(knots) - 2).astype(np.uint16).tobytes())
+    return array("H", knots_below(knots).astype(np.uint16).tobytes())
+
+
+SHARED = (
+    *("inside_s", "head_s", "decodes", "mixed", "chunks", "overlap_exponent", "_keys"),
+    *("_chunk_y", "_chunk_widths", "_chunk_lines", "_below_keys", "_below_x", "_below_y"),
+)
+"""What replicas share whose layers are sharded alike."""
 
 
 class IterationTable:
@@ -139,6 +105,8 @@ class IterationTable:
         max_sequences: most decoding sequences of a rank.
         max_context: most tokens of a sequence.
         graphs: captured sizes to which token counts are padded; the engine's where not given.
+        like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
+            experts only: times of attention, products and sampling are taken from it.
     """
 
     def __init__(
@@ -148,6 +116,7 @@ class IterationTable:
         max_sequences: int,
         max_context: int,
         graphs: NDArray[np.int64] | None = None,
+        like: IterationTable | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
         engine = price.engine
@@ -158,22 +127,33 @@ class IterationTable:
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor
         self.power = PowerModel.of(price)
+        self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
+        """By tokens of each decoding sequence, and number of them."""
+        if like is None:
+            self._price_rank()
+            self._price_attention()
+        else:
+            for name in SHARED:
+                setattr(self, name, getattr(like, name))
         self._price_tokens()
-        self._price_attention()
         self._pad()
         self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
-        self._sequence_s = price.times.sequence_s
+        self.around_s, self.sequence_s = self._around[0], price.times.sequence_s
 
     # Made once
 
-    def _price_tokens(self) -> None:
-        self.rank_s = _every(self.price.linear, self.max_tokens)
-        self.experts_s = _every(self.price.experts, self.max_tokens * self.price.pool.data)
+    def _price_rank(self) -> None:
+        self.inside_s = _every(self.price.inside_stages, self.max_tokens)
         rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
         most = int(rows[-1])
         self.head_s = np.interp(np.arange(most + 1), rows, self.price.head(rows))
         self.head_s[0] = 0.0
+
+    def _price_tokens(self) -> None:
         data = self.price.pool.data
+        self.rank_s = self.inside_s + self.price.between_stages(np.arange(len(self.inside_s), dtype=float))
+        self.rank_s[0] = 0.0
+        self.experts_s = _every(self.price.experts, self.max_tokens * data)
         self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
 
     def _price_attention(self) -> None:
@@ -192,15 +172,13 @@ class IterationTable:
         if self.price.mixes:
             beside = self.price.decodes_in_prefill(counts[:, None], keys[None, :])
             self.mixed = Grid(counts, keys, beside)
-        self._exponent = self.price.overlap_exponent
+        self.overlap_exponent = self.price.overlap_exponent
         before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
         queries, chunks = _stepped(
             lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
             _tile_knots(self.max_tokens),
         )
         self.chunks = Grid(queries, before, chunks)
-        self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
-        """By tokens of each decoding sequence, and number of them."""
         self._keys = [float(key) for key in keys]
         self._chunk_y, self._chunk_widths = before.tolist(), np.diff(before).tolist()
         lines, widths = chunks.tolist(), np.diff(queries).tolist()
@@ -220,8 +198,8 @@ class IterationTable:
         eager = np.maximum(self.tokens_s, least)
         self.padded = padded
         self.padded_s = np.where(inside, self.tokens_s[padded], eager)
-        self._least_mixed_s = float(least[-1]) / self.prefill_factor
-        mixed = np.maximum(self.tokens_s, self._least_mixed_s * (every > 0))
+        self.least_mixed_s = float(least[-1]) / self.prefill_factor
+        mixed = np.maximum(self.tokens_s, self.least_mixed_s * (every > 0))
         self.mixed_s = self.padded_s if self.graphs_mixed else mixed
         self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
         self._head_s = self.head_s.tolist()
@@ -260,7 +238,7 @@ class IterationTable:
     def _around_at(self, sequences: int) -> float:
         if sequences < len(self._around):
             return self._around[sequences]
-        return self._around[-1] + self._sequence_s * (sequences + 1 - len(self._around))
+        return self._around[-1] + self.sequence_s * (sequences + 1 - len(self._around))
 
     def _head_at(self, rows: int) -> float:
         return self._head_s[rows] if rows < len(self._head_s) else float(self.price.head(rows))
@@ -288,7 +266,7 @@ class IterationTable:
             tokens += new
             chunks += self._chunk_s(new, before)
         if beside:
-            power = self._exponent
+            power = self.overlap_exponent
             chunks = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
         head, table, hosts = self._head_s, self._mixed_s, self._around
         mixed = table[tokens] if tokens < len(table) else self._tokens_at(tokens, False)
@@ -358,7 +336,7 @@ class IterationTable:
         alone += self._head_at(batch.decodes)
         if not batch.prefills:
             return self._around_at(sequences) + alone
-        chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self._exponent
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self.overlap_exponent
         mixed = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
         mixed += self._head_at(sequences)
         return self._around_at(sequences) + alone + self.prefill_factor * (mixed - alone)
@@ -373,7 +351,7 @@ class IterationTable:
         sequences = decodes + len(prefills)
         tokens = decodes + sum(chunk[0] for chunk in prefills)
         found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
-        chunks, power = sum(self._chunk_s(*chunk) for chunk in prefills), self._exponent
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in prefills), self.overlap_exponent
         alone, beside = self._decode_s(decodes, kv_tokens)
         attention = (chunks**power + beside**power) ** (1.0 / power) if prefills else alone
         attention *= self.prefill_factor if prefills else 1.0
@@ -384,54 +362,7 @@ class IterationTable:
 
     # By arrays: steady states
 
-    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
-        """Seconds of decode steps; sequences may be means of a steady state."""
-        sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
-        one = np.maximum(sequences, 1.0)
-        around = self._around[0] + self._sequence_s * sequences
-        return _at(self.padded_s, sequences) + _at(self.head_s, one) + self.decodes(one, keys) + around
-
-    def mixed_seconds(
-        self,
-        queries: ArrayLike,
-        before: ArrayLike,
-        sequences: ArrayLike,
-        keys: ArrayLike,
-        chunks: ArrayLike = 1.0,
-        ranks: ArrayLike | None = None,
-    ) -> Array:
-        """Seconds of steps with prefill chunks of ``queries`` tokens in total, beside decoding sequences.
-
-        Args:
-            queries: prompt tokens of the step on one rank, over all chunks.
-            before: cached tokens of each prompt.
-            sequences: that decode on each rank.
-            keys: mean KV of a decoding sequence.
-            chunks: prompts among which the tokens are shared.
-            ranks: data-parallel ranks with such chunks; all where not given.
-        """
-        queries = np.asarray(queries, dtype=np.float64)
-        sequences = np.asarray(sequences, dtype=np.float64)
-        chunks = np.asarray(chunks, dtype=np.float64)
-        busy = sequences >= 0.5
-        alone = np.where(busy, _at(self.padded_s, sequences), 0.0) + _at(self.head_s, sequences)
-        whole = self._mixed_tokens(queries, sequences, ranks) + _at(self.head_s, sequences + chunks)
-        some = np.maximum(sequences, 1.0)
-        alone = alone + np.where(busy, self.decodes(some, keys), 0.0)
-        beside = np.where(busy, self.mixed(some, keys), 0.0)
-        power = self._exponent
-        own = chunks * self.chunks(queries / chunks, before)
-        whole = whole + ((own**power + beside**power) ** (1.0 / power) if power != 1.0 else own + beside)
-        around = self._around[0] + self._sequence_s * (sequences + chunks)
-        return around + alone + self.prefill_factor * (whole - alone)
-
-    def _mixed_tokens(self, queries: Array, sequences: Array, ranks: ArrayLike | None) -> Array:
-        """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
-        every = queries + sequences
-        padded = _at(self.mixed_s, every)
-        data = self.price.pool.data
-        if data == 1 or ranks is None or self.price.engine.pads_ranks.value:
-            return padded
-        experts = _at(self.experts_s, np.asarray(ranks) * queries + data * sequences)
-        uneven = np.maximum(_at(self.rank_s, every) + experts, self._least_mixed_s)
-        return np.where(self.graphs_mixed & (every <= self.largest_graph), padded, uneven)
+    @cached_property
+    def cases(self) -> StepCases:
+        """Step times of arrays of cases, all on this kind of replica."""
+        return StepArrays([self]).cases()

@@ -235,7 +235,7 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, f
         changes["token_budget"] = max(one.budget, int(one.longest))
     client = Client(found, table, blocks, changes)
     if clients > 1:
-        step = float(table.decode_seconds(clients / found.pool.data, one.prompt + 0.5 * one.output))
+        step = float(table.cases.decode_seconds(clients / found.pool.data, one.prompt + 0.5 * one.output))
         client.poll_s = one.flags.wait_steps(clients) * step
     rounds = ROUNDS if clients <= FEW or not one.jitters else FEWER_ROUNDS
     count = rounds * clients

@@ -75,14 +75,14 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     budget = found.engine.token_budget(found.cluster.device.memory_bytes)
     table = table_of(found, budget, float(np.max(each)) + 1, float(np.max(prompt + output)))
     keys = prompt + 0.5 * output
-    step = table.decode_seconds(each, keys)
+    step = table.cases.decode_seconds(each, keys)
     # Each request that ends is followed by another's prompt; prompts of one decode step share a step.
     arriving = each / output
     most = np.maximum(np.floor(budget / prompt), 1.0)
     together = np.clip(arriving, 1.0, most)
     alone = found.engine.scheduler.value == "prefill-first"
     beside = np.zeros_like(each) if alone else each
-    prefill = table.mixed_seconds(np.minimum(together * prompt, budget), 0.0, beside, keys, together)
+    prefill = table.cases.mixed_seconds(np.minimum(together * prompt, budget), 0.0, beside, keys, together)
     # Data-parallel ranks step together: a prompt on any of them makes the step of all longer.
     chance = np.clip(-np.expm1(-arriving), 1e-9, 1.0 - 1e-9)
     met = -np.expm1(found.pool.data * np.log1p(-chance)) / chance

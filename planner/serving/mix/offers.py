@@ -15,7 +15,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import Costs
 from planner.serving.mix.buckets import Bucket
 from planner.serving.question import ServingQuestion
-from planner.serving.score import Limited, largest_rate, phase_state
+from planner.serving.score import ReplicaCases, best_of_group, largest_rate
 from planner.serving.scores import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, shapes
 
@@ -134,21 +134,21 @@ def options(
 
 def _option(question: ServingQuestion, offer: Offer, shape: ReplicaShape, found: Sequence[Bucket]) -> Option:
     """Choose the limits that carry the most frequent bucket best, then rate every bucket under them."""
-    limits = Limited.of(question, shape)
     typical = max(found, key=lambda bucket: bucket.rate)
-    common = replace(question, workload=typical.workload(question.workload))
-    best = int(np.argmax(largest_rate(common, shape, limits)))
-    budget, sequences = float(limits.budget[best]), float(limits.sequences[best])
-    chosen = Limited(
-        np.full(len(found), budget),
-        np.full(len(found), sequences),
-        np.array([bucket.prompt for bucket in found]),
-        np.array([bucket.output for bucket in found]),
+    cases = ReplicaCases.of(replace(question, workload=typical.workload(question.workload)), [shape])
+    alone = np.zeros(len(cases), np.int64)
+    best = best_of_group(largest_rate(cases, group=alone), alone)
+    chosen = replace(
+        cases[np.repeat(best, len(found))],
+        question=question,
+        prompt=np.array([bucket.prompt for bucket in found]),
+        output=np.array([bucket.output for bucket in found]),
     )
-    rates = largest_rate(question, shape, chosen)
-    state = phase_state(question, shape, chosen, np.maximum(rates, LEAST_RATE), "mixed")
+    rates = largest_rate(chosen)
+    state = chosen.state(np.maximum(rates, LEAST_RATE))
+    budget, sequences = int(chosen.budget[0]), int(chosen.sequences[0])
     watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
-    return Option(offer, shape, int(budget), int(sequences), rates, watts)
+    return Option(offer, shape, budget, sequences, rates, watts)
 
 
 def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:

@@ -13,7 +13,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from meshwright.serving_questions import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
-from planner.serving.score import meets_phase, phase_state, ttft_quantile
+from planner.serving.score import CLOSE, ROLES, ReplicaCases, best_of_group, largest_rate, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import choices, shapes
@@ -76,9 +76,7 @@ def test_a_row_is_its_replicas_on_the_steady_state(asked, table):
     for index in np.flatnonzero(table.second < 0):
         phase = table.mixed[table.first[index]]
         count = table.replicas[0, index]
-        state = phase_state(
-            asked, phase.shape, phase.limits.shared_by(count), np.array([asked.rate / count]), "mixed"
-        )
+        state = case_of(asked, phase, count).state(np.array([asked.rate / count]))
         if state.stable[0]:
             assert table.tpot[index] == pytest.approx(state.tpot_s[0])
             assert table.ttft[index] == pytest.approx(ttft_quantile(asked, state)[0])
@@ -88,10 +86,38 @@ def test_a_row_is_its_replicas_on_the_steady_state(asked, table):
 def test_the_largest_rate_meets_the_targets_and_a_higher_one_does_not(asked, table):
     for phase in itertools.chain(table.mixed, table.prefill, table.decode):
         if phase.rate[0] > 0:
-            rates = np.array([phase.rate[0], phase.rate[0] * 1.01])
-            limits = phase.limits.shared_by([1, 1])
-            held = meets_phase(asked, phase.shape, limits, rates, phase.role)
-            assert held.tolist() == [True, False]
+            case = case_of(asked, phase, 1)
+            rates = (phase.rate[0], phase.rate[0] * 1.01)
+            assert [bool(case.held(np.array([rate]))[0]) for rate in rates] == [True, False]
+
+
+def case_of(asked, phase, replicas):
+    """The row of a phase's own limits."""
+    every = ReplicaCases.of(asked, [phase.shape], [ROLES.index(phase.role)])
+    own = (every.budget == phase.budget) & (every.sequences == phase.sequences)
+    return every[np.flatnonzero(own)].shared_by(replicas)
+
+
+def test_shapes_and_roles_searched_together_find_what_each_finds_alone(asked):
+    kept = list(shapes(asked, {}))
+    every = ReplicaCases.of(asked, kept, range(len(ROLES)))
+    together = largest_rate(every)
+    for index, shape in enumerate(kept):
+        for role in range(len(ROLES)):
+            own = (every.shape == index) & (every.role == role)
+            alone = largest_rate(ReplicaCases.of(asked, [shape], [role]))
+            assert together[own] == pytest.approx(alone, rel=1e-12)
+
+
+def test_leaving_the_losers_of_a_group_early_keeps_its_best(asked):
+    kept = list(shapes(asked, {}))
+    cases = ReplicaCases.of(asked, kept)
+    every, raced = largest_rate(cases), largest_rate(cases, group=cases.shape)
+    best = best_of_group(raced, cases.shape)
+    assert cases.shape[best].tolist() == list(range(len(kept)))
+    for index in range(len(kept)):
+        assert every[cases.shape == index].max() == pytest.approx(raced[best[index]], rel=2 * CLOSE)
+    assert np.all(raced <= every * (1 + 2 * CLOSE))
 
 
 def test_a_wider_target_never_carries_less(found):

@@ -10,7 +10,7 @@ import meshwright as mw
 from hwmodels.cluster import usual_cluster
 from hwmodels.errors import InputError
 from simulator.models import models
-from simulator.serving.capped import iteration_table
+from simulator.serving.capped import iteration_table, step_arrays
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
 from simulator.serving.price import StepPrice
@@ -100,8 +100,8 @@ def test_locked_clocks_on_a100_agree_with_the_published_saving():
 def test_arrays_agree_with_plain_numbers(capped):
     for table in capped:
         decode = table.step((), 32, 32_000)
-        assert float(table.decode_seconds(32.0, 1000.0)) == pytest.approx(decode, rel=5e-3)
-        mixed = float(table.mixed_seconds(512.0, 256.0, 64.0, 1000.0))
+        assert float(table.cases.decode_seconds(32.0, 1000.0)) == pytest.approx(decode, rel=5e-3)
+        mixed = float(table.cases.mixed_seconds(512.0, 256.0, 64.0, 1000.0))
         assert mixed == pytest.approx(table.step(((512, 256),), 64, 64_000), rel=1e-2)
         assert table.stretch(32, 32_000)[0] == pytest.approx(table.step((), 32, 32_000))
         batches = [RankBatch((), 32, 32_000)]
@@ -177,3 +177,31 @@ def test_idle_time_counts_in_the_energy_of_a_plan():
     assert plan.groups[0].shape.pool.clock_mhz == 915
     assert plan.watts == pytest.approx(measured, rel=0.1)
     assert np.isfinite(plan.joules_per_token)
+
+
+def test_joined_tables_under_a_cap_give_each_case_its_own_table():
+    cluster, preset = usual_cluster("h100-sxm"), engines.get("vllm-0.15")
+    tables = [
+        iteration_table(
+            StepPrice(models.get("llama3.1-8b"), cluster, Pool(power_cap_w=350.0, **degrees), preset),
+            2048,
+            64,
+            4096,
+        )
+        for degrees in ({}, {"tensor": 2})
+    ]
+    joined = step_arrays(tables).cases(np.array([0, 1, 1]))
+    sequences, keys = np.array([3.0, 64.0, 17.0]), np.array([700.0, 3000.0, 90.0])
+    decodes, mixed = (
+        joined.decode_seconds(sequences, keys),
+        joined.mixed_seconds(2048.0, 0.0, sequences, keys),
+    )
+    watts = joined.watts(sequences + 2048.0, sequences, sequences * keys, mixed)
+    for case, which in enumerate((0, 1, 1)):
+        own = tables[which].cases
+        assert decodes[case] == pytest.approx(
+            float(own.decode_seconds(sequences[case], keys[case])), rel=1e-12
+        )
+        alone = own.mixed_seconds(2048.0, 0.0, sequences[case], keys[case])
+        assert mixed[case] == pytest.approx(float(alone), rel=1e-12)
+        assert watts[case] <= 350.0 * tables[which].price.pool.devices * (1 + 1e-9)

@@ -39,7 +39,7 @@ def test_littles_law_holds_under_constant_concurrency(table):
 
 def test_one_client_waits_for_nobody(table):
     state = steady_state(table, Load(512, 128, 1.0), LIMITS)
-    assert float(state.tpot_s) == pytest.approx(float(table.decode_seconds(1.0, 512 + 64)), rel=1e-3)
+    assert float(state.tpot_s) == pytest.approx(float(table.cases.decode_seconds(1.0, 512 + 64)), rel=1e-3)
     assert float(state.queue_s) == pytest.approx(0.0, abs=1e-6)
 
 
@@ -141,7 +141,7 @@ def test_prompts_whose_kv_arrives_do_not_delay_decodes(engine):
     price = StepPrice(models.get("deepseek-v3"), usual_cluster("h200-sxm"), pool, engines.get(engine))
     table = IterationTable(price, 8192, 256, 4096)
     state = steady_state(table, Load(1024, 256, 1024.0, cached=1023.0), Limits(8192, 256, 2_000_000))
-    alone = table.decode_seconds(state.batch, 1024 + 128)
+    alone = table.cases.decode_seconds(state.batch, 1024 + 128)
     assert float(state.tpot_s) == pytest.approx(float(alone), rel=0.02)
 
 

@@ -8,6 +8,7 @@ from simulator.models import models
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
 from simulator.serving.price import StepPrice
+from simulator.serving.step_arrays import StepArrays
 from simulator.serving.step_times import RankBatch
 from simulator.serving.table import IterationTable
 
@@ -80,10 +81,10 @@ def test_a_stretch_is_the_steps_that_it_stands_for(table):
 
 
 def test_arrays_agree_with_plain_numbers(table):
-    arrays = table.decode_seconds(np.array([1.0, 7.0, 64.0]), 1500.0)
+    arrays = table.cases.decode_seconds(np.array([1.0, 7.0, 64.0]), 1500.0)
     plain = [table.step((), count, 1500 * count) for count in (1, 7, 64)]
     assert arrays == pytest.approx(plain, rel=1e-9)
-    mixed = table.mixed_seconds(512.0, 100.0, np.array([1.0, 32.0]), 900.0)
+    mixed = table.cases.mixed_seconds(512.0, 100.0, np.array([1.0, 32.0]), 900.0)
     assert mixed == pytest.approx([table.step([(512, 100)], n, 900 * n) for n in (1, 32)], rel=1e-9)
 
 
@@ -116,7 +117,7 @@ def test_ranks_in_lockstep_take_as_long_as_the_slowest():
     prompt = RankBatch([(2048, 0)], 0, 0)
     alone, together = table.lockstep([prompt] + [idle] * 7), table.lockstep([prompt] * 8)
     assert alone < 0.9 * together, "steps outside of graphs are not padded"
-    arrays = [float(table.mixed_seconds(2048, 0.0, 0.0, 1.0, ranks=ranks)) for ranks in (1, 8)]
+    arrays = [float(table.cases.mixed_seconds(2048, 0.0, 0.0, 1.0, ranks=ranks)) for ranks in (1, 8)]
     assert arrays == pytest.approx([alone, together], rel=2e-3)
 
 
@@ -140,7 +141,7 @@ def test_a_step_without_a_graph_takes_no_less_than_its_launches():
     price.times = price.times.model_copy(update={"eager_layer_s": 2e-3})
     table = IterationTable(price, *MOST)
     assert table.step([(64, 0)], 0, 0) > launched
-    assert float(table.mixed_seconds(64, 0.0, 0.0, 1.0)) == pytest.approx(table.step([(64, 0)], 0, 0))
+    assert float(table.cases.mixed_seconds(64, 0.0, 0.0, 1.0)) == pytest.approx(table.step([(64, 0)], 0, 0))
     assert table.step([], 8, 8 * 500) < 0.5 * launched, "decodes run in graphs"
 
 
@@ -149,3 +150,28 @@ def test_one_rank_in_lockstep_is_a_step(table):
     for chunks in ((), ((700, 0),), ((300, 1000), (900, 0))):
         one = table.lockstep([RankBatch(chunks, 24, 24 * 900)])
         assert one == pytest.approx(table.step(chunks, 24, 24 * 900), rel=1e-6)
+
+
+def test_joined_tables_give_each_case_its_own_table():
+    tables = [made(name) for name in ("dense", "tensor")]
+    tables[1].price.engine = tables[0].price.engine
+    joined = StepArrays(tables).cases(np.array([0, 1, 1, 0]))
+    sequences, keys = np.array([3.0, 17.5, 64.0, 128.0]), np.array([700.0, 90.0, 5000.0, 12.0])
+    decodes = joined.decode_seconds(sequences, keys)
+    mixed = joined.mixed_seconds(512.0, 100.0, sequences, keys)
+    for case, which in enumerate((0, 1, 1, 0)):
+        own = tables[which].cases
+        assert decodes[case] == float(own.decode_seconds(sequences[case], keys[case]))
+        assert mixed[case] == float(own.mixed_seconds(512.0, 100.0, sequences[case], keys[case]))
+
+
+@pytest.mark.parametrize("pool", [{"tensor": 2, "pipeline": 4}, {"tensor": 2, "data": 2, "expert": 4}])
+def test_a_table_takes_over_what_replicas_of_one_tensor_degree_share(pool):
+    model, device, engine, first = REPLICAS["experts"]
+    cluster, preset = usual_cluster(device), engines.get(engine)
+    like = IterationTable(StepPrice(models.get(model), cluster, Pool(**first), preset), *MOST)
+    price = StepPrice(models.get(model), cluster, Pool(**pool), preset)
+    fresh, taken = IterationTable(price, *MOST), IterationTable(price, *MOST, like=like)
+    for name in ("rank_s", "experts_s", "padded_s", "mixed_s", "head_s"):
+        np.testing.assert_array_equal(getattr(taken, name), getattr(fresh, name))
+    assert taken.step([(512, 64)], 9, 9000) == fresh.step([(512, 64)], 9, 9000)
