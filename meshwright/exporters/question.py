@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from hwmodels.loading import exists
 from hwmodels.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
@@ -78,7 +79,7 @@ def saved_search(reference: str) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(read_text(path, MOST_BYTES))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
         raise InputError(f"not valid JSON, perhaps cut off ({error})", reference) from None
     searched = isinstance(data, dict) and "question" in data and ("plans" in data or "deployments" in data)
     return data if searched else None
@@ -104,6 +105,19 @@ def scenario_of_search(data: Mapping[str, Any], rank: int, where: str) -> dict[s
     return made | {"workload": {key: asked.get(key) for key in WORKLOAD}, "plan": plan.get("plan")}
 
 
+def _tokens(asked: Mapping[str, Any], key: str) -> int:
+    """A mean number of tokens, rounded; 1 where there is none.
+
+    Raises:
+        InputError: not a number.
+    """
+    value = asked.get(key) or 1
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole and not (isinstance(value, float) and isfinite(value)):
+        raise InputError(f"a number is needed, found {shown(value)}", f"question.{key}")
+    return max(round(value), 1)
+
+
 def _served(asked: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Workload and deployment of a found deployment."""
     rate = plan.get("rate") or asked.get("rate")
@@ -111,8 +125,8 @@ def _served(asked: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]
     workload: dict[str, Any] = {
         "kind": "serving",
         "arrivals": {"kind": "poisson", "rate": rate} if rate else {"kind": "burst"},
-        "input": {"kind": "fixed", "tokens": max(round(asked.get("prompt_tokens") or 1), 1)},
-        "output": {"kind": "fixed", "tokens": max(round(asked.get("output_tokens") or 1), 1)},
+        "input": {"kind": "fixed", "tokens": _tokens(asked, "prompt_tokens")},
+        "output": {"kind": "fixed", "tokens": _tokens(asked, "output_tokens")},
     }
     if slo:
         workload["slo"] = slo

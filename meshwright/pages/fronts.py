@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from planner.pareto import Front, Fronts
 
 MOST_POINTS = 1500
 """Points beside a front that a chart draws, evenly spread over all."""
+LINEAR_UP_TO, DECADES_FROM = 5, 30
+"""Highest over lowest value up to which an axis is linear, and from which only its decades are labelled."""
 FRONT, OTHERS = "#c8374a", "#9fb3c8"
 HINT = "Click a point of the front for its scenario: save it as a file and run `meshwright simulate FILE`."
 
@@ -57,14 +60,22 @@ def _figure(found: Fronts, front: Front) -> Figure:
         "picks": [yaml_text(found.scenario(int(point))) for point in on],
     }
     data = [_points(found, front, others, "other plans", OTHERS, 5), line]
-    spread = {
-        name: {"type": "log", "dtick": 1}
-        if one.values[usable].max() > 30 * max(one.values[usable].min(), 1e-12)
-        else {}
-        for name, one in (("x", front.x), ("y", front.y))
-    }
+    spread = {name: axis_scale(one.values[usable]) for name, one in (("x", front.x), ("y", front.y))}
     x, y = axis(front.x.name, **spread["x"]), axis(front.y.name, **spread["y"])
     return {"data": data, "layout": layout(height=480, hovermode="closest", xaxis=x, yaxis=y)}
+
+
+def axis_scale(values: np.ndarray) -> dict[str, Any]:
+    """A logarithmic axis where a few plans would squeeze the others into a corner."""
+    ratio = values.max() / max(values.min(), 1e-12)
+    if ratio <= LINEAR_UP_TO or values.min() <= 0:
+        return {}
+    if ratio > DECADES_FROM:
+        return {"type": "log", "dtick": 1}
+    # Plotly would label 20 as "2".
+    decades = range(floor(log10(values.min())), ceil(log10(values.max())) + 1)
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 3, 5, 7)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 
 def _points(

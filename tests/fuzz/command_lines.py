@@ -70,8 +70,6 @@ SIZING = _flags(
         "--days": ("10", "100", "0", "-5", "1e-9", "nan", "1e300"),
         "--objective": ("cost", "energy", "speed"),
         "--headroom": ("10%", "8GiB", "-5%", "200%", "1e30GiB"),
-        "--top": ("1", "3", "0"),
-        "--batch-tokens": ("16k", "1M", "1"),
     },
     ("--fix", "pipeline=1"),
 )
@@ -123,7 +121,7 @@ TRAINING_MORE = {
 
 FRONTS = _flags(
     TRAINING,
-    {**TRAINING_MORE, "--top": ("1", "3"), "--isl": ("100", "1k"), "--save": ("out/a.yaml", "out/b.yaml")},
+    {**TRAINING_MORE, "--top": ("1", "3"), "--save": ("out/a.yaml", "out/b.yaml")},
     ("--pareto", "--fix", "micro_batch=1"),
     ((), ("--json",), ("--html", "out/page.html"), ("--html", "out/page.html", "--json")),
 )
@@ -152,7 +150,6 @@ DAY = {"--ttft": ("0.5", "2.0", "p99=2.0", "1e-9", "0"), "--tpot": ("0.05", "0.1
 DAY_MORE = {
     **SERVED_MORE,
     "--cold-start": ("30", "0", "-1", "1e9", "nan", "inf"),
-    "--objective": ("cost", "energy", "goodput"),
 }
 TIMETABLE = _flags(
     {
@@ -175,6 +172,30 @@ def _days(random: Random) -> Case:
     return (TIMETABLE if random.random() < 0.75 else DAY_RUN)(random)
 
 
+REFINED = _flags(
+    TRAINING,
+    {**TRAINING_MORE, "--top": ("2", "3"), "--limit": ("micro_batch=2", "x=1"), "--executor": ("local", "x")},
+    ("--fix", "micro_batch=1"),
+    (
+        ("--refine", "1"),
+        ("--refine", "2", "--json"),
+        ("--refine", "1", "--store", "out/results.db", "--json"),
+        ("--refine", "1", "--csv", "out/a.csv"),
+    ),
+)
+SERVED_REFINED = _flags(
+    {**SERVED, "--ttft": ("0.5", "2.0", "1e-9"), "--tpot": ("0.05", "0.1", "nan")},
+    SERVED_MORE,
+    ("--serve", "--together", "--limit", "tensor=1"),
+    (("--refine", "1", "--json"), ("--refine", "2", "--store", "out/results.db")),
+)
+
+
+def _refined(random: Random) -> Case:
+    """Searches whose best plans the event engine runs."""
+    return (REFINED if random.random() < 0.75 else SERVED_REFINED)(random)
+
+
 FILES = _flags(
     TRAINING,
     {**TRAINING_MORE, "--rank": ("1", "2", "0", "999"), "--top": ("1", "3", "0"), "--tokens": ("1e9", "x")},
@@ -184,6 +205,7 @@ FILES = _flags(
         ("--csv", "out/plans.csv", "--all"),
         ("--html", "out/page.html", "--json"),
         ("--save", "out/plan.txt"),
+        ("--csv", "out/a.csv", "--html", "out/a.csv"),
         ("--save", "/dev/null/x.yaml"),
         ("--csv", "out/a.csv", "--save", "out/a.yaml", "--html", "out/a.html"),
     ),
@@ -223,6 +245,7 @@ KINDS: dict[str, Kind] = {
     "served-fronts": SERVED_FRONTS,
     "days": _days,
     "plan-files": FILES,
+    "refined": _refined,
     "sweep": from_data(
         _swept(),
         (

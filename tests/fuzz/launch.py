@@ -57,7 +57,18 @@ pipeline_parallel_degree = 1
 [activation_checkpoint]
 mode = "selective"
 """
-TARGETS = ("megatron-lm", "bridge", "deepspeed", "torchtitan", "vllm", "sglang", "trtllm", "dynamo", "slurm")
+TARGETS = (
+    "megatron-lm",
+    "bridge",
+    "deepspeed",
+    "torchtitan",
+    "vllm",
+    "sglang",
+    "trtllm",
+    "dynamo",
+    "slurm",
+    "k8s",
+)
 
 
 def _imported(random: Random) -> Case:
@@ -119,6 +130,49 @@ def _mixes(random: Random) -> Case:
     return Case((*arguments, *(["--json"] if random.random() < 0.5 else [])))
 
 
+COMMAND = (
+    *("torchrun", "--nnodes", "1", "--nproc-per-node", "8", "-m", "torchtitan.train"),
+    *("--module", "llama3", "--config", "llama3_8b", "--training.local_batch_size", "1"),
+    *("--parallelism.tensor_parallel_degree", "2"),
+)
+
+
+def _commands(random: Random) -> Case:
+    """Launch commands given as a text, with words changed."""
+    words = [*COMMAND]
+    for _ in range(random.choice((0, 1, 1, 2))):
+        words[random.randrange(len(words))] = word(random.choice((*ODD, *COMMAND)))
+    return Case(("import", " ".join(words), "--cluster", "dgx-h100"))
+
+
+FOUND = {
+    "question": {
+        "model": "gpt2",
+        "cluster": "dgx-a100-80gb",
+        "gpus": 8,
+        "framework": "megatron-core",
+        "seq_len": 1024,
+        "global_batch": 16,
+        "precision": "bf16",
+    },
+    "plans": [{"plan": {"tensor": 2, "data": 4, "zero": 1}}, {"plan": {"pipeline": 2, "data": 4}}],
+}
+DEPLOYED = {
+    "question": {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "gpus": 4,
+        "prompt_tokens": 1000,
+        "output_tokens": 100,
+        "ttft": 0.5,
+        "tpot": 0.05,
+        "rate": 4.0,
+    },
+    "deployments": [{"gpus": 2, "rate": 9.5, "deployment": {"engine": "vllm-0.19", "tensor": 2}}],
+}
+"""What `plan --json` prints, shortened to what `export` reads."""
+
+
 ASKED = (
     *("whatif", "--model", "gpt2", "--cluster", "dgx-a100-80gb", "--gpus", "8"),
     *("--seq-len", "1024", "--global-batch", "16"),
@@ -157,6 +211,11 @@ KINDS: dict[str, Kind] = {
     "import-launch": _imported,
     "export-training": _exports("plan.yaml", training.BASES["scenarios"], TARGETS),
     "export-serving": _exports("serve.yaml", serving.BASES["servings"], TARGETS[4:]),
+    "import-command": _commands,
+    "export-found": from_data(
+        [("found.json", FOUND), ("found.json", DEPLOYED)],
+        [["export", "FILE", "--to", target, "--rank", "1", "-o", "out"] for target in TARGETS],
+    ),
     "mixes": _mixes,
     "whatif-flags": _whatif,
 }

@@ -170,7 +170,9 @@ def _number(old: float, random: Random) -> float:
 
 
 def broken(text: str, random: Random) -> str:
-    """A text with a part removed, repeated, moved or replaced."""
+    """A text with a part removed, repeated, moved or replaced, or with other line ends or separators."""
+    if random.random() < 0.06:
+        return random.choice((text.replace("\n", "\r\n"), "\ufeff" + text, text.replace(",", ";"), ""))
     choice, at = random.random(), random.randrange(len(text) + 1)
     end = min(len(text), at + random.choice((1, 2, 5, 20, 100, 1000)))
     if choice < 0.15:

@@ -363,6 +363,7 @@ KINDS: dict[str, Kind] = {
         (
             ["simulate", "FILE", "--json"],
             ["simulate", "FILE"],
+            ["simulate", "FILE", "--engine", "--json"],
             ["simulate", "FILE", "--trace", "out/trace.json.gz", "--json"],
             ["plan", "FILE"],
         ),

@@ -10,6 +10,7 @@ import yaml
 
 from tests.fuzz.case import ROOT, Case, Kind, from_data, from_text, word
 from tests.fuzz.mutate import ODD, as_text
+from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025
 
 BASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("bases.yaml").read_text(encoding="utf-8")
@@ -198,10 +199,19 @@ KINDS: dict[str, Kind] = {
     "search": from_data(named("search.yaml", "searches"), (["plan", "FILE", "--json"], ["plan", "FILE"])),
     "variations": from_data(
         named("variations.yaml", "variations"),
-        (["whatif", "FILE", "--json"], ["whatif", "FILE"], ["whatif", "FILE", "--html", "out/page.html"]),
+        (
+            ["whatif", "FILE", "--json"],
+            ["whatif", "FILE"],
+            ["whatif", "FILE", "--engine", "--json"],
+            ["whatif", "FILE", "--sweep", "workload.global_batch=16,32", "--replan", "--json"],
+            ["whatif", "FILE", "--html", "out/page.html"],
+        ),
     ),
     "config": from_data(
-        named("config.json", "configs"),
+        [
+            *named("config.json", "configs"),
+            *(("config.json", config) for config in (*CONFIGS.values(), *PUBLISHED_2025.values())),
+        ],
         (
             ["show", "models", "FILE", "--json"],
             ["show", "models", "./FILE"],

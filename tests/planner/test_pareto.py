@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import meshwright as mw
+from meshwright.pages.fronts import axis_scale
 from meshwright.reports.fronts import describe_fronts
 from planner.fronts import training_fronts
 from planner.pareto import Axis, Front, front
@@ -56,3 +57,12 @@ def test_fronts_of_training_start_at_the_best_plan():
     assert step[first] == step.min()
     again = mw.simulate(fronts.scenario(first))
     assert abs(again.to_dict()["step_time_s"] / step[first] - 1) < 1e-9
+
+
+def test_a_few_slow_plans_do_not_squeeze_the_others_into_a_corner():
+    assert axis_scale(np.array([10.0, 30.0])) == {}
+    assert axis_scale(np.array([0.0, 30.0])) == {}
+    wide = axis_scale(np.array([14.0, 160.0]))
+    assert wide["type"] == "log"
+    assert dict(zip(wide["tickvals"], wide["ticktext"], strict=True))[20] == "20"
+    assert axis_scale(np.array([1.0, 1e5])) == {"type": "log", "dtick": 1}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hwmodels.errors import MeshwrightError
+from hwmodels.errors import InputError, MeshwrightError
 from meshwright.exporters import export
 from meshwright.exporters.imports import read_launch
-from meshwright.exporters.question import from_scenario
+from meshwright.exporters.question import from_scenario, question_of
 
 SCENARIO = {
     "model": "llama3.1-8b",
@@ -55,3 +58,33 @@ def test_broken_files_are_refused(target, tmp_path):
         (tmp_path / name).write_text(broken(text, rng) if text and rng.random() < 0.5 else text, "utf-8")
         with suppress(MeshwrightError):
             read_launch(str(tmp_path / name), given=asked)
+
+
+SAVED: dict[str, Any] = {
+    "question": {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 4, "output_tokens": 100, "rate": 4.0},
+    "deployments": [{"gpus": 2, "deployment": {"engine": "vllm-0.19", "tensor": 2}}],
+}
+
+
+def _saved(tokens: object) -> str:
+    return json.dumps({**SAVED, "question": {**SAVED["question"], "prompt_tokens": tokens}})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"question": {}, "plans": [' + "1" * 5000 + "]}", "not valid JSON"),
+        (json.dumps(SAVED)[:-9], "not valid JSON"),
+        *(
+            (_saved(value), "question.prompt_tokens: a number is needed")
+            for value in (["x"], "many", math.inf)
+        ),
+        (_saved(10**400), "tokens"),
+    ],
+)
+def test_broken_saved_searches_are_refused(text, told, tmp_path):
+    path = tmp_path / "found.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        question_of(str(path))
+    assert told in str(error.value)
