@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hwmodels.errors import InputError, UnknownNameError, shown
@@ -86,18 +86,29 @@ def _at(where: str, option: str, name: str) -> str:
     return f"{where}: {option}.{name}" if where else f"--{option} {name}"
 
 
-def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Read plan fields as typed (``tensor=8``) after an option.
+def pairs(
+    texts: Iterable[str],
+    option: str,
+    named: Callable[[str], str] = field_name,
+    form: str = "field=value, for instance tensor=8",
+) -> dict[str, str]:
+    """Read values by name as typed after an option (``tensor=8``).
+
+    Args:
+        texts: as typed.
+        option: its name, for errors.
+        named: the name that a typed one means; by default that of a plan field.
+        form: what is allowed, for errors.
 
     Raises:
-        InputError: no equals sign, or a field given twice.
+        InputError: no equals sign, or a name given twice.
     """
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
-        name = field_name(name)
+        name = named(name)
         if not equals or not name or not value:
-            raise InputError(f"must be field=value, for instance tensor=8; found {shown(text)}", option)
+            raise InputError(f"must be {form}; found {shown(text)}", option)
         if name in found:
             raise InputError(f"{name} is given twice", option)
         found[name] = value

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import parse_text
 from meshwright.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
-from simulator.plan import field_name
+from planner.constraints import pairs
 
 SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", re.IGNORECASE)
 """A number with a suffix: 8k."""
+_keys = partial(pairs, named=str, form="key=value, for instance network.nic_gbps=400")
+"""Values by key path, as typed."""
 
 
 def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> dict[str, Any]:
@@ -30,8 +33,8 @@ def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> di
     Raises:
         InputError: no equals sign, a repeated key, or an unreadable value.
     """
-    changed = {key: _value(text, f"--set {key}") for key, text in _pairs(sets, "--set").items()}
-    swept = {key: _values(text, f"--sweep {key}") for key, text in _pairs(sweeps, "--sweep").items()}
+    changed = {key: _value(text, f"--set {key}") for key, text in _keys(sets, "--set").items()}
+    swept = {key: _values(text, f"--sweep {key}") for key, text in _keys(sweeps, "--sweep").items()}
     if both := changed.keys() & swept.keys():
         raise InputError(f"{min(both)} is set and swept", "--sweep")
     if not (changed or swept or replan):
@@ -48,21 +51,8 @@ def plan_fields(texts: Iterable[str]) -> dict[str, Any]:
     Raises:
         InputError: no equals sign, a field given twice, or a value that cannot be read.
     """
-    found = _pairs(texts, "--fix", field_name)
+    found = pairs(texts, "--fix")
     return {name: _value(text, f"--fix {name}") for name, text in found.items()}
-
-
-def _pairs(texts: Iterable[str], option: str, named: Callable[[str], str] = str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        key = named(key)
-        if not equals or not key or not value:
-            raise InputError(f"must be key=value, found {shown(text)}", option)
-        if key in found:
-            raise InputError(f"{key} is given twice", option)
-        found[key] = value
-    return found
 
 
 def _value(text: str, where: str) -> Any:

@@ -357,7 +357,7 @@ class Schedule(ABC):
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Routes of micro batches through the ranks: one, or one per direction."""
-        return (looped_route(stages, chunks),)
+        return ((vee_route if self.returns else looped_route)(stages, chunks),)
 
     def route_index(self, micro_batch: int, micro_batches: int) -> int:
         """Which of ``routes`` a micro batch takes."""

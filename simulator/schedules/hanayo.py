@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.schedules.base import Array, Route, Schedule, Task, WorkTimes, vee_route
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes
 from simulator.schedules.greedy import best_orders, both_preferences
 
 
@@ -23,10 +23,6 @@ class Hanayo(Schedule):
     def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """At most one micro batch per stage."""
         return np.minimum(p, m)
-
-    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
-        """Down and up, once per wave."""
-        return (vee_route(stages, chunks),)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

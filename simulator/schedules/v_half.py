@@ -9,11 +9,9 @@ from simulator.schedules.base import (
     FORWARD,
     WEIGHT,
     Array,
-    Route,
     Schedule,
     Task,
     WorkTimes,
-    vee_route,
 )
 
 
@@ -35,10 +33,6 @@ class VHalf(Schedule):
     def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Half as many micro batches as stages, plus one (rounded down)."""
         return np.minimum((p + 2) // 2, m)
-
-    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
-        """Down the ranks and up again."""
-        return (vee_route(stages, chunks),)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

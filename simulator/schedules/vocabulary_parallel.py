@@ -12,11 +12,9 @@ from simulator.schedules.base import (
     OUTPUT_FORWARD,
     OUTPUT_WEIGHT,
     Array,
-    Route,
     Schedule,
     Task,
     WorkTimes,
-    vee_route,
 )
 from simulator.schedules.one_f_one_b import OneFOneB, alternate
 from simulator.schedules.v_half import VHalf, offsets, repeated
@@ -80,10 +78,6 @@ class VocabularyParallelVHalf(Schedule):
     def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """V-Half's, and one for the barrier."""
         return np.minimum(VHalf().held(p, p, v, rank) + self.output_barriers, m)
-
-    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
-        """Down the ranks and up again."""
-        return (vee_route(stages, chunks),)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

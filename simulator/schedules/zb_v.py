@@ -11,11 +11,9 @@ from simulator.schedules.base import (
     FORWARD,
     WEIGHT,
     Array,
-    Route,
     Schedule,
     Task,
     WorkTimes,
-    vee_route,
 )
 from simulator.schedules.greedy import Rules, best_orders
 
@@ -37,10 +35,6 @@ class ZeroBubbleV(Schedule):
     def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """As many micro batches as stages, on every rank."""
         return np.minimum(p, m)
-
-    def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
-        """Down the ranks and up again."""
-        return (vee_route(stages, chunks),)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import build
+from simulator.serving.policies import make_policy
 from simulator.serving.schedulers.base import Scheduler
 from simulator.serving.schedulers.chunked import Chunked
 from simulator.serving.schedulers.continuous import Continuous
@@ -21,16 +20,7 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
 )
 
 
-def make_scheduler(name: str, options: Mapping[str, Any], where: str = "") -> Scheduler:
-    """The scheduler of that name with its parameters.
-
-    Raises:
-        UnknownNameError: no such scheduler (the nearest name is offered).
-        InputError: an unknown parameter, or a wrong value.
-    """
-    if name not in schedulers:
-        raise UnknownNameError("scheduler", name, schedulers, where)
-    return build(schedulers[name], options, f"{where}_options" if where else f"scheduler {name}")
-
+make_scheduler = partial(make_policy, "scheduler", schedulers)
+"""The scheduler of a name with its parameters (`make_policy`)."""
 
 __all__ = ["Scheduler", "make_scheduler", "schedulers"]

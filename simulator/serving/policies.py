@@ -1,0 +1,31 @@
+"""Policies by name with their parameters: schedulers, routers, scalers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import Strict, build
+
+Policy = TypeVar("Policy", bound=Strict)
+
+
+def make_policy(
+    kind: str, known: Mapping[str, type[Policy]], name: str, options: Mapping[str, Any], where: str = ""
+) -> Policy:
+    """The policy of that name with its parameters.
+
+    Args:
+        kind: scheduler, router or scaler.
+        known: the policies of that kind by name.
+        name, options: of the policy.
+        where: of the name, for errors.
+
+    Raises:
+        UnknownNameError: no such policy (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
+    """
+    if name not in known:
+        raise UnknownNameError(kind, name, known, where)
+    return build(known[name], options, f"{where}_options" if where else f"{kind} {name}")
