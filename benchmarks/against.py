@@ -1,0 +1,108 @@
+"""Speed of the working tree against another version, both in turn on this machine.
+
+Machines differ, and a shared one changes from minute to minute, so a ratio to a known version says more than
+seconds. The other version is checked out in a temporary git worktree and runs with the installed libraries.
+
+python -m benchmarks.against REF [--runs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+
+from benchmarks.start import PLAN, ROOT, run
+
+NUMBER = r"([\d.,]+)"
+PRINTED = {
+    "benchmarks.search": {
+        "whole search, CPU s": rf"whole search .*?\({NUMBER} s of CPU",
+        "step times, plans/s": rf"step time +{NUMBER} plans/s",
+        "predictions, plans/s": rf"predict +{NUMBER} plans/s",
+        "memory, plans/s": rf"memory +{NUMBER} plans/s",
+    },
+    "benchmarks.prediction": {
+        "one prediction of Llama 3 70B, ms": rf"llama3-70b .*?prediction +{NUMBER} ms",
+        "one prediction of DeepSeek-V3, ms": rf"deepseek-v3 .*?prediction +{NUMBER} ms",
+    },
+}
+"""Figures that benchmarks print."""
+Figures = dict[str, float]
+
+
+def process(words: tuple[str, ...]) -> Callable[[Path], Figures]:
+    """CPU seconds of a command as a process."""
+    name = "--help" if words == ("--help",) else "README's plan"
+
+    def measure(root: Path) -> Figures:
+        return {f"{name} as a process, CPU s": run(("-m", "meshwright", *words), root)[0].cpu}
+
+    return measure
+
+
+def printed(module: str, patterns: Mapping[str, str]) -> Callable[[Path], Figures]:
+    """The figures that a benchmark prints; none where a version lacks it."""
+
+    def measure(root: Path) -> Figures:
+        if not (root / f"{module.replace('.', '/')}.py").exists():
+            return {}
+        output = run(("-m", module), root)[1]
+        found = {name: re.search(pattern, output) for name, pattern in patterns.items()}
+        return {name: float(match[1].replace(",", "")) for name, match in found.items() if match}
+
+    return measure
+
+
+MEASURES = (
+    process(("--help",)),
+    process(PLAN),
+    *(printed(module, patterns) for module, patterns in PRINTED.items()),
+)
+HIGHER_IS_BETTER = "plans/s"
+
+
+def text(figure: float) -> str:
+    """A figure for people."""
+    return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
+
+
+def compare(other: Path, runs: int) -> None:
+    """Print each figure of both checkouts, and their ratio."""
+    print(f"{'best (median)':38} {'there':>21} {'here':>21}   here/there")
+    for measure in MEASURES:
+        pairs = [(measure(other), measure(ROOT)) for _ in range(runs + 1)][1:]  # the first run fills caches
+        for name in pairs[0][1]:
+            best = max if name.endswith(HIGHER_IS_BETTER) else min
+            here = [ours[name] for _, ours in pairs]
+            there = [theirs[name] for theirs, _ in pairs if name in theirs]
+            shown = f"{text(best(here))} ({text(median(here))})"
+            if not there:
+                print(f"{name:38} {'not measured there':>21} {shown:>21}")
+                continue
+            ratio = f"{best(here) / best(there):.3f} ({median(here) / median(there):.3f})"
+            print(f"{name:38} {f'{text(best(there))} ({text(median(there))})':>21} {shown:>21}   {ratio}")
+
+
+def main() -> None:
+    """Check the other version out, and compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ref")
+    parser.add_argument("--runs", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "other"
+        git = ("git", "-C", str(ROOT), "worktree")
+        subprocess.run([*git, "add", "--quiet", "--detach", str(other), asked.ref], check=True)
+        try:
+            compare(other, asked.runs)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(other)], check=True)
+
+
+if __name__ == "__main__":
+    main()
