@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from simulator.serving.policies import make_policy
 from simulator.serving.routers.base import Router, Target
@@ -18,7 +18,9 @@ routers: Mapping[str, type[Router]] = MappingProxyType(
 )
 
 
-make_router = partial(make_policy, "router", routers)
-"""The router of a name with its parameters (`make_policy`)."""
+def make_router(name: str, options: Mapping[str, Any], where: str = "") -> Router:
+    """The router of that name with its parameters; raises as `make_policy`."""
+    return make_policy("router", routers, name, options, where)
+
 
 __all__ = ["Router", "Target", "make_router", "routers"]

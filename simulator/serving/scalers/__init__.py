@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from simulator.serving.policies import make_policy
 from simulator.serving.scalers.base import Scaler
@@ -17,7 +17,9 @@ scalers: Mapping[str, type[Scaler]] = MappingProxyType(
 )
 
 
-make_scaler = partial(make_policy, "scaler", scalers)
-"""The scaler of a name with its parameters (`make_policy`)."""
+def make_scaler(name: str, options: Mapping[str, Any], where: str = "") -> Scaler:
+    """The scaler of that name with its parameters; raises as `make_policy`."""
+    return make_policy("scaler", scalers, name, options, where)
+
 
 __all__ = ["Scaler", "make_scaler", "scalers"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from simulator.serving.policies import make_policy
 from simulator.serving.schedulers.base import Scheduler
@@ -20,7 +20,9 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
 )
 
 
-make_scheduler = partial(make_policy, "scheduler", schedulers)
-"""The scheduler of a name with its parameters (`make_policy`)."""
+def make_scheduler(name: str, options: Mapping[str, Any], where: str = "") -> Scheduler:
+    """The scheduler of that name with its parameters; raises as `make_policy`."""
+    return make_policy("scheduler", schedulers, name, options, where)
+
 
 __all__ = ["Scheduler", "make_scheduler", "schedulers"]
