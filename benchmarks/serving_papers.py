@@ -43,7 +43,8 @@ class ServingClaim:
         runs: names of runs, of which the best counts.
         over: the same of the baseline; none: the figure itself is claimed.
         metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
-            ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's.
+            ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's;
+            ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
         alone: both run on one engine: the mechanism alone.
     """
 
@@ -227,6 +228,15 @@ SERVING_CLAIMS = (
         alone=True,
     ),
     ServingClaim(
+        "serve-polca-row",
+        "servers without a power brake over those that the power was provisioned for",
+        1.30,
+        (1.20, 1.35),
+        ("base",),
+        (),
+        "unbraked",
+    ),
+    ServingClaim(
         "serve-apex-70b",
         "tokens/s of summaries, best plan over tensor in a node and pipeline across",
         3.37,
@@ -286,6 +296,8 @@ def _value(run: ScenarioRun, metric: str) -> float:
         return sustained(run)
     if metric == "unslowed":
         return unslowed(run)
+    if metric == "unbraked":
+        return unbraked(run)
     if metric == "smooth":
         setting = make_serving(run.data, run.where, run.folder)
         return smooth_rate(serve(setting, traced=True), GAP_S)
@@ -312,6 +324,28 @@ def unslowed(run: ScenarioRun) -> float:
     deployment = {key: value for key, value in data["deployment"].items() if key != "pools"}
     steps = make_serving({**data, "deployment": deployment}, run.where, run.folder).pools[0].costs.steps
     return largest_rate(run, lambda result: not slowed_too_much(result, steps))
+
+
+def unbraked(run: ScenarioRun) -> float:
+    """The most servers whose row needs no power brake, over those that its power was provisioned for.
+
+    Every server brings its share of the load.
+    """
+    provisioned = int(run.data["deployment"]["power_policy_options"]["servers"])
+    arrivals, given = run.data["workload"]["arrivals"], int(run.data["deployment"]["replicas"])
+
+    def fits(servers: int) -> bool:
+        rates = [rate * servers / given for rate in arrivals["rates"]]
+        data = set_key(run.data, "workload.arrivals.rates", rates, run.folder, run.where)
+        data = set_key(data, "deployment.replicas", servers, run.folder, run.where)
+        row = serve(make_serving(data, run.where, run.folder)).row
+        return row is not None and row.brakes == 0
+
+    low, high = provisioned, 2 * provisioned
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low / provisioned
 
 
 def largest_rate(run: ScenarioRun, within: Callable[[ServingResult], bool]) -> float:

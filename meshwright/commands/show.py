@@ -14,7 +14,7 @@ def show(
         str,
         typer.Argument(
             help="devices, clusters, links, models, frameworks, recipes, schedules, engines, schedulers, "
-            "routers, scalers, traces or scenarios"
+            "routers, scalers, power-policies, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",

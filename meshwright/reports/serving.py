@@ -13,6 +13,7 @@ from simulator.serving.alone import alone, share_alone
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
 from simulator.serving.records import Record
 from simulator.serving.result import ServingResult
+from simulator.serving.row_power import RowPower
 from simulator.serving.setting import PoolSetting
 
 NAMES = {
@@ -145,6 +146,8 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
             f"{found['requests']:,} requests; TTFT {seconds(ttft['p50'])} (p99 {seconds(ttft['p99'])}), "
             f"e2e {seconds(e2e['p50'])} (p99 {seconds(e2e['p99'])})",
         )
+    if result.row is not None:
+        yield "row power", _row_power(result.row.figures())
     if failures := sum(member.failures for member in result.fleet.members):
         sent, given_up = result.fleet.retries, result.fleet.failed
         yield "failures", f"{failures:,} of replicas; {sent:,} requests sent again, {given_up:,} given up"
@@ -158,6 +161,15 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if result.interrupted:
         yield "interrupted", "figures are of the requests that had ended"
+
+
+def _row_power(row: RowPower) -> str:
+    """Power of the row against its budget, brakes and caps."""
+    return (
+        f"{row.policy}: {row.servers:,} servers where power was provisioned for {row.provisioned:,} "
+        f"({row.added:+.0%}); peak {row.peak_w / row.budget_w:.1%}, mean {row.mean_w / row.budget_w:.1%} of "
+        f"{row.budget_w / 1e3:,.0f} kW; {row.brakes} brake events; capped {row.capped:.0%} of the time"
+    )
 
 
 def request_rows(result: ServingResult) -> Iterator[Sequence[str]]:

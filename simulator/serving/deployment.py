@@ -100,6 +100,12 @@ class Deployment(Pool):
     )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
+    power_policy: str | None = Field(
+        None, description="policy that caps clocks under a power budget of all replicas"
+    )
+    power_policy_options: dict[str, Any] = Field(
+        default_factory=dict, description="parameters of the power policy"
+    )
     tiers: list[Tier] = Field(
         default_factory=list, description="tiers of KV below device memory, the fastest first"
     )

@@ -180,6 +180,12 @@ class Meter:
             self.add_up()
         return self._slices or []
 
+    def use(self, steps: StepTimes) -> None:
+        """Take the power of other step times from here on."""
+        if self.cells:
+            self.add_up()
+        self.model = steps
+
     def add_up(self) -> None:
         """Add the rows up; replicas call it when there are ``FULL`` numbers."""
         rows = np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH)

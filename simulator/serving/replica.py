@@ -157,6 +157,21 @@ class Replica(QueueView):
             self.next_s = now
             self._count = 0
 
+    def use(self, steps: StepTimes, now: float) -> None:
+        """Take other step times from the end of the step under way, at a time to which it was advanced."""
+        if self._count > 1:
+            self._cut(now)
+        self.steps = steps
+
+    @property
+    def under_way(self) -> tuple[int, int, int, float] | None:
+        """Query tokens, decodes, their KV and seconds of the step under way; of a stretch, of its first."""
+        step = self._running
+        if step is None or self.next_s == inf:
+            return None
+        seconds = self._first_s if self._count > 1 else self.next_s - self._start_s
+        return step.decodes + step.prompt, step.decodes, step.kv_tokens, max(seconds, 1e-9)
+
     def turn(self) -> None:
         """End the running step or stretch, and start the next."""
         self.advance(inf, once=True)

@@ -10,6 +10,7 @@ from simulator.serving.fleet import Fleet, Progress
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
 from simulator.serving.outages import drains, outages
 from simulator.serving.records import Records
+from simulator.serving.row_power import RowSupervisor
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scaling import scale, seconds_up
 from simulator.serving.setting import ServingSetting
@@ -22,6 +23,8 @@ class ServingResult:
     setting: ServingSetting
     fleet: Fleet
     metrics: ServingMetrics
+    row: RowSupervisor | None = None
+    """Supervisor of the replicas' power, where a policy is named."""
 
     @property
     def records(self) -> Records:
@@ -66,6 +69,7 @@ class ServingResult:
             "retries": self.fleet.retries,
             "failed": self.fleet.failed,
             **self.metrics.to_dict(),
+            **({} if self.row is None else {"row_power": vars(self.row.figures())}),
             "interrupted": self.interrupted,
         }
 
@@ -91,12 +95,16 @@ def serve(
         fleet.clock.process(scale(fleet))
     outages(fleet)
     drains(fleet)
+    row = None
+    if setting.deployment.power_policy is not None:
+        row = RowSupervisor(fleet)
+        fleet.clock.process(row.run())
     fleet.run(progress)
     if fleet.interrupted and not partial:
         raise KeyboardInterrupt
     if not len(fleet.records) and not fleet.interrupted and not fleet.failed:
         _explain_nothing(setting, fleet)
-    return ServingResult(setting, fleet, metrics_of(setting, fleet))
+    return ServingResult(setting, fleet, metrics_of(setting, fleet), row)
 
 
 def _explain_nothing(setting: ServingSetting, fleet: Fleet) -> None:

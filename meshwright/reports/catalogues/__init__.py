@@ -34,6 +34,7 @@ KINDS: dict[str, Kind[Any]] = {
     "schedulers": policies.SCHEDULERS,
     "routers": policies.ROUTERS,
     "scalers": policies.SCALERS,
+    "power-policies": policies.POWER_POLICIES,
     "traces": policies.TRACES,
     "scenarios": scenarios.KIND,
 }

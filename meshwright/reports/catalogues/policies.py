@@ -10,6 +10,7 @@ from rich.table import Table
 from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
+from simulator.serving.power_policies import power_policies
 from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
 from simulator.serving.schedulers import schedulers
@@ -55,6 +56,7 @@ def _format_row(form: TraceFormat) -> list[str]:
 SCHEDULERS = policies("scheduler", schedulers)
 ROUTERS = policies("router", routers)
 SCALERS = policies("scaler", scalers)
+POWER_POLICIES = policies("power policy", power_policies)
 TRACES = Kind(
     names=lambda: sorted(formats),
     get=get_format,
