@@ -32,6 +32,8 @@ def serving_question(
     given: Mapping[str, Any],
     fix: Mapping[str, Any],
     limit: Mapping[str, Any],
+    where: str = "command line",
+    folder: Path | None = None,
 ) -> ServingQuestion:
     """Build a question from a serving scenario, or from arguments alone.
 
@@ -39,11 +41,12 @@ def serving_question(
         scenario: file, shipped name or mapping; its deployment gives the engine and the number formats.
         given: arguments of ``mw.deploy``; None means not given.
         fix, limit: fields held or capped, as typed or as values.
+        where, folder: name of a mapping in errors, and base of its relative paths.
 
     Raises:
         InputError: a wrong key or value, an unknown name.
     """
-    data, where, folder = _data(scenario, given)
+    data, where, folder = _data(scenario, given, where, folder or Path())
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
@@ -71,10 +74,9 @@ def serving_question(
 
 
 def _data(
-    scenario: str | Path | Mapping[str, Any] | None, given: Mapping[str, Any]
+    scenario: str | Path | Mapping[str, Any] | None, given: Mapping[str, Any], where: str, folder: Path
 ) -> tuple[dict[str, Any], str, Path]:
     """The scenario's mapping with the arguments in it, its name in errors, and its folder."""
-    where, folder = "command line", Path()
     if isinstance(scenario, Mapping):
         data = dict(scenario)
     elif scenario:

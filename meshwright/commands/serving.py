@@ -77,6 +77,8 @@ def compare_serving(
     question = WhatIfQuestion.of(dict(data), str(path), path.parent.resolve())
     with progress("base") as advance:
         outcomes = [run_serving(question.base, advance)]
+        if (again := question.replanned_base) is not None:
+            outcomes.append(run_serving(again, advance))
     runs = list(question.runs())
     found: dict[int, Any] = {}
     interrupted = False

@@ -10,7 +10,7 @@ from typing import Any
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
-from meshwright.variations.serving_tables import COLUMNS, comparison_rows
+from meshwright.variations.serving_tables import comparison_rows
 from meshwright.variations.tables import failures
 
 LINES = (
@@ -29,7 +29,8 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
     """
     ran = [outcome for outcome in outcomes if outcome.report is not None]
     base = ran[0].report or {}
-    sections = [Section("Figures", "", columns=COLUMNS, rows=comparison_rows(outcomes))]
+    columns, rows = comparison_rows(outcomes)
+    sections = [Section("Figures", "", columns=columns, rows=rows)]
     for name, group in groupby(ran[1:], key=lambda outcome: outcome.run.name):
         points = list(group)
         keys = list(points[0].run.point)
@@ -38,8 +39,8 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
                 Section(name, f"Latencies and throughput against {keys[0]}.", _curve(keys[0], points))
             )
     if failed := failures(outcomes):
-        columns = ("variation", "because")
-        sections.append(Section("Cannot be run", "", columns=columns, rows=failed, words_in=(0, 1)))
+        named = ("variation", "because")
+        sections.append(Section("Cannot be run", "", columns=named, rows=failed, words_in=(0, 1)))
     facts = {
         "model": base["model"],
         "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",

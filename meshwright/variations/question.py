@@ -22,6 +22,8 @@ from simulator.serving.scenario import ServingDefinition, check_serving, is_serv
 
 BASE = "base"
 REPLANNED_BASE = "base, re-planned"
+HELD = ("engine", "weights", "kv", "clock_mhz", "power_cap_w")
+"""Keys of a deployment that a search keeps."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,13 @@ class WhatIfQuestion:
             for value in values[1:]:
                 self._check_values(self._changed(name, {key: value}, first), where)
         planned = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("plan.")]
-        if variation.replan and self.serves:
-            raise InputError("a serving scenario has no plan to search; leave out replan", where)
+        fixed = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("deployment.")]
+        searched = [key for key in fixed if key.rpartition(".")[2] not in HELD]
+        if variation.replan and self.serves and searched:
+            held = ", ".join(f"deployment.{key}" for key in HELD)
+            raise InputError(
+                f"{searched[0]} has no effect on a deployment that is searched; a search keeps {held}", where
+            )
         if variation.replan and planned:
             instead = planned[0].replace("plan.", "search.fix.")
             raise InputError(f"{planned[0]} has no effect on a plan that is searched; set {instead}", where)

@@ -5,25 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hwmodels.errors import InputError, MeshwrightError
+from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from meshwright.reports.units import seconds
+from meshwright.serving_questions import serving_question
 from meshwright.variations.answer import Outcome, inputs
 from meshwright.variations.question import ScenarioRun
 from planner.execution import Execution
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
+from planner.serving.search import search_serving
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+
+ARGUMENTS = ("model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "share", "engine")
+"""Arguments of a question that a scenario gives itself."""
 
 
 def run_serving(run: ScenarioRun, progress: Callable[[float], None] | None = None) -> Outcome:
     """Run one scenario; its report is that of ``simulate --json``.
+
+    A re-planned scenario runs the deployment that the search ranks first, and reports it as ``plan`` with its
+    highest rate within the targets as ``goodput_requests_s``.
 
     Args:
         run: the scenario.
         progress: called with the share of requests that ended.
 
     Raises:
-        MeshwrightError: it cannot be run.
+        MeshwrightError: it cannot be run, or no deployment meets its targets.
     """
-    return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
+    if not run.replan:
+        return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
+    question, plan = best_deployment(run)
+    deployed = make_serving(scenario_of(question, plan), run.where, run.folder)
+    planned = {"plan": plan.describe(), "goodput_requests_s": plan.goodput}
+    return Outcome(run, {**serve(deployed, progress).to_dict(), **planned})
+
+
+def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:
+    """The deployment of a scenario with the highest rate within the targets, or without targets the fastest.
+
+    Raises:
+        InputError: the scenario has neither targets nor a rate.
+        InfeasibleError: no replica fits, or no deployment meets the targets.
+    """
+    targets = (run.data["workload"].get("slo") or {}).keys() & {"ttft", "tpot", "e2e"}
+    given: dict[str, Any] = dict.fromkeys(ARGUMENTS)
+    given["objective"] = "goodput" if targets else "latency"
+    question = serving_question(run.data, given, {}, {}, run.where, run.folder)
+    found = search_serving(question, top=1)
+    if found.plans:
+        return question, found.plans[0]
+    nearest = found.nearest
+    words = "no deployment meets the targets"
+    if nearest is not None:
+        least = f"TTFT {seconds(nearest.ttft_s)}, TPOT {seconds(nearest.tpot_s)}"
+        words += f"; nearest: {nearest.describe()} with {least} at {nearest.load:.3g} requests/s"
+    raise InfeasibleError(words)
 
 
 def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tuple[int, Outcome]]:

@@ -28,6 +28,8 @@ COLUMNS = (
     "KV use",
     "$/M tokens",
 )
+PLANNED = ("highest rate", "deployment")
+"""Of re-planned runs: requests a second within the targets by the search, and its choice."""
 
 
 def describe_comparison(title: str, outcomes: Sequence[Outcome], interrupted: bool) -> dict[str, Any]:
@@ -43,20 +45,21 @@ def describe_comparison(title: str, outcomes: Sequence[Outcome], interrupted: bo
 
 def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
     run = outcome.run
-    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed)}
+    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
     if outcome.report is None:
         return {**asked, "problem": outcome.problem}
     changes = {f"{key}_change": change(outcome.report, base, key) for key in CHANGES}
     return {**asked, **changes, **outcome.report}
 
 
-def comparison_rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """One row per outcome with figures."""
-    base = outcomes[0].report or {}
-    return [_row(outcome, base) for outcome in outcomes if outcome.report is not None]
+def comparison_rows(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Columns, and one row per outcome with figures."""
+    base, replanned = outcomes[0].report or {}, any(outcome.run.replan for outcome in outcomes)
+    rows = [_row(outcome, base, replanned) for outcome in outcomes if outcome.report is not None]
+    return COLUMNS + (PLANNED if replanned else ()), rows
 
 
-def _row(outcome: Outcome, base: dict[str, Any]) -> list[str]:
+def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
     report = outcome.report or {}
 
     def latency(name: str, point: str) -> str:
@@ -64,7 +67,7 @@ def _row(outcome: Outcome, base: dict[str, Any]) -> list[str]:
         return "" if found is None else seconds(found[point])
 
     label = outcome.run.label + (" (overload)" if report["sustainable_rate"] is not None else "")
-    return [
+    cells = [
         label,
         f"{report['gpus']:,}",
         latency("ttft", "p50"),
@@ -78,11 +81,15 @@ def _row(outcome: Outcome, base: dict[str, Any]) -> list[str]:
         percent(report["kv_use"]),
         f"{report['dollars_per_million']:.3g}",
     ]
+    if replanned:
+        found = report.get("goodput_requests_s")
+        cells += ["" if found is None else f"{found:.3g}/s", report.get("plan", "")]
+    return cells
 
 
 def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table]:
     """The base and its variations, and failed variations."""
-    tables = [table(COLUMNS, comparison_rows(outcomes), title)]
+    tables = [table(*comparison_rows(outcomes), title)]
     if failed := failures(outcomes):
         tables.append(table(("variation", "because"), failed, left=2))
     return tables
