@@ -28,7 +28,7 @@ class Framework(Sourced):
 
     name: str
     title: str = Field(description="what it is, with versions")
-    attention: Literal["flash", "flash-2", "flash-1", "unfused"] = Field(
+    attention: Literal["flash", "flash-2", "flash-1", "flash-1-triton", "unfused"] = Field(
         "flash",
         description="attention kernel; flash "
         "is the fastest that the device has (FlashAttention-3 or cuDNN on Hopper)",

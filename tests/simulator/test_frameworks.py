@@ -90,6 +90,17 @@ def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
     assert after.time[0] > before.time[0]
 
 
+@pytest.mark.parametrize(("model", "slower"), [("gpt2-medium", 0.626 / 0.54), ("gpt3-13b", 1.0)])
+def test_triton_s_first_flash_attention_is_slower_with_heads_of_64(make_setting, model, slower):
+    plan = Plans.of(Plan(data=8, micro_batch=1))
+
+    def attention(kernel):
+        setting = make_setting(model=model, attention=kernel, devices=8, global_batch=8)
+        return predict(setting, plan).seconds["attention"][0]
+
+    assert attention("flash-1-triton") == pytest.approx(slower * attention("flash-1"))
+
+
 def test_halves_rotate_in_more_kernels_and_passes(make_setting):
     plan = Plans.of(Plan(data=8, micro_batch=1))
 
