@@ -1,6 +1,7 @@
 """Imports run one way, heavy modules are imported on use, and a class name has one meaning."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,28 @@ def test_a_public_class_name_has_one_meaning():
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+def drawn() -> dict[str, list[list[str]]]:
+    """Lines of the picture of each folder in docs/architecture.md, from the top."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    picture = next(block for block in page.split("```") if "simulator/serving  " in block)
+    found: dict[str, list[list[str]]] = {}
+    lines: list[list[str]] = []
+    for line in filter(str.strip, picture.splitlines()):
+        folder, names = re.fullmatch(r"(\S*)\s+(.+?)(?:\s{3,}.*)?", line).groups()
+        lines = found.setdefault(folder, []) if folder else lines
+        lines.append(names.split(", "))
+    return found
+
+
+@pytest.mark.parametrize("folder", ["simulator", "simulator/serving", "hwmodels"])
+def test_imports_agree_with_the_picture_of_the_architecture(folder):
+    height = {name: -line for line, names in enumerate(drawn()[folder]) for name in names}
+    imports = re.compile(rf"from {folder.replace('/', '.')}(?:\.(\w+)[\w.]*)? import")
+    for name, at in height.items():
+        paths = [ROOT / folder / f"{name}.py", *(ROOT / folder / name).rglob("*.py")]
+        assert any(path.exists() for path in paths), f"{folder}/{name} is drawn and does not exist"
+        for path in filter(Path.exists, paths):
+            for used in imports.findall(path.read_text(encoding="utf-8")):
+                assert height.get(used, at) <= at, f"{path.relative_to(ROOT)} imports {used}, drawn above it"
