@@ -54,8 +54,10 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
     for name, info in Plan.model_fields.items():
         words = plans.schedule_names if name == "schedule" else Choice.get(name)
         words = words or (("false", "true") if info.annotation is bool else ())
-        values = getattr(plans, name).tolist()
-        columns[name] = [plain_cell(words[int(v)]) if words else str(v) for v in values]
+        # A field has few values: each is written once and repeated.
+        found, which = np.unique(getattr(plans, name), return_inverse=True)
+        cells = [plain_cell(words[int(value)]) if words else str(value) for value in found.tolist()]
+        columns[name] = np.array(cells, dtype=object)[which].tolist()
     numbers = {
         **figures(prediction.metrics),
         "peak_memory_bytes": peak,
