@@ -4,9 +4,11 @@
 
 A band adds the errors of kernels, of links and of the model itself (``simulator/model_errors.yaml``). The
 model's error of a kind of setting is what 90 % of its runs stay within once kernels and links are taken
-off; sources count alike, whatever their number of rows. Coverage is printed twice: with the errors that
-ship, and for each source with the errors fitted to the other sources. A source is the part of a case name
-before the first dash or digit.
+off; sources count alike, whatever their number of rows. A kind of fewer than four sources has at least the
+error of all kinds, since a 90th percentile of two or three sources says little.
+
+Coverage is printed twice: with the errors that ship, and for each source with the errors fitted to the
+other sources. A source is the part of a case name before the first dash or digit.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from simulator.uncertainty import (
 )
 
 NINE_IN_TEN = 0.9
+ENOUGH_SOURCES = 4
 
 
 @dataclass
@@ -94,6 +97,14 @@ def fitted(runs):
     return weighted_quantile(beyond, [run.source for run in runs], NINE_IN_TEN)
 
 
+def error_of(kind, runs):
+    """The model's error of a kind, at least that of all runs where few sources have the kind."""
+    same = [run for run in runs if run.kind == kind]
+    if len({run.source for run in same}) >= ENOUGH_SOURCES:
+        return fitted(same)
+    return max(fitted(runs), fitted(same) if same else 0.0)
+
+
 def covered(runs, errors):
     """Share of runs inside their band."""
     inside = [abs(run.error) <= np.hypot(run.calibration, errors[run.kind]) for run in runs]
@@ -101,14 +112,11 @@ def covered(runs, errors):
 
 
 def left_out(runs):
-    """Runs judged by errors fitted to other sources; a source alone in its kind is judged by all kinds."""
+    """Runs judged by errors fitted to other sources."""
     made = []
     for source in sorted({run.source for run in runs}):
         others = [run for run in runs if run.source != source]
-        errors = {}
-        for kind in {run.kind for run in runs if run.source == source}:
-            same = [run for run in others if run.kind == kind] or others
-            errors[kind] = fitted(same)
+        errors = {kind: error_of(kind, others) for kind in {run.kind for run in runs if run.source == source}}
         made += [
             (run, abs(run.error) <= np.hypot(run.calibration, errors[run.kind]))
             for run in runs
@@ -167,10 +175,7 @@ def main():
         if some:
             bare, full = covered(some, nothing), covered(some, shipped)
             print(f"{name:24s} {len(some):6d} {bare:15.1%} {full:11.1%} {np.mean(out):16.1%}")
-    errors = {
-        kind: round(fitted([run for run in runs if run.kind == kind]), 3)
-        for kind in sorted({run.kind for run in runs})
-    }
+    errors = {kind: round(error_of(kind, runs), 3) for kind in sorted({run.kind for run in runs})}
     print("model errors fitted:", errors, "shipped:", shipped)
     peaks = [entry for entry in entries if entry.memory_error is not None]
     ratio = np.array([-np.log1p(entry.memory_error) for entry in peaks])
