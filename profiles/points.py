@@ -271,6 +271,8 @@ def _opened(path: Path) -> TextIO:
 
 
 def _check_header(table: PointTable, header: Sequence[str], path: Path) -> None:
+    if len(header) == 1 and ";" in header[0]:
+        raise InputError("line 1: values are separated by ';', a comma is needed", str(path))
     for position, name in enumerate(header):
         if name in header[:position]:
             raise InputError(f"line 1: column {name!r} is given twice", str(path))

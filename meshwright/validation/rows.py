@@ -48,6 +48,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: is not a readable CSV file ({error})", str(path)) from None
     missing = [name for name in REQUIRED if name not in header]
+    if missing and len(header) == 1 and ";" in header[0]:
+        raise InputError("values are separated by ';', a comma is needed", str(path))
     if missing:
         raise InputError(f"column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}", str(path))
     twice = [name for name in header if name and header.count(name) > 1]

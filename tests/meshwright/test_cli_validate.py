@@ -203,3 +203,13 @@ def test_two_processes_find_the_same(monkeypatch):
         (entry.case.case_id, entry.predicted_step_s) for entry in alone.entries
     ]
     assert shared.skipped == alone.skipped
+
+
+def test_semicolons_between_values_are_named(refused, tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("case_id;gpu;n_gpus\none;h100-sxm;8\n")
+    assert "separated by ';', a comma is needed" in refused("validate", "--cases", str(path))
+    points = tmp_path / "gemm.csv"
+    points.write_text("gpu;dtype;layout;m;n;k;time_us\nh100-sxm;bf16;forward;1;1;1;1\n")
+    command = ["calibrate", str(points), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml")]
+    assert "separated by ';', a comma is needed" in refused(*command)
