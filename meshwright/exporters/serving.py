@@ -122,6 +122,16 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
     ]
     if setting.scaler.name != "fixed":
         gaps.append(f"deployment.scaler = {setting.scaler.name}: the number of replicas is fixed here")
+    for pool in setting.pools:
+        given = f"deployment.pools.{pool.name}"
+        if pool.cluster.name != setting.cluster.name:
+            gaps.append(f"{given}.cluster = {pool.cluster.name}: the files are for {setting.cluster.name}")
+        if pool.pool.clock_mhz is not None:
+            gaps.append(f"{given}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
+        if pool.pool.power_cap_w is not None:
+            gaps.append(
+                f"{given}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})"
+            )
     if not placed:
         for pool in setting.pools:
             if pool.pool.replicas > 1:

@@ -45,7 +45,9 @@ def _setting(result: ServingResult) -> dict[str, str]:
     setting = result.setting
     return {
         "model": setting.model.name,
-        "cluster": f"{setting.gpus:,} x {setting.cluster.device.name} ({setting.cluster.name})",
+        "cluster": ", ".join(
+            f"{count:,} x {cluster.device.name} ({cluster.name})" for cluster, count in setting.occupied
+        ),
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
         "router": setting.router.name,
     }
@@ -57,8 +59,11 @@ def describe_pool(pool: PoolSetting) -> str:
     degrees = {"TP": plan.tensor, "DP": plan.data, "PP": plan.pipeline, "EP": plan.expert}
     cut = " ".join(f"{name}{degree}" for name, degree in degrees.items() if degree > 1) or "one GPU"
     engine = plan.engine if isinstance(plan.engine, str) else "own engine"
+    device = f" {pool.cluster.device.name}" if plan.cluster is not None else ""
+    power = f", {plan.clock_mhz:,.0f} MHz" if plan.clock_mhz else ""
+    power += f", {plan.power_cap_w:,.0f} W a device" if plan.power_cap_w else ""
     return (
-        f"{plan.replicas} x {cut}, {plan.weights} weights, {engine}, {pool.scheduler.name} "
+        f"{plan.replicas} x {cut}{device}{power}, {plan.weights} weights, {engine}, {pool.scheduler.name} "
         f"(budget {options.token_budget:,} tokens, {options.max_sequences:,} sequences), "
         f"KV for {counted(pool.costs.kv_blocks * options.block_tokens)} tokens"
     )

@@ -66,7 +66,7 @@ class Builder:
         ranks, token = pool.pool.data, pool.costs.kv_token_bytes
         found = []
         for tier in self._setting.deployment.tiers:
-            rate = read_rate(self._setting.cluster, pool.pool.devices // ranks, tier.place)
+            rate = read_rate(pool.cluster, pool.pool.devices // ranks, tier.place)
             shared = tier.place == "remote"
             room = tier.gigabytes * 1e9 / (1 if shared else ranks)
             store = TierStore(int(room / (token * unit_tokens)), token / rate)

@@ -25,6 +25,10 @@ def _name_or_mapping(value: object) -> object:
     raise ValueError("a catalogue name, a path or a mapping is needed")
 
 
+def _none_or_reference(value: object) -> object:
+    return None if value is None else _name_or_mapping(value)
+
+
 class Pool(Strict):
     """Replicas of one kind.
 
@@ -35,6 +39,10 @@ class Pool(Strict):
 
     name: str = Field("", description="of the pool in reports; default: its role")
     role: Role = Field("mixed", description="phases that the pool's replicas run")
+    cluster: Annotated[Any, AfterValidator(_none_or_reference)] = Field(
+        None,
+        description="nodes of the pool: catalogue name, path or mapping; default: the scenario's cluster",
+    )
     replicas: Few = Field(1, description="replicas at the start")
     tensor: Few = Field(1, description="tensor-parallel ranks of attention and dense MLPs")
     data: Few = Field(1, description="data-parallel attention ranks of one replica")

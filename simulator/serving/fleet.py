@@ -352,8 +352,13 @@ class Fleet:
         source = self.members[sequence.replica]
         key = (source.index, target.index)
         if key not in self._routes:
-            ranks = (source.rank, source.pool.pool.devices, target.rank, target.pool.pool.devices)
-            self._routes[key] = Route.between(self.setting.cluster, *ranks)
+            here, there = source.pool, target.pool
+            ranks = (source.rank, here.pool.devices, target.rank, there.pool.devices)
+            if here.cluster.name == there.cluster.name:
+                self._routes[key] = Route.between(here.cluster, *ranks)
+            else:
+                sides = here.cluster, here.pool.devices, there.cluster, there.pool.devices
+                self._routes[key] = Route.across(*sides)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
         end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
         # A copy: the prefill replica still lists the sequence among those that it admitted.

@@ -108,8 +108,8 @@ class Hardware:
     replica_seconds: float
     """Sum over replicas of the time they were up."""
     gpu_seconds: float
-    idle_watts: float
-    """Mean power of a replica between steps."""
+    idle_joules: float
+    """Energy of the replicas between steps."""
 
 
 def serving_metrics(
@@ -143,7 +143,7 @@ def serving_metrics(
     ended = float(inside.sum()) / window
     met = _met_share(slo, columns, kept)
     made = max(int(columns["output"].sum()), 1)
-    energy = _joules(meters, hardware)
+    energy = sum(meter.totals.joules for meter in meters) + hardware.idle_joules
     gpu_hours = hardware.gpu_seconds / hardware.gpus / 3600
     return ServingMetrics(
         requests=len(arrival),
@@ -213,12 +213,6 @@ def _by_priority(columns: Mapping[str, np.ndarray], kept: slice) -> dict[int, di
         for name, end in (("ttft_s", "first_s"), ("e2e_s", "last_s")):
             found[level][name] = vars(Latency.of((columns[end][kept] - arrival)[chosen]))
     return found
-
-
-def _joules(meters: list[Meter], hardware: Hardware) -> float:
-    """Energy of all steps and of the replicas' idle time, J."""
-    idle_s = max(hardware.replica_seconds - sum(meter.totals.busy_s for meter in meters), 0.0)
-    return sum(meter.totals.joules for meter in meters) + idle_s * hardware.idle_watts
 
 
 def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def outages(fleet: Fleet) -> None:
         if not member.up:
             return
         fleet.lose(member, clock.now)
-        yield clock.timeout(restore_seconds(failures, fleet.setting.cluster, member.pool))
+        yield clock.timeout(restore_seconds(failures, member.pool.cluster, member.pool))
         fleet.restore(member, clock.now)
 
     for outage in failures.at:

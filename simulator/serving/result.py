@@ -50,6 +50,7 @@ class ServingResult:
                 {
                     "name": pool.name,
                     "role": pool.pool.role,
+                    "device": pool.cluster.device.name,
                     "replicas": pool.pool.replicas,
                     "tensor": pool.pool.tensor,
                     "data": pool.pool.data,
@@ -119,15 +120,19 @@ def _explain_nothing(setting: ServingSetting, fleet: Fleet) -> None:
 
 def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
     """Figures of a run so far."""
-    cluster = setting.cluster
     columns = fleet.records.columns()
     span = float(columns["last_s"].max(initial=0.0))
-    replicas = len(fleet.members)
     up = [seconds_up(member, span) for member in fleet.members]
     held = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
-    price = cluster.device.price_per_hour_usd * setting.gpus
-    idle = sum(member.pool.costs.idle_watts for member in fleet.members) / replicas
-    hardware = Hardware(setting.gpus, price, sum(up), held, idle)
+    price = sum(
+        pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas
+        for pool in setting.pools
+    )
+    idle_j = sum(
+        max(time - member.meter.totals.busy_s, 0.0) * member.pool.costs.idle_watts
+        for member, time in zip(fleet.members, up, strict=True)
+    )
+    hardware = Hardware(setting.gpus, price, sum(up), held, idle_j)
     serving = setting.serving
     arrivals = serving.arrivals
     return serving_metrics(

@@ -75,8 +75,8 @@ class RowSupervisor:
         if any(pool.pool.data > 1 or pool.pool.pipeline > 1 for pool in setting.pools):
             raise InputError("needs replicas without pipeline stages and data-parallel ranks", where)
         self.fleet = fleet
-        pool = setting.pools[0].pool
-        devices, cluster = pool.devices, setting.cluster
+        pool, cluster = setting.pools[0].pool, setting.pools[0].cluster
+        devices = pool.devices
         server_w = self.policy.server_w or devices * cluster.device.tdp_watts + (
             devices / cluster.devices_per_node * cluster.host_watts
         )
@@ -173,4 +173,4 @@ def _steps_at(setting: ServingSetting, name: str, clock_mhz: float | None) -> St
         return pool.costs.steps
     engine = engine_of(pool.pool.engine, setting.folder, f"{setting.where}: deployment.engine")
     slow = pool.pool.model_copy(update={"clock_mhz": clock_mhz})
-    return replica_costs(setting.model, setting.cluster, slow, pool.options, engine).steps
+    return replica_costs(setting.model, pool.cluster, slow, pool.options, engine).steps

@@ -72,11 +72,11 @@ def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSe
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
-    needed = sum(
-        pool.devices * pool.replicas for pool in pools_of(written.deployment, f"{where}: deployment")
-    )
+    pools = pools_of(written.deployment, f"{where}: deployment")
+    # Pools that name a cluster of their own take its devices.
+    needed = sum(pool.devices * pool.replicas for pool in pools if pool.cluster in (None, written.cluster))
     try:
-        cluster = cluster.resized(written.gpus or needed)
+        cluster = cluster.resized(written.gpus or max(needed, 1))
     except InputError as error:
         raise InputError(error.problem, f"{where}: {'gpus' if written.gpus else 'deployment'}") from None
     return serving_setting(

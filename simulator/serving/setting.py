@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hwmodels.cluster import Cluster
+from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
@@ -30,7 +30,8 @@ class PoolSetting:
     scheduler: Scheduler
     costs: ReplicaCosts
     first_rank: int
-    """Rank of the first device of its first replica."""
+    """Rank of the first device of its first replica, on its cluster."""
+    cluster: Cluster
 
     @property
     def name(self) -> str:
@@ -64,6 +65,17 @@ class ServingSetting:
         """Devices of all replicas."""
         return sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
 
+    @property
+    def occupied(self) -> list[tuple[Cluster, int]]:
+        """Clusters of the pools, with the devices that they take."""
+        taken: dict[str, int] = {}
+        for pool in self.pools:
+            taken[pool.cluster.name] = (
+                taken.get(pool.cluster.name, 0) + pool.pool.devices * pool.pool.replicas
+            )
+        known = {pool.cluster.name: pool.cluster for pool in self.pools}
+        return [(known[name], count) for name, count in taken.items()]
+
 
 def serving_setting(
     title: str,
@@ -82,21 +94,24 @@ def serving_setting(
         InfeasibleError: the model does not fit a replica.
     """
     pools: list[PoolSetting] = []
-    rank = 0
+    taken: dict[str, int] = {}
     for index, pool in enumerate(pools_of(deployment, f"{where}: deployment")):
         place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
-        options = options_of(pool, cluster.device.memory_bytes, folder, place)
+        own = cluster
+        if pool.cluster is not None:
+            own = find(clusters, pool.cluster, folder, f"{place}.cluster")
+            if own.name == cluster.name:
+                own = cluster
+        rank = taken.get(own.name, 0)
+        devices = own.devices if own is cluster else own.nodes * own.devices_per_node
+        options = options_of(pool, own.device.memory_bytes, folder, place)
         if pool.speculation is not None:
             options = options.model_copy(update={"preemption": "none"})
         if pool.role == "decode" and "scheduler" not in pool.options:
             # Prompts are computed in another pool: arriving sequences join the running decodes.
             options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
         scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
-        used = (
-            cluster.resized(max(rank + pool.devices, 1))
-            if rank + pool.devices <= cluster.devices
-            else cluster
-        )
+        used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         engine = engine_of(pool.engine, folder, f"{place}.engine")
         costs = replica_costs(model, used, pool, options, engine)
         if pool.speculation is not None:
@@ -109,13 +124,13 @@ def serving_setting(
                 scheduler,
                 costs,
                 rank,
+                own,
             )
         )
-        rank += pool.devices * pool.replicas
-    if rank > cluster.devices:
-        raise InputError(
-            f"the pools occupy {rank} devices, the job has {cluster.devices}", f"{where}: deployment"
-        )
+        taken[own.name] = rank = rank + pool.devices * pool.replicas
+        if rank > devices:
+            has = "the job" if own is cluster else own.name
+            raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
     for index, pool in enumerate(pools):
         if pool.pool.data > 1 and pool.pool.pipeline > 1:
             place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")

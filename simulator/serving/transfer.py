@@ -32,6 +32,13 @@ class Route:
             bandwidth = min(bandwidth, nodes * cluster.network.bandwidth)
         return cls(bandwidth, sum(link.latency_s for link in links))
 
+    @classmethod
+    def across(cls, first: Cluster, devices: int, other: Cluster, others: int) -> Route:
+        """The route between replicas on two clusters: through their NICs, with a full network between."""
+        sides = ((first, devices), (other, others))
+        rates = [one.network.bandwidth * count / one.devices_per_node for one, count in sides]
+        return cls(min(rates), max(one.network.latency for one, _ in sides))
+
 
 class Transfers:
     """When transfers end, with each replica's link busy until then.
