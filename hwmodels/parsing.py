@@ -138,7 +138,9 @@ def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int]) -> 
         _check_number(value, path)
         return 1
     if not isinstance(value, dict | list):
-        raise InputError(f"{_at(path)}a {type(value).__name__} is no value of a file; write plain text")
+        raise InputError(
+            f"{_at(path)}a {type(value).__name__} is not allowed as a value; write it as text in quotes"
+        )
     if id(value) in sizes:
         return sizes[id(value)]
     if len(path) >= DEEPEST:

@@ -66,7 +66,9 @@ def scenario_data(
     """
     batch_tokens = arguments.get("batch_tokens")
     if batch_tokens is not None and arguments.get("global_batch") is not None:
-        raise InputError("gives the batch too; leave one of both out", flag("batch_tokens"))
+        raise InputError(
+            "states the batch, and so does --global-batch; give one of them", flag("batch_tokens")
+        )
     changes = {KEYS[name]: value for name, value in arguments.items() if value is not None and name in KEYS}
     if isinstance(wanted := changes.get("workload.precision"), str):
         changes["workload.precision"] = number_format(wanted)

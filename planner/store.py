@@ -166,7 +166,7 @@ class ResultStore:
         kind = self._base.execute("PRAGMA application_id").fetchone()[0]
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and kind != APPLICATION:
-            raise InputError("is no store of Meshwright", shown_path(self.path))
+            raise InputError("is not a store of results (SQLite file of `--store`)", shown_path(self.path))
         found = self._base.execute("PRAGMA user_version").fetchone()[0]
         if tables and found != FORMAT:
             problem = (
@@ -253,7 +253,9 @@ class ResultStore:
         except sqlite3.DatabaseError as error:
             words = str(error)
             if "not a database" in words or "malformed" in words:
-                raise InputError("is no store of Meshwright", shown_path(self.path)) from None
+                raise InputError(
+                    "is not a store of results (SQLite file of `--store`)", shown_path(self.path)
+                ) from None
             if "unable to open" in words:
                 raise InputError("cannot be opened as a store", shown_path(self.path)) from None
             kept = "; results written before are kept" if "full" in words else ""

@@ -204,7 +204,9 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         return None
     workload = data.get("workload")
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
-        raise InputError("asks about serving, which `simulate` and `whatif` answer", f"{where}: workload")
+        raise InputError(
+            "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
+        )
     written = build(Definition, data, where)
     if written.placement is None or written.plan is None:
         missing = "placement" if written.placement is None else "plan"
@@ -233,7 +235,9 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
     """
     workload = data.get("workload")
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
-        raise InputError("asks about serving, which `simulate` and `whatif` answer", f"{where}: workload")
+        raise InputError(
+            "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
+        )
     written = build(Definition, data, where)
     if mixed_cluster(written.cluster, f"{where}: cluster", folder):
         raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")

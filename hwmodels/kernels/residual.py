@@ -111,7 +111,7 @@ def load_grids(path: Path) -> dict[str, ResidualGrid]:
     except FileNotFoundError:
         raise InputError("no such file (the calibration names it as its residuals)", str(path)) from None
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not a file of residuals ({error})", str(path)) from None
+        raise InputError(f"is not a residual grid (.npz) of a calibration ({error})", str(path)) from None
     grids = {}
     for name in [key.removesuffix("/steps") for key in arrays if key.endswith("/steps")]:
         steps = arrays[f"{name}/steps"]

@@ -90,7 +90,7 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
     launch = read_script(text, where)
     named = launch.options.get("--deepspeed_config") or launch.options.get("--deepspeed-config")
     if not isinstance(named, str):
-        raise InputError("names no --deepspeed_config", where)
+        raise InputError("option --deepspeed_config is missing (the path of ds_config.json)", where)
     file = (path.parent if path else Path()) / named.replace("$(dirname $0)/", "")
     rest = {name: value for name, value in launch.options.items() if not name.startswith("--deepspeed")}
     return Launch({**_flat(parse_json(read_text(file), str(file))), **rest}, launch.devices, launch.notes)

@@ -97,7 +97,7 @@ def recognised(text: str, where: str) -> Exporter:
         if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):
             problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
             raise InputError(problem, where)
-        raise InputError("is no launch file that Meshwright knows; name its kind with --from", where)
+        raise InputError("is a launch file of unknown kind; name the kind with --from", where)
     return exporter(best)
 
 
@@ -107,9 +107,9 @@ def _scenario(
     """The mapping of a scenario."""
     model = asked.get("model") or _model(facts, asked, where)
     if "cluster" not in asked:
-        raise InputError("no launch file says what it runs on: give --cluster", where)
+        raise InputError("launch files do not name the cluster: give --cluster", where)
     if launch.devices is None:
-        raise InputError("the number of devices is not in it: give --gpus", where)
+        raise InputError("the launch file does not state the number of devices: give --gpus", where)
     devices = launch.devices
     plan = {name.removeprefix("plan."): value for name, value in facts.items() if name.startswith("plan.")}
     plan = {
@@ -131,7 +131,7 @@ def _scenario(
             * (whole(facts, "derived.micro_batches", where) or 1)
         )
     if "seq_len" not in workload:
-        raise InputError("the length of sequences is not in it: give --seq-len", where)
+        raise InputError("the launch file does not state the sequence length: give --seq-len", where)
     known: dict[str, Any] = {"framework": framework}
     if "framework.dispatcher" in facts and facts["framework.dispatcher"] != "all-to-all":
         known = {"framework": _with_dispatcher(framework, facts["framework.dispatcher"])}
@@ -199,7 +199,9 @@ def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str
     if match := catalogue_name(told):
         return match
     if "vocabulary" not in told:
-        raise InputError("the vocabulary is not in it (the tokenizer has it): give --vocabulary", where)
+        raise InputError(
+            "the launch file does not state the vocabulary (its tokenizer does): give --vocabulary", where
+        )
     nested: dict[str, Any] = {}
     for name, value in told.items():
         part, _, key = name.rpartition(".")

@@ -33,7 +33,10 @@ def lengths_of(layout: str, where: str) -> list[int]:
     text = _expanded(layout.replace(",", "").replace(" ", ""), where)
     chunks = text.split("|")
     if len(chunks) > MOST_CHUNKS or not re.fullmatch(r"[EtmL|]+", text):
-        raise InputError(f"is no pipeline layout of E, t, m and L: {shown(layout)}", where)
+        raise InputError(
+            f"must be a layout of E, t, m, L and | of at most {MOST_CHUNKS} stages; found {shown(layout)}",
+            where,
+        )
     return [chunk.count("t") for chunk in chunks]
 
 
@@ -43,7 +46,9 @@ def _expanded(text: str, where: str) -> str:
         part = found[1] if found[1] is not None else found[2]
         text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
         if len(text) > 10 * MOST_CHUNKS:
-            raise InputError("is longer than any pipeline", where)
+            raise InputError(
+                f"must be a pipeline layout of at most {MOST_CHUNKS} stages, found a longer one", where
+            )
     return text
 
 

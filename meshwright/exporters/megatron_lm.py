@@ -334,10 +334,12 @@ def expert_layers(text: str, layers: int, where: str) -> list[int]:
     try:
         pattern = _evaluated(ast.parse(text.strip()[:2000], mode="eval").body)
     except (SyntaxError, ValueError, RecursionError):
-        raise InputError(f"is no pattern of layers: {shown(text)}", where) from None
+        raise InputError(
+            f"must be a list of layers as Python, for instance ([0]*3+[1]*58); found {shown(text)}", where
+        ) from None
     if not isinstance(pattern, list) or len(pattern) != layers:
         found = len(pattern) if isinstance(pattern, list) else pattern
-        raise InputError(f"tells {found} layers, the model has {layers}", where)
+        raise InputError(f"must be a pattern of {layers} layers, as the model has; found {found}", where)
     return pattern
 
 
@@ -374,7 +376,7 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
     written = parse_text(text, where)
     arguments = written.get("ARGS", written) if isinstance(written, dict) else None
     if not isinstance(arguments, dict):
-        raise InputError("is no mapping of options", where)
+        raise InputError(f"a mapping of options is needed, found {shown(written)}", where)
     options = {
         f"--{name.removeprefix('--').replace('_', '-')}": " ".join(map(str, value))
         if isinstance(value, list)

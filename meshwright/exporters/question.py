@@ -98,7 +98,7 @@ def scenario_of_search(data: Mapping[str, Any], rank: int, where: str) -> dict[s
         raise InputError(f"{where} holds {count} plans, asked for rank {rank}", "--rank")
     asked, plan = data["question"], found[rank - 1]
     if not isinstance(asked, Mapping) or not isinstance(plan, Mapping):
-        raise InputError("is no output of `meshwright plan --json`", where)
+        raise InputError("is not the output of `meshwright plan --json`", where)
     made = {key: asked[key] for key in KEPT if key in asked}
     if serving:
         return made | _served(asked, plan)

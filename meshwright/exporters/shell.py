@@ -57,7 +57,8 @@ def read_script(text: str, where: str) -> Launch:
         launching = [words for words, _ in expanded if any(word.startswith("--") for word in words.split())]
     if not launching:
         raise InputError(
-            "starts no training script (torchrun, deepspeed, python ... script.py --options)", where
+            "has no command that starts training (torchrun, deepspeed or python SCRIPT.py with --options)",
+            where,
         )
     words = _split(max(launching, key=len), where)
     before, script, after = _parts(_nested(words))

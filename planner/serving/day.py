@@ -104,7 +104,7 @@ def piecewise(question: ServingQuestion) -> Piecewise:
     """
     arrivals = question.workload.arrivals
     if not isinstance(arrivals, Piecewise):
-        raise InputError("a day needs piecewise arrivals: rates that follow each other", "workload.arrivals")
+        raise InputError("a day needs arrivals of kind piecewise (`period` and `rates`)", "workload.arrivals")
     return arrivals
 
 

@@ -46,7 +46,10 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
     """
     source = Source(workload.model_copy(update={"requests": DRAWS}), seed, folder, longest)
     if source.feeds_back:
-        raise InputError("a search needs single requests that arrive at a rate", "workload")
+        raise InputError(
+            "a search needs single requests in an open loop: no closed arrivals, no program of several turns",
+            "workload",
+        )
     drawn = [(request.arrival_s, request.prompt, request.output) for request in source.requests()]
     if not drawn:
         raise InputError("the trace has no requests", "workload.trace")

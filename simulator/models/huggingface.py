@@ -238,7 +238,9 @@ def _leading_dense_layers(config: Config) -> Config:
         del values["moe_layer_freq"]
         dense = [layer for layer, has_experts in enumerate(frequency) if not has_experts]
     if not isinstance(dense, list) or dense != list(range(len(dense))):
-        raise InputError("dense layers among the expert layers must be the first ones", config.where)
+        raise InputError(
+            f"only the first layers may be dense; found dense layers {shown(dense)}", config.where
+        )
     if dense:
         values["first_k_dense_replace"] = len(dense)
     return config._replace(values=values)

@@ -97,7 +97,7 @@ def walk(
         task = orders[stuck[0]][len(starts[stuck[0]])]
         raise InputError(
             f"the schedule {schedule.name!r} deadlocks with {stages} stages, {micro_batches} micro batches "
-            f"and {chunks} chunks: rank {stuck[0]} waits for ever before {task}"
+            f"and {chunks} chunks: rank {stuck[0]} never starts {task}"
         )
     period = max(end - begin[0] for end, begin in zip(free, starts, strict=True) if begin)
     share = stages / positions

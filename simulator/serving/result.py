@@ -110,7 +110,7 @@ def serve(
 
 def _explain_nothing(setting: ServingSetting, fleet: Fleet) -> None:
     if not fleet.refused:
-        raise InputError("there is no request: the trace is empty, or `start` is behind its end", "workload")
+        raise InputError("no request: the trace is empty, or `start` lies after its last request", "workload")
     held = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
     raise InfeasibleError(
         f"all {fleet.refused:,} requests are longer than the {held:,} tokens whose KV a replica holds; more "

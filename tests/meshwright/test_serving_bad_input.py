@@ -181,7 +181,7 @@ def test_a_trace_without_requests_or_too_short_for_its_percentile_is_told(refuse
         f"model: llama3.1-8b\ncluster: dgx-h100\ngpus: 1\nworkload: {workload}\n", encoding="utf-8"
     )
     log.write_text(HEADER, encoding="utf-8")
-    assert "there is no request" in refused("simulate", str(path))
+    assert "no request: the trace is empty" in refused("simulate", str(path))
     log.write_text(HEADER + "0,100,10\n1,100,10\n", encoding="utf-8")
     assert "has 2 requests; 99 % of them rest on at least 100" in refused("plan", str(path))
     log.write_text(HEADER + "0,100,10\n3,100,10\n1,100,10\n", encoding="utf-8")

@@ -49,7 +49,7 @@ def test_wrong_ways_are_refused_before_work(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown executor"):
         Execution("rays").check()
     (tmp_path / "notes.txt").write_text("no database")
-    with pytest.raises(InputError, match="is no store of Meshwright"):
+    with pytest.raises(InputError, match="is not a store of results"):
         Execution(store=tmp_path / "notes.txt").check()
 
 

@@ -103,12 +103,12 @@ def test_a_killed_writer_loses_nothing(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "text.db").write_text("not a database at all, however long this text may be " * 20)
-    with pytest.raises(InputError, match="is no store of Meshwright"):
+    with pytest.raises(InputError, match="is not a store of results"):
         ResultStore(tmp_path / "text.db")
     with sqlite3.connect(tmp_path / "other.db") as base:
         base.execute("CREATE TABLE mine (x)")
     base.close()
-    with pytest.raises(InputError, match="is no store of Meshwright"):
+    with pytest.raises(InputError, match="is not a store of results"):
         ResultStore(tmp_path / "other.db")
     ResultStore(tmp_path / "old.db").__exit__(None, None, None)
     with sqlite3.connect(tmp_path / "old.db") as base:

@@ -87,7 +87,8 @@ def search_mix(
     """
     names = [offer.name for offer in offers]
     if len(set(names)) < len(names):
-        raise InputError(f"names a type twice: {', '.join(names)}", "--mix")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{twice} is given twice; give a GPU type once, with the count of all", "--mix")
     if not question.workload.slo.given:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:

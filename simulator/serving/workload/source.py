@@ -95,7 +95,10 @@ class Source:
             def draw() -> tuple[int, int]:
                 row = next(rows, None)
                 if row is None:
-                    raise InputError("the trace has too few requests for these programs", self.where)
+                    raise InputError(
+                        "the trace ends before the programs; ask for fewer requests, or give a longer trace",
+                        self.where,
+                    )
                 return row
 
             yield self.serving.program.calls(draw, self.fresh, prefix, self._programs)

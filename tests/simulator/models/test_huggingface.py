@@ -259,7 +259,7 @@ REFUSED = [
     ({"model_type": "new", "full_attention_interval": 4}, "linear-attention layers are not supported yet"),
     ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
-    ({"num_experts": 8, "mlp_only_layers": [5]}, "must be the first ones"),
+    ({"num_experts": 8, "mlp_only_layers": [5]}, "only the first layers may be dense"),
     ({"num_experts": 8}, "key 'moe.top_k' is missing"),
     ({"model_type": "gemma4_text"}, "layers that share keys or differ in head width are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME-"}, "MLPs beside experts are not supported"),
