@@ -252,7 +252,10 @@ class Plans:
                 continue
             if most * span > TABLE:
                 most, keys = _numbered(keys, most)
-            keys, most = keys * span + (column - low), most * span
+            keys *= span
+            keys += column
+            keys -= low
+            most *= span
         distinct, inverse = _numbered(keys, most)
         first = np.empty(distinct, dtype=np.int64)
         first[inverse[::-1]] = np.arange(count - 1, -1, -1)

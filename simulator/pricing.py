@@ -124,7 +124,8 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
         kind, sizes = CALLS[key[0]]
         rows = [sizes(ops[index]) for index in indices]
         stacked, which = _distinct(_stacked(rows))
-        found = kind([ops[index] for index in indices], prices, *stacked)[..., which]
+        found = kind([ops[index] for index in indices], prices, *stacked)
+        found = found if which is None else np.take(found, which, axis=-1)
         for index, row in zip(indices, found, strict=True):
             seconds[index] = row * ops[index].repeats
     return seconds
@@ -141,23 +142,23 @@ def _stacked(rows: list[tuple[Any, ...]]) -> Array:
     return sizes
 
 
-def _distinct(sizes: Array) -> tuple[Array, Any]:
-    """Distinct cases by size, and the index of every case's distinct one.
+def _distinct(sizes: Array) -> tuple[Array, NDArray[np.integer] | None]:
+    """Distinct cases by size, and the index of every case's distinct one; None if no case is merged.
 
     Args:
         sizes: shape (sizes, ops, cases); few cases are returned unmerged.
     """
     if sizes.ndim != 3 or sizes.shape[-1] < FEW_CASES:
-        return sizes, slice(None)
+        return sizes, None
     words = sizes.reshape(-1, sizes.shape[-1]).view(np.uint64)
     mixed = np.zeros(words.shape[-1], dtype=np.uint64)
     for row in words:
         mixed = (mixed ^ (row >> np.uint64(29)) ^ row) * np.uint64(0x9E3779B97F4A7C15)
     _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
-    distinct = sizes[..., first]
+    distinct = np.take(sizes, first, axis=-1)
     # Different cases with equal hashes: merge nothing.
-    same = np.array_equal(distinct[..., which], sizes)
-    return (distinct, which) if same else (sizes, slice(None))
+    same = np.array_equal(np.take(distinct, which, axis=-1), sizes)
+    return (distinct, which) if same else (sizes, None)
 
 
 def _key(op: Op, prices: Prices) -> tuple[Any, ...]:

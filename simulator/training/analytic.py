@@ -121,7 +121,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     parts, sent = breakdown(pieces, slowest, m)
     waits = setting.framework.fetch_seconds + of_class(slowest, passes.host_waits)
     parts["launch"] = parts["launch"] + m * waits
-    largest = np.argmax(counts.total, axis=0)
+    largest = first_largest(counts.total)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
         setting, plans, passes, counts, largest, slowest, links
     )
@@ -159,7 +159,7 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     passes = stage_times(setting, plans, stages, counts, components(setting, plans, stages, counts.ops))
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
-    largest, slowest = np.argmax(counts.total, axis=0), _slowest(stages, passes, m)[1]
+    largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds
     return makespan + gradients + gathers + tied + data.gradient_kernels + data.optimizer
@@ -168,7 +168,16 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Busy seconds of the slowest class of stage, and the class, shape (plans,)."""
     busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
-    return busy.max(axis=0), np.argmax(busy, axis=0)
+    return busy.max(axis=0), first_largest(busy)
+
+
+def first_largest(values: np.ndarray) -> np.ndarray:
+    """``np.argmax(values, axis=0)`` of few rows, shape (plans,); row by row it takes a third of the time."""
+    chosen, largest = np.zeros(values.shape[1], dtype=np.int64), values[0]
+    for row in range(1, len(values)):
+        np.copyto(chosen, row, where=values[row] > largest)
+        largest = np.maximum(largest, values[row])
+    return chosen
 
 
 def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -272,12 +281,17 @@ def stage_times(
         return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded)
     sharded_plans = plans.take(index)
     sharding = Sharding(links or setting, sharded_plans)
-    gathered, m = np.maximum(np.ceil(stages.total[:, index]), 1), micro_batches(setting, sharded_plans)
-    exchanges = InEachPass.of(sharding, gathered, counts.dense[:, index], counts.experts[:, index], m)
-    shown = exchanges.exposed(forward[:, index], backward[:, index], sharding.contention)
+    # ``take`` is five times as fast as an index array beside a slice.
+    layers, dense, experts, ahead, behind = (
+        np.take(values, index, axis=-1)
+        for values in (stages.total, counts.dense, counts.experts, forward, backward)
+    )
+    gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(setting, sharded_plans)
+    exchanges = InEachPass.of(sharding, gathered, dense, experts, m)
+    shown = exchanges.exposed(ahead, behind, sharding.contention)
     host = host_waits(sharding, gathered, m)
-    forward[:, index] += shown[0] + host[0]
-    backward[:, index] += shown[1] + host[1]
+    forward[:, index] = ahead + (shown[0] + host[0])
+    backward[:, index] = behind + (shown[1] + host[1])
     exposed[:, index], waits[:, index] = shown[0] + shown[1], host[0] + host[1]
     return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded, exchanges)
 

@@ -38,7 +38,7 @@ def move_state(
     states, index = sharding.states
     shared = [_of_states(values, index, len(states)) for values in given]
     if not all(
-        np.array_equal(state_values[..., index], values)
+        np.array_equal(np.take(state_values, index, axis=-1), values)
         for state_values, values in zip(shared, given, strict=True)
     ):
         # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
