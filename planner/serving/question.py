@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
+
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
@@ -131,6 +133,22 @@ class ServingQuestion:
         return (
             float(self.sample.outputs.mean()) if self.workload.output is None else self.workload.output.mean()
         )
+
+    @cached_property
+    def prompt_variation(self) -> float:
+        """Variance of the prompt tokens over the square of their mean."""
+        return float((self.sample.prompts.std() / self.prompt) ** 2)
+
+    @cached_property
+    def output_variation(self) -> float:
+        """Variance of the output tokens over the square of their mean."""
+        return float((self.sample.outputs.std() / self.output) ** 2)
+
+    @cached_property
+    def long_prompt(self) -> float:
+        """Prompt at the quantile of the targets' share, above the mean, over the mean."""
+        prompts = self.sample.prompts
+        return float(max(np.quantile(prompts, self.workload.slo.share) - prompts.mean(), 0.0) / self.prompt)
 
     @property
     def rate(self) -> float | None:

@@ -32,6 +32,8 @@ RUNS = 9
 CLOSE = 0.02
 """Width of the interval, over its end, at which bisection ends."""
 SEEDS = 3
+LEAST_RATE = 1e-5
+"""Requests a second below which the targets are not tried: not even a lone request meets them."""
 FIRST_STEP = 1.15
 """Factor from the steady state's rate to the next; its square to the one after, and so on."""
 LIFETIMES, SETTLING = 10, 2
@@ -112,7 +114,11 @@ def settled(setting: ServingSetting, held: float) -> ServingSetting:
 
 
 def bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
-    """Largest rate of one seed: growing steps from the steady state's rate, then halving the interval."""
+    """Largest rate of one seed: growing steps from the steady state's rate, then halving the interval.
+
+    Returns:
+        Requests a second; 0 where no rate meets the targets.
+    """
     low, high = 0.0, inf
     rate, factor = max(expected, 1e-3), FIRST_STEP
     for _ in range(RUNS):
@@ -126,6 +132,8 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
             rate = 0.5 * (low + high)
         else:
             rate, factor = rate * factor if low else rate / factor, factor**2
+            if rate < LEAST_RATE:
+                break
     return low
 
 

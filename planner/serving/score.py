@@ -1,7 +1,8 @@
 """Largest rates within the targets, latencies and power of replicas, in arrays over shapes, roles and limits.
 
 Steady states know means. The targets hold for a share of the requests, so waits are taken as exponential: the
-quantile of TTFT is its mean plus (ln(1 / (1 - share)) - 1) times the mean wait and half a step.
+quantile of TTFT is its mean plus (ln(1 / (1 - share)) - 1) times the mean wait and half a step. Where prompts
+vary, the prefill of a prompt as long as that share asks for is added, as deviations of independent waits are.
 """
 
 from __future__ import annotations
@@ -120,7 +121,15 @@ class ReplicaCases:
         """Requests of each case: prefill writes one token, decode receives the prompt's KV."""
         output = np.where(self.role == PREFILL, 1.0, self.output)
         cached = np.where(self.role == DECODE, self.prompt - 1.0, 0.0)
-        return Load(self.prompt, output, rate=rate, cached=cached, replicas=self.replicas)
+        return Load(
+            self.prompt,
+            output,
+            rate=rate,
+            cached=cached,
+            variation=self.question.output_variation,
+            prompt_variation=np.where(self.role == DECODE, 0.0, self.question.prompt_variation),
+            replicas=self.replicas,
+        )
 
     @property
     def _bounds(self) -> Limits:
@@ -189,8 +198,9 @@ def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], defaul
 def ttft_quantile(question: ServingQuestion, state: Steady) -> Array:
     """TTFT of the share of requests that must meet it, s."""
     with np.errstate(invalid="ignore"):
-        waits = (question.tail - 1.0) * state.queue_s + 0.5 * state.step_s
-    return np.where(state.stable, state.ttft_s + np.maximum(waits, 0.0), np.inf)
+        waits = np.maximum((question.tail - 1.0) * state.queue_s + 0.5 * state.step_s, 0.0)
+    longer = question.long_prompt * state.prefill_s
+    return np.where(state.stable, state.ttft_s + np.hypot(waits, longer), np.inf)
 
 
 def tpot_quantile(question: ServingQuestion, state: Steady) -> Array:

@@ -49,6 +49,8 @@ class Load:
         cached: prompt tokens found in the prefix cache.
         variation: variance of the output lengths over the square of their mean. A sequence that is met while
             it decodes is a long one more often, and so holds more context.
+        prompt_variation: variance of the tokens to prefill over the square of their mean: long prompts make
+            others wait longer.
         replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
     """
 
@@ -58,6 +60,7 @@ class Load:
     rate: ArrayLike = 0.0
     cached: ArrayLike = 0.0
     variation: ArrayLike = 0.0
+    prompt_variation: ArrayLike = 0.0
     replicas: ArrayLike = 1.0
 
 
@@ -152,9 +155,9 @@ class _Cases:
     def __init__(self, table: StepCases, load: Load, limits: Limits) -> None:
         given = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
-            *(load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
+            *(load.prompt_variation, load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
         )
-        prompt, output, concurrency, rate, cached, variation, replicas, budget, slots, room = (
+        prompt, output, concurrency, rate, cached, variation, varied, replicas, budget, slots, room = (
             np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
         )
         engine = table.engine
@@ -164,6 +167,7 @@ class _Cases:
         self.table, self.output = table, output
         self.shared = self.lanes * replicas
         """Batches in flight among which arrivals are balanced."""
+        self.varied = varied
         self.closed = concurrency > 0
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
         self.arrivals = rate / self.lanes
@@ -328,11 +332,12 @@ def _prompts(
 
 
 def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills) -> Array:
-    """Wait for the prompts of others where steps are full (M/D/c)."""
+    """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
+    factor above it."""
     busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
     servers = cases.shared / cases.lanes * steps.ranks * steps.most
     wait = 0.5 * busy ** (np.sqrt(2.0 * servers + 2.0) - 1.0) / (1.0 - busy) * steps.full
-    wait = wait * cases.lanes / cases.shared
+    wait = wait * (1.0 + cases.varied) * cases.lanes / cases.shared
     bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
     return np.where(cases.closed, np.minimum(wait, bound), wait)
 

@@ -91,6 +91,31 @@ def test_the_largest_rate_meets_the_targets_and_a_higher_one_does_not(asked, tab
             assert [bool(case.held(np.array([rate]))[0]) for rate in rates] == [True, False]
 
 
+VARIED = {"kind": "lognormal", "median": 650, "sigma": 1.0, "most": 8000}
+
+
+def scenario(prompts, slo):
+    workload = {"kind": "serving", "requests": 200, "arrivals": {"kind": "poisson", "rate": 2.0}}
+    workload |= {"input": prompts, "output": 100, "slo": slo}
+    return {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "workload": workload, "deployment": {}}
+
+
+def test_long_prompts_among_short_ones_count_for_the_share_that_meets_the_target():
+    varied = mw.deploy(scenario(VARIED, {"ttft": 0.1, "tpot": 0.03}), top=1).search
+    mean = round(varied.question.prompt)
+    equal = mw.deploy(scenario(mean, {"ttft": 0.1, "tpot": 0.03}), top=1).search
+    assert equal.question.long_prompt == equal.question.prompt_variation == 0.0
+    prompts = varied.question.sample.prompts
+    above = (1 + varied.question.long_prompt) * prompts.mean()
+    assert np.mean(prompts <= above) == pytest.approx(0.9, abs=0.01)
+    assert varied.plans[0].goodput < 0.97 * equal.plans[0].goodput
+
+
+def test_no_rate_of_the_event_engine_meets_a_target_below_a_lone_requests_time():
+    made = scenario(400, {"ttft": 1e-4}) | {"deployment": {"engine": "vllm-0.19"}}
+    assert bisect(make_serving(made, "test", Path()), 1.0, None) == 0.0
+
+
 def case_of(asked, phase, replicas):
     """The row of a phase's own limits."""
     every = ReplicaCases.of(asked, [phase.shape], [ROLES.index(phase.role)])
