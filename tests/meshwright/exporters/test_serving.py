@@ -9,16 +9,20 @@ import pytest
 import yaml
 
 from hwmodels.errors import InputError
+from hwmodels.loading import read_mapping
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import held_memory, pool_facts
 from meshwright.exporters.table import table
+from meshwright.scenarios import shipped_scenarios
 from simulator.serving.deployment import Pool
 from simulator.serving.options import EngineOptions
 
 ENGINES = ("vllm", "sglang", "trtllm")
 SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]
 WRITTEN = ("name", "role", "replicas", "engine", "options", "speculation")
+OF_NODES = ("cluster", "clock_mhz", "power_cap_w")
+"""Fields of nodes, not of an engine: every target names them as gaps."""
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +35,21 @@ def test_every_field_has_an_option_or_a_reason(target):
     known = table(exporter(target).table)
     told = known.options.keys() | known.derived.keys()
     assert {f"options.{name}" for name in EngineOptions.model_fields} - {"options.scheduler_options"} <= told
-    fields = {f"pool.{name}" for name in Pool.model_fields if name not in WRITTEN}
+    fields = {f"pool.{name}" for name in Pool.model_fields if name not in WRITTEN + OF_NODES}
     assert fields - told <= ({"pool.expert", "pool.expert_tensor"} if target == "trtllm" else set())
+
+
+@pytest.mark.parametrize("target", SERVING)
+def test_clocks_caps_and_clusters_are_named_as_gaps(target, tmp_path):
+    given = read_mapping(shipped_scenarios()["disaggregate-llama3-70b"])
+    prefill, decode = given["deployment"]["pools"]
+    pools = [{**prefill, "clock_mhz": 1500}, {**decode, "power_cap_w": 400, "cluster": "dgx-h200"}]
+    changed = {**given, "deployment": {**given["deployment"], "pools": pools}}
+    path = tmp_path / "changed.yaml"
+    path.write_text(yaml.safe_dump(dict(changed)), encoding="utf-8")
+    gaps = "\n".join(export(question_of(str(path)), target).gaps)
+    for words in ("nvidia-smi -lgc 1500", "nvidia-smi -pl 400", "cluster = dgx-h200"):
+        assert words in gaps
 
 
 @pytest.mark.parametrize("target", SERVING)
