@@ -165,7 +165,7 @@ class Topology:
         if level == NETWORK:
             _, nic, leaf = self._to_leaf(rank)
             return self._link(nic, leaf)
-        widths = {each.name: each.devices for each in self.levels}
+        widths = {level.name: level.devices for level in self.levels}
         if level not in widths:
             raise UnknownNameError("level", level, [*widths, NETWORK])
         return self._link(("device", rank), (level, rank // widths[level]))

@@ -38,7 +38,7 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
         "plan": plan.model_dump(mode="json"),
     }
     if setting.stragglers:
-        written["stragglers"] = [each.model_dump(mode="json") for each in setting.stragglers]
+        written["stragglers"] = [straggler.model_dump(mode="json") for straggler in setting.stragglers]
     return written
 
 

@@ -79,7 +79,7 @@ class Setting:
             # Cast (read, write), add (read both, write); autograd's own gradient cleared, and added to.
             added = self.width + 4 * framework.gradient_bytes
             added += 4 * self.width * framework.clears_working_gradients
-        each = framework.grouped_launches == "per-expert"
+        per_expert = framework.grouped_launches == "per-expert"
         library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
         return Implementation(
             attention=framework.attention,
@@ -94,7 +94,7 @@ class Setting:
             cast_launches=next(
                 (n for f, n in framework.cast_launches.items() if f == self.linear_dtype), 1.0
             ),
-            casts_by_expert=each and self.linear_dtype not in framework.shared_casts,
+            casts_by_expert=per_expert and self.linear_dtype not in framework.shared_casts,
             casts_weights=framework.casts_weights,
             swizzles=framework.swizzled_scales,
             accumulated_bytes=0 if framework.fused_accumulation else added,

@@ -105,8 +105,8 @@ def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...]) ->
 
 def node_variables(cluster: Cluster) -> str:
     """Shell variables of a job over whole nodes, each of which the environment may set."""
-    nodes, each = cluster.nodes_for(cluster.devices), min(cluster.devices_per_node, cluster.devices)
-    text = f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{each}}}\n"
+    nodes, per_node = cluster.nodes_for(cluster.devices), min(cluster.devices_per_node, cluster.devices)
+    text = f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{per_node}}}\n"
     text += "NODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
     return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
 
@@ -252,9 +252,9 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
     """Chunks and layers of the end stages, from any of the options."""
     layers = whole(facts, "model.layers", where)
     chunks = whole(facts, "derived.chunks", where) or 1
-    each = whole(facts, "derived.layers_per_chunk", where)
-    if each and layers and chunks == 1:
-        chunks = layers // (stages * each)
+    per_chunk = whole(facts, "derived.layers_per_chunk", where)
+    if per_chunk and layers and chunks == 1:
+        chunks = layers // (stages * per_chunk)
     if layout := facts.get("derived.layout"):
         lengths = lengths_of(str(layout), f"{where}: --pipeline-model-parallel-layout")
         chunks = max(len(lengths) // stages, 1)
@@ -265,7 +265,7 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
         if layers and any(both):
             share = (layers + sum(both)) // stages
             first, last = share - both[0], share - both[1]
-            chunks = share // each if each else chunks
+            chunks = share // per_chunk if per_chunk else chunks
     if chunks > 1:
         facts["plan.virtual_pipeline"] = chunks
     for end, count in (("first", first), ("last", last)):

@@ -67,10 +67,10 @@ def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list
         made["derived.local_batch"] = setting.training.global_batch // plan.data
         made["derived.pipeline_micro_batch"] = plan.micro_batch
         chunks = [round(length) for length in Spread.of(setting, Plans.of(plan)).lengths]
-        each = max(chunks[1:-1], default=max(chunks))
-        made["derived.layers_per_chunk"] = each
-        made |= {"derived.first_less": each - chunks[0], "derived.last_less": each - chunks[-1]}
-        if min(each - chunks[0], each - chunks[-1]) < 0:
+        per_chunk = max(chunks[1:-1], default=max(chunks))
+        made["derived.layers_per_chunk"] = per_chunk
+        made |= {"derived.first_less": per_chunk - chunks[0], "derived.last_less": per_chunk - chunks[-1]}
+        if min(per_chunk - chunks[0], per_chunk - chunks[-1]) < 0:
             gaps.append("plan.first_stage_layers: end stages hold at most as many layers as those between")
     else:
         made["derived.local_batch"] = plan.micro_batch
@@ -189,14 +189,14 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
     from simulator.models import models
 
     single = facts.get("plan.schedule") in ("1f1b", "gpipe")
-    each = whole(facts, "derived.layers_per_chunk", where)
+    per_chunk = whole(facts, "derived.layers_per_chunk", where)
     less = [whole(facts, f"derived.{end}_less", where) for end in ("first", "last")]
     first, last = (1 if count is None else count for count in less)
     name = facts.get("model.name")
     layers = models.get(name).layers if name else 0
     chunks = 1 if single else 2
-    if each and layers:
-        chunks = max(-(-(layers + first + last) // each) // stages, 1)
+    if per_chunk and layers:
+        chunks = max(-(-(layers + first + last) // per_chunk) // stages, 1)
     if chunks > 1:
         facts["plan.virtual_pipeline"] = chunks
     if (first or last) and layers and (layers + first + last) % (stages * chunks) == 0:

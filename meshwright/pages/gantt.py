@@ -146,7 +146,7 @@ def shown_ranks(ranks: int) -> list[int]:
     """All ranks, or as many as a chart holds, the first and the last among them."""
     if ranks <= MOST_RANKS:
         return list(range(ranks))
-    return sorted({round(each) for each in np.linspace(0, ranks - 1, MOST_RANKS)})
+    return sorted({round(value) for value in np.linspace(0, ranks - 1, MOST_RANKS)})
 
 
 def compute_blocks(timeline: Timeline, rank: int) -> list[Bar]:
@@ -167,10 +167,10 @@ def compute_blocks(timeline: Timeline, rank: int) -> list[Bar]:
 def stream_blocks(timeline: Timeline, rank: int) -> list[Bar]:
     """Communication of a rank, task by task."""
     return [
-        Bar(stream.name, rank, each.number, each.start, each.end)
+        Bar(stream.name, rank, value.number, value.start, value.end)
         for stream in STREAMS
         if stream is not COMPUTE
-        for each in timeline.intervals(rank, stream)
+        for value in timeline.intervals(rank, stream)
     ]
 
 

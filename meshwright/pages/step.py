@@ -111,12 +111,12 @@ def _time(timeline: Timeline, names: list[str]) -> Figure:
             "orientation": "h",
             "name": group,
             "y": rows,
-            "x": [each.get(group, 0.0) for each in parts],
+            "x": [value.get(group, 0.0) for value in parts],
             "marker": {"color": colour(group)},
             "hovertemplate": f"{group}: %{{x:.4g}} s<extra>%{{y}}</extra>",
         }
         for group in GROUPS
-        if any(each.get(group, 0.0) > 0 for each in parts)
+        if any(value.get(group, 0.0) > 0 for value in parts)
     ]
     return {
         "data": data,
@@ -141,8 +141,8 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
                 "type": "scatter",
                 "mode": "lines",
                 "name": names[rank],
-                "x": [float(f"{each:.6g}") for each in times.tolist()],
-                "y": [float(f"{each / 2**30:.5g}") for each in held.tolist()],
+                "x": [float(f"{value:.6g}") for value in times.tolist()],
+                "y": [float(f"{value / 2**30:.5g}") for value in held.tolist()],
                 "line": {"shape": "hv", "width": 1.4, "color": _shade(place, len(ranks))},
                 "hovertemplate": "%{y:.1f} GiB at %{x:.4g} s<extra>%{fullData.name}</extra>",
             }

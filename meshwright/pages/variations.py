@@ -67,13 +67,13 @@ def _bars(ran: Sequence[Outcome]) -> Figure:
             "orientation": "h",
             "name": group,
             "y": rows,
-            "x": [each.get(group, 0.0) for each in parts],
+            "x": [part.get(group, 0.0) for part in parts],
             "marker": {"color": colour(group)},
             "customdata": [label(outcome.run.label) for outcome in ran],
             "hovertemplate": f"%{{customdata}}<br>{group}: %{{x:.4g}} s<extra></extra>",
         }
         for group in GROUPS
-        if any(each.get(group, 0.0) > 0 for each in parts)
+        if any(part.get(group, 0.0) > 0 for part in parts)
     ]
     ticks = {"tickvals": rows, "ticktext": [label(outcome.run.label) for outcome in ran]}
     return {
@@ -114,13 +114,13 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
         | {
             "name": group,
             "x": x,
-            "y": [each.get(group, 0.0) for each in parts],
+            "y": [part.get(group, 0.0) for part in parts],
             ("fillcolor" if numeric else "marker"): colour(group) if numeric else {"color": colour(group)},
             "hovertemplate": f"{group}: %{{y:.4g}} s<extra>%{{x}}</extra>",
         }
         | ({"line": {"width": 0.5, "color": colour(group)}} if numeric else {})
         for group in GROUPS
-        if any(each.get(group, 0.0) > 0 for each in parts)
+        if any(part.get(group, 0.0) > 0 for part in parts)
     ]
     ticks = {"tickvals": x} if numeric else {}
     return {

@@ -16,7 +16,7 @@ def as_json(ledger: ServingLedger) -> dict[str, Any]:
     return {
         "cases": [_entry(entry) for entry in ledger.entries],
         "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
-        "summary": [_summary(one) for one in ledger.summaries()],
+        "summary": [_summary(summary) for summary in ledger.summaries()],
     }
 
 
@@ -31,17 +31,17 @@ def _entry(entry: PredictedMetric) -> dict[str, Any]:
     }
 
 
-def _summary(one: MetricSummary) -> dict[str, Any]:
+def _summary(summary: MetricSummary) -> dict[str, Any]:
     return {
-        "file": one.file,
-        "engine": one.engine,
-        "gpu": one.gpu,
-        "metric": one.metric,
-        "flagged": one.flagged,
-        "n": one.n,
-        "median_abs_error": one.median_abs_error,
-        "p90_abs_error": one.p90_abs_error,
-        "bias": one.bias,
+        "file": summary.file,
+        "engine": summary.engine,
+        "gpu": summary.gpu,
+        "metric": summary.metric,
+        "flagged": summary.flagged,
+        "n": summary.n,
+        "median_abs_error": summary.median_abs_error,
+        "p90_abs_error": summary.p90_abs_error,
+        "bias": summary.bias,
     }
 
 
@@ -61,7 +61,9 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
         ]
         parts.append(table(("case", "metric", "measured", "predicted", "error"), rows, left=2))
     parts.append(_errors("all rows", ledger.summaries(lambda e: (e.case.file, "", "", e.metric))))
-    parts.append(_errors("by engine and GPU", [one for one in ledger.summaries() if not one.flagged]))
+    parts.append(
+        _errors("by engine and GPU", [summary for summary in ledger.summaries() if not summary.flagged])
+    )
     if ledger.skipped:
         counts: dict[str, int] = {}
         for _, reason in ledger.skipped:
@@ -76,16 +78,16 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
 def _errors(title: str, found: list[MetricSummary]) -> RenderableType:
     rows = [
         [
-            one.file,
-            one.engine,
-            one.gpu,
-            one.metric + (" (flagged)" if one.flagged else ""),
-            str(one.n),
-            percent(one.median_abs_error),
-            percent(one.p90_abs_error),
-            signed_percent(one.bias),
+            summary.file,
+            summary.engine,
+            summary.gpu,
+            summary.metric + (" (flagged)" if summary.flagged else ""),
+            str(summary.n),
+            percent(summary.median_abs_error),
+            percent(summary.p90_abs_error),
+            signed_percent(summary.bias),
         ]
-        for one in found
+        for summary in found
     ]
     headings = ("file", "engine", "GPU", "metric", "n", "median", "p90", "bias")
     return table(headings, rows, left=4, title=title)

@@ -263,11 +263,11 @@ def layers_by_position(
         least, more = divmod(int(total - first - last), max(pipeline - 2, 1))
         inner = [float(least + (stage < more)) for stage in range(pipeline - 2)]
         return [first, *inner, last]
-    each = middle * pipeline / positions
-    ends = each + first - middle, each + last - middle
+    per_position = middle * pipeline / positions
+    ends = per_position + first - middle, per_position + last - middle
     if min(ends) < 0:
         return [total / positions] * positions
-    return [ends[0], *[each] * (positions - 2), ends[1]]
+    return [ends[0], *[per_position] * (positions - 2), ends[1]]
 
 
 def _group_of_layers(setting: Setting, layers: int) -> np.ndarray:

@@ -349,7 +349,7 @@ def _exchange(rank: Rank) -> Iterator[Op]:
     algorithm = np.asarray(rank.shard.context_algorithm)
 
     def send(name: str, chosen: int, operation: str, size: Size, again: str = "", times: Size = 1.0) -> Op:
-        def one(of: str, gradient: str = "", twice: int = 1) -> Collective:
+        def collective(of: str, gradient: str = "", twice: int = 1) -> Collective:
             return Collective(
                 name=f"context.{name}" + (f".{of}" if gradient else ""),
                 kind="context",
@@ -362,9 +362,9 @@ def _exchange(rank: Rank) -> Iterator[Op]:
                 gradient=gradient,  # type: ignore[arg-type]
             )
 
-        back = (one(operation, "input", 2),) if chosen == RING else (one(operation, "input"),)
-        extra = (one(again, "input"),) if again else ()
-        forward = one(operation)
+        back = (collective(operation, "input", 2),) if chosen == RING else (collective(operation, "input"),)
+        extra = (collective(again, "input"),) if again else ()
+        forward = collective(operation)
         return forward.changed(only_backward=back + extra)
 
     yield send("ring", RING, "send_receive", kv, times=c - 1)

@@ -244,11 +244,11 @@ class Scan(Op):
     def flops(self) -> Size:
         """FLOPs of products within chunks and with states."""
         chunk = np.minimum(self.chunk, self.tokens)
-        each = 2.0 * chunk * (self.key_dim + self.value_dim) + 4.0 * self.key_dim * self.value_dim
+        per_token = 2.0 * chunk * (self.key_dim + self.value_dim) + 4.0 * self.key_dim * self.value_dim
         if self.delta:
-            each = each + 2.0 * chunk * (2 * self.key_dim + self.value_dim) + chunk**2
+            per_token = per_token + 2.0 * chunk * (2 * self.key_dim + self.value_dim) + chunk**2
         passes = BACKWARD_FLOPS if self.direction == "backward" else 1.0
-        return passes * self.repeats * self.sequences * self.tokens * self.heads * each
+        return passes * self.repeats * self.sequences * self.tokens * self.heads * per_token
 
     def backward(self) -> tuple[Op, ...]:
         """One backward scan, which recomputes the products within chunks."""

@@ -218,16 +218,16 @@ def _by_priority(columns: Mapping[str, np.ndarray], kept: slice) -> dict[int, di
 def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
     """Fields of ``ServingMetrics`` read off steps: means over busy time, seconds and steps by kind."""
     totals = [meter.totals for meter in meters]
-    busy = sum(one.busy_s for one in totals)
+    busy = sum(total.busy_s for total in totals)
     weights = [sum(column) for column in zip(*(_sums(meter) for meter in meters), strict=True)]
     kinds = ("prefill", "mixed", "decode")
-    counts = {kind: sum(one.steps[kind] for one in totals) for kind in kinds}
+    counts = {kind: sum(total.steps[kind] for total in totals) for kind in kinds}
     return {
         "running": weights[1] / busy if busy else 0.0,
         "waiting": weights[2] / busy if busy else 0.0,
         "kv_use": weights[3] / busy if busy else 0.0,
         "busy": busy / hardware.replica_seconds if hardware.replica_seconds else 0.0,
-        "seconds_by_kind": {kind: sum(one.seconds[kind] for one in totals) for kind in kinds},
+        "seconds_by_kind": {kind: sum(total.seconds[kind] for total in totals) for kind in kinds},
         "steps_by_kind": counts if any(counts.values()) else {},
     }
 

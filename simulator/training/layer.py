@@ -210,18 +210,18 @@ def _in_graph(graphs: str, experts: bool, op: Op) -> bool:
     return op.part == "mlp" or graphs != "router"
 
 
-def _beside_experts(plans: Plans, each: PassCosts) -> PassCosts:
+def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
     """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
 
     Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
     the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
     DualPipe does alike). A pass hides as much as it has kernels.
     """
-    if each.expert is NO_TRANSFER:
-        return each
-    slows = multiprocessors_taken(each.setting)
-    beside = np.where(plans.overlap_expert, hidden(each.expert.total, each.device, slows), 0.0)
-    return replace(each, expert=Transfer(each.expert.cost, beside, slows))
+    if costs.expert is NO_TRANSFER:
+        return costs
+    slows = multiprocessors_taken(costs.setting)
+    beside = np.where(plans.overlap_expert, hidden(costs.expert.total, costs.device, slows), 0.0)
+    return replace(costs, expert=Transfer(costs.expert.cost, beside, slows))
 
 
 def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:
@@ -284,8 +284,8 @@ def _modules(setting: Setting, parts: _Parts, kind: LayerKind, graphed: Callable
     work = KernelTimes()
     for each in parts.forward(*ORDER):
         if repeats(each.op, setting.framework.modules, kind.experts):
-            once = KernelTimes.of([each])
-            work.extend(KernelTimes(once.seconds) if graphed(each.op) else once)
+            times = KernelTimes.of([each])
+            work.extend(KernelTimes(times.seconds) if graphed(each.op) else times)
     return work
 
 

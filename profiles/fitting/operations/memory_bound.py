@@ -40,8 +40,8 @@ def kind_of(points: Points) -> NDArray[np.str_]:
 
 
 def _seconds(form: MemoryBoundForm, chip: Chip, points: Points) -> Array:
-    tokens, each = floats(points, "tokens", "bytes_per_token")
-    return memory_bound_seconds(form, chip, tokens * each)
+    tokens, bytes_per_token = floats(points, "tokens", "bytes_per_token")
+    return memory_bound_seconds(form, chip, tokens * bytes_per_token)
 
 
 def _key(points: Points) -> NDArray[np.str_]:

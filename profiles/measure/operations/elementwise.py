@@ -78,8 +78,8 @@ def elementwise(
         for direction, elements in (("forward", forward), ("backward", backward)):
             if elements is None:
                 continue
-            each = elements(dtype) if callable(elements) else elements
-            moved = round(each * width * BYTES_PER_ELEMENT[dtype])
+            per_token = elements(dtype) if callable(elements) else elements
+            moved = round(per_token * width * BYTES_PER_ELEMENT[dtype])
             for tokens in token_counts(
                 scope, moved, direction == "backward", small and direction == "forward"
             ):

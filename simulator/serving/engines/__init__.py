@@ -46,7 +46,7 @@ def family(name: str) -> str:
         UnknownNameError: no shipped engine of that family.
     """
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    known = {re.sub(r"[^a-z0-9]", "", one.engine): one.engine for one in engines}
+    known = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
     found = FAMILIES.get(plain) or known.get(plain)
     if found is None:
         raise UnknownNameError("engine", name, sorted(set(known.values())))
@@ -71,11 +71,13 @@ def nearest(name: str, version: str = "") -> Preset:
         UnknownNameError: no shipped engine of that family.
     """
     wanted = family(name)
-    known = sorted((one for one in engines if one.engine == wanted), key=lambda one: _number(one.version))
+    known = sorted(
+        (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
+    )
     if not version:
         return Preset(known[-1], True)
     asked = _number(version)
-    found = min(reversed(known), key=lambda one: abs(_scalar(_number(one.version)) - _scalar(asked)))
+    found = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(asked)))
     line = _number(found.name)
     return Preset(found, asked[: len(line)] != line)
 
@@ -100,13 +102,13 @@ def layer_times(
     if distance(own[0]) == 0:
         return own[0], False
     here = _number(engine.version)
-    kin = [one for one in engines if one.engine == engine.engine and one.name != engine.name]
+    kin = [preset for preset in engines if preset.engine == engine.engine and preset.name != engine.name]
     candidates = [(distance(own[0]), 0.0, own[0])]
-    for one in kin:
-        there = _number(one.version)
+    for preset in kin:
+        there = _number(preset.version)
         gap = abs(_scalar(there) - _scalar(here))
-        best = min(one.times, key=distance)
-        other = OTHER_POLICY * (one.scheduler.value != engine.scheduler.value)
+        best = min(preset.times, key=distance)
+        other = OTHER_POLICY * (preset.scheduler.value != engine.scheduler.value)
         candidates.append((distance(best) + other, gap, best))
     chosen = min(candidates, key=lambda item: item[:2])[2]
     if own[0].generation != generation:

@@ -120,7 +120,7 @@ def _group_step(share: Share, timeline: Timeline) -> GroupStep:
 def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
     """The collectives of one pass with the slowest of their times."""
     return tuple(
-        replace(collectives[0], work=_slowest([each.work for each in collectives]))
+        replace(collectives[0], work=_slowest([collective.work for collective in collectives]))
         for collectives in zip(*same, strict=True)
     )
 
@@ -128,8 +128,8 @@ def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
 def _exchanged(own: Pass, others: Iterable[Pass], chosen: Callable[[StreamWork], bool]) -> Pass:
     """Segments of a pass, some of them with the slowest of their times on any group."""
     named: dict[str, list[StreamWork]] = {}
-    for each in (own, *others):
-        for segment in each:
+    for segments in (own, *others):
+        for segment in segments:
             named.setdefault(segment.name, []).append(segment)
     return tuple(_slowest(named[segment.name]) if chosen(segment) else segment for segment in own)
 

@@ -26,7 +26,7 @@ from simulator.training.memory import kept_by_layers, memory
 from simulator.training.overlap import contention, multiprocessors_taken
 from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
-from simulator.training.step_graph.loads import communication, one
+from simulator.training.step_graph.loads import communication, scalar
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import StagePasses, first_of, last_of
 from simulator.training.step_graph.ports import ports
@@ -219,7 +219,9 @@ class _Build:
             activation=kept,
             activation_for_weight=kept,
             offload=StreamWork(
-                "offload", one(self.setting.kernels.host_copy(kept)), load=LinkDemand(sent=(("host", kept),))
+                "offload",
+                scalar(self.setting.kernels.host_copy(kept)),
+                load=LinkDemand(sent=(("host", kept),)),
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
@@ -276,7 +278,7 @@ class _Build:
     def _replicas(self) -> tuple[Replicas, ...]:
         """Replicas without a slow stage, and those with one."""
         slow = self.setting.stragglers
-        healthy = self.plan.data - sum(each.replicas for each in slow)
+        healthy = self.plan.data - sum(straggler.replicas for straggler in slow)
 
         def stages(at: int, value: float) -> tuple[float, ...]:
             return tuple(value if stage == at else 1.0 for stage in range(self.plan.pipeline))
@@ -319,10 +321,10 @@ class _Build:
             add(TIED, tied_embedding(setting, self.plans))
         if self.schedule.copies > 1:
             # The gradients of a stage, summed over the ranks that hold it in the two directions.
-            size = one(self.counts.total[row]) * self.sharding.reduce_bytes
+            size = scalar(self.counts.total[row]) * self.sharding.reduce_bytes
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
-        finish.append(StreamWork("gradient elementwise", one(step.gradient_kernels), part="elementwise"))
-        finish.append(StreamWork("optimizer", one(step.optimizer), part="optimizer"))
+        finish.append(StreamWork("gradient elementwise", scalar(step.gradient_kernels), part="elementwise"))
+        finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
@@ -342,7 +344,7 @@ class _Build:
         # Recomputed and embedding activations are spread over the first stage's layers.
         activations = held.breakdown(0, FIRST)["activations"]
         kept = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
-        sizes = [one(each.between_passes) for each in kept]
+        sizes = [scalar(layer.between_passes) for layer in kept]
         layers = self.stages.layers[FIRST, :, 0]
         share = activations / max(float(flight) * float(layers @ np.array(sizes)), 1.0)
         return tuple(static), [size * share for size in sizes]

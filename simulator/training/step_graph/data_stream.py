@@ -76,10 +76,12 @@ class DataStream:
                 self.reductions[place] = works[chunk].reductions
 
     def _beside(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> range | set[int]:
-        passes = [each for work in works.values() for each in (work.forward, work.backward, work.weight)]
-        inside = {segment.load.level for each in passes for segment in each if segment.load.share}
+        passes = [
+            segments for work in works.values() for segments in (work.forward, work.backward, work.weight)
+        ]
+        inside = {segment.load.level for segments in passes for segment in segments if segment.load.share}
         attached = [*self.gathers.values(), *self.reductions.values()]
-        loads = [each.work.load for some in attached for each in some]
+        loads = [collective.work.load for collectives in attached for collective in collectives]
         if not any(load.share and load.level in inside for load in loads):
             return range(0)
         if "pass" in (self._program.gather, self._program.reduce):

@@ -66,8 +66,8 @@ def _join_copies(graph: TaskGraph, copies: list[list[RankTasks]]) -> None:
     """A data-parallel collective starts when the same rank of every group of replicas is ready."""
     if len(copies) == 1:
         return
-    for alike in zip(*copies, strict=True):
-        for same in zip(*(rank.data.collectives for rank in alike), strict=True):
+    for same_rank in zip(*copies, strict=True):
+        for same in zip(*(rank.data.collectives for rank in same_rank), strict=True):
             ready = graph.gate([task for _, after in same for task in after])
             for task, _ in same:
                 graph.edge(ready, task)

@@ -25,7 +25,9 @@ def from_times(
     Raises:
         InputError: the schedule cannot run with these numbers.
     """
-    stages, micro_batches, chunks = (int(each) for each in (times.stages, times.micro_batches, times.chunks))
+    stages, micro_batches, chunks = (
+        int(number) for number in (times.stages, times.micro_batches, times.chunks)
+    )
     schedule.check(stages, micro_batches, chunks)
     route = schedule.routes(stages, chunks)[0]
     forward, backward = position_times(times, route)

@@ -22,20 +22,20 @@ def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
 
     A simulated rank's load assumes that groups of its kind on one node share NICs; that is in its time.
     """
-    if one(cost.seconds) <= 0:
+    if scalar(cost.seconds) <= 0:
         return NO_LOAD
     names = level_names(cluster)
     sent = np.broadcast_to(cost.bytes.reshape(len(cost.bytes), -1)[:, 0], len(names))
     moved = tuple((name, size) for name, size in zip(names, sent.tolist(), strict=True) if size > 0)
-    share = one(cost.share)
-    return LinkDemand(names[int(one(cost.level))], share, moved) if share > 0 else NO_LOAD
+    share = scalar(cost.share)
+    return LinkDemand(names[int(scalar(cost.level))], share, moved) if share > 0 else NO_LOAD
 
 
 def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:
     """A communication of one plan."""
-    return StreamWork(name, one(cost.seconds), stream, part, load=load_of(cluster, cost))
+    return StreamWork(name, scalar(cost.seconds), stream, part, load=load_of(cluster, cost))
 
 
-def one(value: ArrayLike) -> float:
+def scalar(value: ArrayLike) -> float:
     """The value of the one plan."""
     return float(np.asarray(value).reshape(-1)[0])

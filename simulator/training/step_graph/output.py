@@ -11,7 +11,7 @@ from simulator.schedules.base import OUTPUT_FORWARD, OUTPUT_WEIGHT
 from simulator.setting import Setting
 from simulator.training.ends import head
 from simulator.training.overlap import Transfer
-from simulator.training.step_graph.loads import communication, one
+from simulator.training.step_graph.loads import communication, scalar
 from simulator.training.step_graph.passes import StagePasses
 from simulator.training.step_graph.step import OutputWork
 from simulator.training.step_graph.streams import NAMES, OUTPUT, OUTPUT_LAYER
@@ -38,11 +38,11 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
     passes = []
     for kind, works in ((OUTPUT_FORWARD, before), (OUTPUT_WEIGHT, after)):
         passes_of = StagePasses(NAMES[kind], setting.cluster)
-        for each in works:
-            alone = replace(each, tensor=Transfer(Cost.none((1,))))
+        for costs in works:
+            alone = replace(costs, tensor=Transfer(Cost.none((1,))))
             passes_of.add("output layer", alone, part=OUTPUT_LAYER)
         passes.append(passes_of.done())
-    tokens = one(setting.tokens(Plans.of(plan)))
+    tokens = scalar(setting.tokens(Plans.of(plan)))
     hidden = tokens * setting.model.hidden * setting.width / plan.tensor
 
     cluster = setting.cluster
@@ -51,7 +51,9 @@ def output_work(setting: Setting, plan: Plan, barriers: int, stride: int) -> Out
     sizes = 4 * tokens, 4 * tokens, 4 * tokens, hidden
     sums = [cluster.collective_cost("all_reduce", size, plan.pipeline, stride) for size in sizes]
     barrier = sum(sums, Cost.none()) * (1 / barriers)
-    logits = 2 * tokens * one(padded_vocabulary(setting.model, shared.tensor)) / (plan.tensor * plan.pipeline)
+    logits = (
+        2 * tokens * scalar(padded_vocabulary(setting.model, shared.tensor)) / (plan.tensor * plan.pipeline)
+    )
     return OutputWork(
         forward=passes[0],
         weight=passes[1],

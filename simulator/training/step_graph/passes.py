@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hwmodels.cluster import Cluster
 from simulator.training.layer import PassCosts
-from simulator.training.step_graph.loads import load_of, one
+from simulator.training.step_graph.loads import load_of, scalar
 from simulator.training.step_graph.step import LinkDemand, Pass, StreamWork
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
 
@@ -51,7 +51,7 @@ class StagePasses:
     def add(
         self,
         name: str,
-        each: PassCosts,
+        costs: PassCosts,
         share: float = 1.0,
         part: str = "",
     ) -> None:
@@ -59,16 +59,16 @@ class StagePasses:
 
         Args:
             name: for people, after that of the pass.
-            each: the layer's costs.
+            costs: of the layer.
             share: of the layer.
             part: what its kernels count for; by default each for its class.
         """
         name, before = f"{self._name} {name}", self._ends
-        kernels, device = one(each.kernels), one(each.work.device)
+        kernels, device = scalar(costs.kernels), scalar(costs.work.device)
         shown: list[StreamWork] = []
         hidden: list[StreamWork] = []
-        for stream, transfer in ((TENSOR, each.tensor), (CONTEXT, each.context), (EXPERT, each.expert)):
-            total, beside = one(transfer.total), one(transfer.beside)
+        for stream, transfer in ((TENSOR, costs.tensor), (CONTEXT, costs.context), (EXPERT, costs.expert)):
+            total, beside = scalar(transfer.total), scalar(transfer.beside)
             if id(transfer) not in self._loads:
                 self._loads[id(transfer)] = load_of(self._cluster, transfer.cost)
             load = self._loads[id(transfer)]
@@ -84,9 +84,9 @@ class StagePasses:
                         )
                     )
         running: list[int] = []
-        for kind, seconds in each.work.seconds.items():
-            if one(seconds) > 0:
-                time = share * one(seconds) * kernels / device
+        for kind, seconds in costs.work.seconds.items():
+            if scalar(seconds) > 0:
+                time = share * scalar(seconds) * kernels / device
                 self._append(StreamWork(f"{name} {kind}", time, COMPUTE, part or kind))
                 # On its own stream, but after the segment that a gather of parameters may hold up.
                 running += [self._beside(segment) for segment in hidden]

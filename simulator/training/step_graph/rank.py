@@ -46,9 +46,9 @@ class Expansion:
     def _times(self) -> WorkTimes:
         work, output = self.program.work, self.program.output
         return WorkTimes(
-            forward=[self.block_seconds(each.forward, 1.0) for each in work],
-            backward=[self.block_seconds(each.backward, 1.0) for each in work],
-            weight=[self.block_seconds(each.weight, 1.0) for each in work],
+            forward=[self.block_seconds(chunk_work.forward, 1.0) for chunk_work in work],
+            backward=[self.block_seconds(chunk_work.backward, 1.0) for chunk_work in work],
+            weight=[self.block_seconds(chunk_work.weight, 1.0) for chunk_work in work],
             hop=self.program.transfer.seconds,
             output=self.block_seconds(output.forward, 1.0) if output else 0.0,
         )
