@@ -87,6 +87,8 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("nanotron", "bf16", "nanotron"),
         ("MaxText (JAX)", "fp8", "maxtext"),
         ("PaxML (JAX)", "fp8", "paxml"),
+        ("DeepSpeed ZeRO-3 inside Megatron", "fp16", "deepspeed-zero3-2021"),
+        ("Megatron-DeepSpeed ZeRO-3", "fp16", "deepspeed-zero3"),
         ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-wheels"),
         ("Megatron-DeepSpeed", "bf16", "megatron-deepspeed"),
         ("NeMo (MLPerf v4.0)", "fp8", "nemo"),
@@ -115,6 +117,20 @@ def test_libraries_of_rocm_5_are_those_of_mi250x_alone():
     words = {"framework": "Megatron-DeepSpeed, rocm5.2.3", "fabric": "slingshot"}
     assert read(**words, gpu="mi250x-gcd", gpus_per_node="8").setting.prices.product_share == 0.8
     assert read(framework=words["framework"]).setting.prices.product_share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "gradient_bytes", "casts", "clears"),
+    [
+        ({"framework": "Megatron-DeepSpeed (OpenLLM-France fork)"}, 4, True, True),
+        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-28"}, 4, True, False),
+        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-17"}, 2, False, False),
+    ],
+)
+def test_gradients_of_bf16_under_deepspeed_by_version(words, gradient_bytes, casts, clears):
+    framework = read(**words, precision="bf16").setting.framework
+    found = framework.gradient_bytes, framework.casts_gradients, framework.clears_working_gradients
+    assert found == (gradient_bytes, casts, clears)
 
 
 def test_models_of_gpt_neox_are_rotary_and_have_an_output_layer_of_their_own():
