@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from rich.table import Table
@@ -159,6 +160,14 @@ def nearest_words(search: ServingSearch) -> str:
     plan, slo = search.nearest, search.question.workload.slo
     if plan is None:
         return "no deployment meets the targets"
+    load = search.question.rate
+    if load is not None and 0 < plan.goodput < load:
+        return (
+            f"no deployment meets the targets at {load:g} requests/s; {plan.describe()} carries most, "
+            f"{plan.goodput:.3g} requests/s on {plan.devices:,} devices (about "
+            f"{ceil(plan.devices * load / plan.goodput):,} would carry the load); more devices, a lower "
+            "rate, narrower weights or wider targets would help"
+        )
     missed = []
     if slo.ttft is not None and plan.ttft_s > slo.ttft:
         missed.append(f"TTFT {seconds(plan.ttft_s)} (target {seconds(slo.ttft)})")

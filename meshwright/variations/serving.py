@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
-from meshwright.reports.units import seconds
+from meshwright.reports.serving_plans import nearest_words
 from meshwright.serving_questions import serving_question
 from meshwright.variations.answer import Outcome, inputs
 from meshwright.variations.question import ScenarioRun
@@ -57,12 +57,7 @@ def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:
     found = search_serving(question, top=1)
     if found.plans:
         return question, found.plans[0]
-    nearest = found.nearest
-    words = "no deployment meets the targets"
-    if nearest is not None:
-        least = f"TTFT {seconds(nearest.ttft_s)}, TPOT {seconds(nearest.tpot_s)}"
-        words += f"; nearest: {nearest.describe()} with {least} at {nearest.load:.3g} requests/s"
-    raise InfeasibleError(words)
+    raise InfeasibleError(nearest_words(found))
 
 
 def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tuple[int, Outcome]]:

@@ -25,7 +25,8 @@ class ServingSearch:
     scored: int
     removed: dict[str, int]
     nearest: ServingPlan | None = field(default=None)
-    """Where nothing meets the targets: the plan with the lowest latency, one request at a time."""
+    """Where nothing meets the targets: the plan that carries most within them; if none carries any load, the
+    plan whose latency is closest to its target."""
 
     @property
     def runner_up_gap(self) -> float | None:
@@ -66,7 +67,7 @@ def search_serving(
         )
     order = np.lexsort((table.groups, table.devices, np.round(table.value, 9), ~table.meets))
     good = int(np.count_nonzero(table.meets))
-    chosen = _different(table, order[:good], top) if good else [int(np.argmin(table.miss))]
+    chosen = _different(table, order[:good], top) if good else [_nearest(table)]
     plans = [table.plan(int(index)) for index in chosen]
     removed["slo"] = len(table) - good
     return ServingSearch(
@@ -77,6 +78,11 @@ def search_serving(
         removed=dict(removed),
         nearest=None if good else plans[0],
     )
+
+
+def _nearest(table: Scores) -> int:
+    """The row that carries most within the targets, else the one that misses them least."""
+    return int(np.argmax(table.goodput) if table.goodput.max() > 0 else np.argmin(table.miss))
 
 
 def _different(table: Scores, order: np.ndarray, top: int) -> list[int]:

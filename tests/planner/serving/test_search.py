@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import meshwright as mw
+from hwmodels.cluster import clusters
 from hwmodels.errors import InfeasibleError, InputError
+from meshwright.reports.serving_plans import nearest_words
 from meshwright.serving_questions import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
@@ -167,6 +171,32 @@ def test_targets_that_nothing_meets_are_answered_with_the_nearest():
     assert short.plans == []
     assert short.nearest is not None
     assert short.nearest.ttft_s > 0.001
+
+
+def test_a_load_that_nothing_carries_is_answered_with_what_would():
+    short = search_serving(question(rate=2000.0, objective="cost"), top=3)
+    most = search_serving(question(), top=1).plans[0]
+    assert short.plans == []
+    assert short.nearest.goodput == pytest.approx(most.goodput)
+    words = nearest_words(short)
+    assert f"carries most, {most.goodput:.3g} requests/s on 4 devices" in words
+    assert f"about {math.ceil(4 * 2000 / most.goodput)} would carry the load" in words
+    assert " 1000000000 " not in words
+
+
+def test_the_nearest_latency_is_told_where_no_load_is_carried():
+    words = nearest_words(search_serving(question(ttft=0.001), top=1))
+    assert "the best is " in words
+    assert "(target 1.00 ms)" in words
+
+
+def test_a_cost_question_on_a_device_without_a_price_is_refused():
+    cluster = clusters.get("dgx-h100")
+    free = cluster.model_copy(
+        update={"device": cluster.device.model_copy(update={"price_per_hour_usd": 0.0})}
+    )
+    with pytest.raises(InputError, match="objective cost needs a price; h100-sxm has none"):
+        replace(question(objective="cost"), cluster=free.resized(4))
 
 
 def test_a_model_that_fits_nowhere_is_refused():
