@@ -18,7 +18,7 @@ import simpy
 
 from simulator.serving.builder import AnyReplica, Builder
 from simulator.serving.failures import Failures
-from simulator.serving.meter import Meter
+from simulator.serving.meter import Meter, TraceRoom
 from simulator.serving.programs.base import Call, Calls
 from simulator.serving.records import Records
 from simulator.serving.replica import ignore
@@ -111,7 +111,7 @@ class Fleet:
         self._in_turn = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
-        self._traced = traced
+        self._room = TraceRoom() if traced else None
         self._builder = Builder(setting, self.source, self._left, stretches)
         self.members: list[Member] = []
         for pool in setting.pools:
@@ -428,5 +428,5 @@ class Fleet:
 
     def _member(self, pool: PoolSetting) -> Member:
         costs = pool.costs
-        meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._traced)
+        meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._room)
         return Member(0, pool, self._builder.replica(pool, meter), meter)

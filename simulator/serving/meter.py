@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.errors import InputError
 from simulator.serving.step_times import StepTimes
 
 Array = NDArray[np.float64]
@@ -21,6 +22,8 @@ FULL = 2048 * WIDTH
 """Numbers from which rows are added up."""
 GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
+MOST_TRACED = 500_000
+"""Steps of a run with a trace."""
 LEAST_GAP, MOST_GAP = -4000, 4000
 """Bins of the histogram: gaps of 2 ns to 16 years."""
 MOST_BINS = 256
@@ -40,6 +43,25 @@ class Slice(NamedTuple):
     waiting: int
     running: int
     kv_blocks: int
+
+
+class TraceRoom:
+    """Steps that a trace may still keep."""
+
+    def __init__(self, steps: int = MOST_TRACED) -> None:
+        self._most = self._left = steps
+
+    def take(self, steps: int) -> None:
+        """Keep some more steps.
+
+        Raises:
+            InputError: the trace would be too large.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise InputError(
+                f"a trace keeps at most {self._most:,} steps; fewer requests need fewer", "--trace"
+            )
 
 
 class Series:
@@ -156,13 +178,13 @@ class Meter:
     Args:
         steps: for power.
         kv_total: blocks of the replica.
-        traced: keep every step for a trace.
+        room: for a trace, which keeps every step; shared by the replicas of a run.
     """
 
-    def __init__(self, steps: StepTimes, kv_total: int, traced: bool = False) -> None:
+    def __init__(self, steps: StepTimes, kv_total: int, room: TraceRoom | None = None) -> None:
         self.model, self.kv_total = steps, kv_total
         self._totals = Totals()
-        self._slices: list[Slice] | None = [] if traced else None
+        self._room, self._slices = room, list[Slice]()
         self.cells: list[float] = []
         """Rows to add up, each as `Totals.add` takes it, one after the other."""
 
@@ -178,7 +200,7 @@ class Meter:
         """All steps so far; none where the run is not traced."""
         if self.cells:
             self.add_up()
-        return self._slices or []
+        return self._slices
 
     def use(self, steps: StepTimes) -> None:
         """Take the power of other step times from here on."""
@@ -191,7 +213,8 @@ class Meter:
         rows = np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH)
         rows[:, -1] = self.kv_total - rows[:, -1]
         self._totals.add(rows.T, self.model)
-        if self._slices is not None:
+        if self._room is not None:
+            self._room.take(len(rows))
             for start, end, _, count, decodes, _, prompt, _, running, waiting, blocks in rows.tolist():
                 counts = map(int, (count, decodes, prompt, waiting, running, blocks))
                 self._slices.append(Slice(start, end - start, *counts))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.serving_targets import SPAN, moving_average, smooth_rate, token_times
+from hwmodels.errors import InputError
 from simulator.serving.alone import alone, share_alone
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -60,3 +61,10 @@ def test_tokens_of_a_traced_run_have_times():
     assert len(token_times(found)) == 10 * 19
     assert smooth_rate(found, 1.0) == pytest.approx(found.metrics.request_rate)
     assert smooth_rate(found, 1e-4) == 0.0
+
+
+def test_a_trace_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr("simulator.serving.meter.TraceRoom.__init__.__defaults__", (10,))
+    with pytest.raises(InputError, match="a trace keeps at most 10 steps"):
+        run(output=200, traced=True)
+    run(output=200)
