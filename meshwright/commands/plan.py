@@ -104,7 +104,7 @@ def answer(flags: SimpleNamespace) -> None:
         unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
         asked = {"model": flags.model, **load, **held, "watts": flags.watts}
-        plan_mix(flags.scenario, asked, flags.mix, flags.json)
+        plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json)
     else:
         refuse_given({"--watts": flags.watts}, "only a mix (--mix) has a power budget")
         if flags.serve or asks_serving(flags.scenario):
@@ -132,7 +132,7 @@ def _refuse_unread(flags: SimpleNamespace) -> None:
     else:
         refuse(OF_SERVING, "only serving plans (--serve) read it")
     if day or mix:
-        refuse((*(name for name in OF_RANKINGS if mix or name != "refine"), "pareto"), "it is of rankings")
+        refuse((*(name for name in OF_RANKINGS if name != "refine"), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
         refuse(("cold_start",), "only --day starts replicas")
 

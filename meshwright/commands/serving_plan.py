@@ -76,8 +76,8 @@ def plan_serving(
         raise typer.Exit(INTERRUPTED)
 
 
-def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool) -> None:
-    """Search and print the cheapest mix of GPU types.
+def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: int, json: bool) -> None:
+    """Search and print the cheapest mix of GPU types; with ``refine``, run it on the event engine too.
 
     Raises:
         InputError: a wrong flag, or one that is missing.
@@ -95,10 +95,16 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, json: bool
         found = serving_api.mix(
             types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance
         )
+    run = None
+    if refine:
+        from planner.serving.mix.run import run_mix
+
+        with progress("running the mix") as advance:
+            run = run_mix(found, advance)
     if json:
-        print_json(describe_mix(found))
+        print_json(describe_mix(found, run))
     else:
-        show_tables(*mix_tables(found))
+        show_tables(*mix_tables(found, run))
 
 
 def plan_days(

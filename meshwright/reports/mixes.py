@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from rich.table import Table
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.mix.allocation import Allocation
+from planner.serving.mix.run import MixRun, scenario_of_mix
 from planner.serving.mix.search import Mix
 from planner.serving.plan import SECONDS_AN_HOUR
 
 
-def describe_mix(found: Mix) -> dict[str, Any]:
-    """A mix with documented keys."""
+def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
+    """A mix with documented keys, and its run on the event engine."""
     question, best = found.question, found.best
     slo = question.workload.slo
     rented = [
@@ -72,6 +74,8 @@ def describe_mix(found: Mix) -> dict[str, Any]:
             for name, one in found.alone.items()
         },
         "saving": found.saving,
+        "scenario": scenario_of_mix(found),
+        **({} if run is None else {"engine": {**asdict(run), "difference": run.difference}}),
     }
 
 
@@ -88,9 +92,18 @@ def _sent(found: Mix, bucket: int) -> dict[str, float]:
     return dict(shares)
 
 
-def mix_tables(found: Mix) -> list[Table | str]:
-    """A mix for people: replicas, requests by length, single types, and assumptions."""
-    return [_rented(found), _verdict(found), _routing(found), _alone(found), _basis(found)]
+def mix_tables(found: Mix, run: MixRun | None = None) -> list[Table | str]:
+    """A mix for people: replicas, its run, requests by length, single types, and assumptions."""
+    ran = [] if run is None else [_ran(run)]
+    return [_rented(found), _verdict(found), *ran, _routing(found), _alone(found), _basis(found)]
+
+
+def _ran(run: MixRun) -> str:
+    return (
+        f"On the event engine, {percent(run.met)} of the requests meet the targets at {run.asked:g} "
+        f"requests/s. The program's loads leave room for {run.promised:.3g} requests/s; the engine serves "
+        f"{run.rate:.3g} ± {run.half_width:.2g} within the targets ({run.difference:+.0%})."
+    )
 
 
 def _rented(found: Mix) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 from simulator.serving.policies import make_policy
 from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority
 from simulator.serving.routers.least_loaded import LeastLoaded
 from simulator.serving.routers.power_of_two import PowerOfTwo
@@ -15,7 +16,7 @@ from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
 
 routers: Mapping[str, type[Router]] = MappingProxyType(
-    {kind.name: kind for kind in (RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, ByPriority)}
+    {kind.name: kind for kind in (RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, ByPriority, ByLength)}
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,10 @@ from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.mix.allocation import Allocation
 from planner.serving.mix.buckets import buckets
 from planner.serving.mix.offers import Offer
+from planner.serving.mix.run import run_mix, scenario_of_mix
 from planner.serving.sample import Sample
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
 
 SCENARIO = {
     "model": "llama2-7b",
@@ -72,3 +77,33 @@ def test_prices_and_counts_are_read():
     offer = Offer.parse("h100-sxm=8@2.5")
     assert (offer.name, offer.available, offer.usd_per_hour) == ("h100-sxm", 8, 2.5)
     assert Offer.parse("dgx-h100").available is None
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    pytest.importorskip("pulp")
+    workload = {**SCENARIO["workload"], "arrivals": {"kind": "poisson", "rate": 5.0}}
+    return mw.mix(["l4", "a10g", "h100-sxm"], {**SCENARIO, "workload": workload}, fix={"tensor": 1})
+
+
+def test_a_mix_keeps_its_promise_on_the_event_engine(mixed):
+    run = run_mix(mixed)
+    assert run.promised >= 0.999 * run.asked
+    assert run.met >= 0.9
+    # Bucket by bucket the program is cautious; a large surplus would mean that it rents too much.
+    assert -0.05 < run.difference < 0.6
+
+
+def test_a_mix_sends_requests_as_the_program_says(mixed):
+    data = scenario_of_mix(mixed)
+    assert len(data["deployment"]["pools"]) > 1
+    result = serve(make_serving(data, "mix", Path()))
+    columns = result.records.columns()
+    first = int(mixed.best.replicas[np.flatnonzero(mixed.best.replicas)[0]])
+    sent = float((columns["replica"] < first).mean())
+    weights = np.array([bucket.rate for bucket in mixed.buckets]) / mixed.rate
+    wanted = float(mixed.best.share[np.flatnonzero(mixed.best.replicas)[0]] @ weights)
+    assert sent == pytest.approx(wanted, abs=0.05)
+    assert [pool["device"] for pool in result.to_dict()["pools"]] == [
+        option.offer.name for option, count in zip(mixed.options, mixed.best.replicas, strict=True) if count
+    ]

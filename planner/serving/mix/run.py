@@ -1,0 +1,128 @@
+"""A mix on the event engine: what the integer program promised against what its replicas serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.serving.mix.search import Mix
+from planner.serving.refine import SEEDS, STUDENT, bisect
+from simulator.models import models
+from simulator.scenario_file import cluster_reference, reference
+from simulator.serving.arrivals.poisson import Poisson
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+REQUESTS = 2000
+"""Requests of a run, at least."""
+
+
+@dataclass(frozen=True)
+class MixRun:
+    """A mix on the event engine.
+
+    Attributes:
+        asked: rate of the workload, requests a second.
+        promised: the largest rate whose loads the program's routing fits into the rented replicas.
+        met: share of the requests within the targets at the rate asked for.
+        rate, half_width: largest rate within the targets, and its 95 % confidence interval.
+    """
+
+    asked: float
+    promised: float
+    met: float
+    rate: float
+    half_width: float
+
+    @property
+    def difference(self) -> float:
+        """Rate of the event engine over the promised one, less one."""
+        return self.rate / self.promised - 1.0
+
+
+def scenario_of_mix(found: Mix) -> dict[str, Any]:
+    """The mapping of a serving scenario with one pool for each kind of rented replica."""
+    question = found.question
+    rented = [index for index, count in enumerate(found.best.replicas) if count]
+    pools = []
+    for index in rented:
+        option = found.options[index]
+        given = option.shape.pool.model_dump(mode="json", exclude_defaults=True)
+        given.pop("engine", None)
+        limits = {"token_budget": option.budget, "max_sequences": option.sequences}
+        pools.append(
+            {
+                **given,
+                "name": option.describe(),
+                "cluster": cluster_reference(option.offer.cluster),
+                "replicas": int(found.best.replicas[index]),
+                "options": limits,
+            }
+        )
+    routes = [
+        {
+            "prompt": max(int(bucket.prompt), 1),
+            "output": max(int(bucket.output), 1),
+            "shares": [float(found.best.share[option, at]) for option in rented],
+        }
+        for at, bucket in enumerate(found.buckets)
+    ]
+    counts = [int(found.best.replicas[index]) for index in rented]
+    workload = question.workload.model_dump(mode="json", exclude_none=True)
+    return {
+        "title": f"{question.model.name} on a mix of {', '.join(one['name'] for one in pools)}",
+        "model": reference(models, question.model),
+        "cluster": pools[0]["cluster"],
+        "workload": workload,
+        "deployment": {
+            "engine": question.engine,
+            "router": "by-length",
+            "router_options": {"groups": counts, "buckets": routes},
+            "pools": pools,
+        },
+        "seed": question.seed,
+    }
+
+
+def _promised(found: Mix) -> float:
+    """The largest rate of the program, with its shares: where its fullest replicas are full."""
+    loads = [
+        sum(
+            share * bucket.rate / rate
+            for share, bucket, rate in zip(shares, found.buckets, option.rates, strict=True)
+            if share
+        )
+        / count
+        for option, count, shares in zip(found.options, found.best.replicas, found.best.share, strict=True)
+        if count
+    ]
+    return float(found.rate / max(loads))
+
+
+def run_mix(found: Mix, progress: Callable[[float], None] | None = None) -> MixRun:
+    """Serve the workload on the rented replicas.
+
+    Args:
+        found: the mix.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: more replicas than a cluster has devices.
+    """
+    made = make_serving(scenario_of_mix(found), "mix", found.question.folder)
+    serving = made.serving.model_copy(
+        update={"requests": max(made.serving.requests, REQUESTS), "arrivals": Poisson(rate=found.rate)}
+    )
+    made = replace(made, serving=serving)
+    met, rates = [], []
+    for seed in range(SEEDS):
+        seeded = replace(made, seed=made.seed + seed)
+        met.append(serve(seeded).metrics.slo_share or 0.0)
+        rates.append(bisect(seeded, _promised(found), None))
+        if progress:
+            progress((seed + 1) / SEEDS)
+    half = STUDENT * float(np.std(rates, ddof=1)) / SEEDS**0.5
+    return MixRun(float(found.rate), _promised(found), float(np.mean(met)), float(np.mean(rates)), half)

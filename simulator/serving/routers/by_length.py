@@ -1,0 +1,61 @@
+"""Routing by lengths: groups of replicas take given shares of buckets of prompt and output lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from functools import cached_property
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from hwmodels.loading import Strict
+from hwmodels.quantities import Few, Tokens
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.sequence import Request
+
+
+class LengthBucket(Strict):
+    """Requests whose prompts, and whose outputs, have lengths between the same powers of two."""
+
+    prompt: Tokens
+    output: Tokens
+    shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(min_length=1)
+
+
+class ByLength(Router):
+    """A bucket's requests are shared out by draws; of a group, the least loaded replica takes one.
+
+    The router knows the output length, as Mélange's allocation assumes; a real one has an estimate.
+    """
+
+    name: ClassVar[str] = "by-length"
+    rule: ClassVar[str] = "shares of length buckets to groups of replicas, the least loaded of a group"
+    source: ClassVar[str] = "Griggs et al., Mélange, arXiv:2404.14527"
+    groups: list[Few] = Field(min_length=1, description="replicas of each group, in the order of the pools")
+    buckets: list[LengthBucket] = Field(
+        min_length=1,
+        description="buckets, each with a `prompt` and an `output` length in it, and the groups' `shares`",
+    )
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], tuple[float, ...]]:
+        return {
+            (bucket.prompt.bit_length(), bucket.output.bit_length()): tuple(np.cumsum(bucket.shares))
+            for bucket in self.buckets
+        }
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [int(end) for end in np.cumsum(self.groups)]
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`; a request of no bucket goes as those of the nearest one."""
+        size = request.prompt.bit_length(), request.output.bit_length()
+        if size not in self._known:
+            size = min(self._known, key=lambda one: abs(one[0] - size[0]) + abs(one[1] - size[1]))
+        draw, shares = float(random.random()) * self._known[size][-1], self._known[size]
+        group = next(index for index, end in enumerate(shares) if draw < end)
+        end = min(self._ends[group], len(targets))
+        chosen = range(min(self._ends[group] - self.groups[group], end - 1), end)
+        return min(chosen, key=lambda index: targets[index].load + 3 * targets[index].queue)
