@@ -1,0 +1,224 @@
+"""What a table cannot say of a ``config.json``: a small function for a model_type (``OWN_RULES``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hwmodels.errors import InputError, shown
+
+
+class Config(NamedTuple):
+    """A parsed ``config.json`` and where it lies."""
+
+    values: Mapping[str, object]
+    where: str
+
+    def number(self, *keys: str) -> int | None:
+        """The first of the keys that is there, as a whole number; None where none is.
+
+        Raises:
+            InputError: it is something else.
+        """
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InputError(f"{key}: a whole number is needed, found {shown(value)}", self.where)
+            return value
+        return None
+
+    def flag(self, *keys: str) -> bool | None:
+        """The first of the keys that is there, as true or false; None where none is.
+
+        Raises:
+            InputError: it is something else.
+        """
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if not isinstance(value, bool):
+                raise InputError(f"{key}: true or false is needed, found {shown(value)}", self.where)
+            return value
+        return None
+
+    def inner(self, key: str) -> Config:
+        """A nested part; empty where it is not there."""
+        part = self.values.get(key)
+        return Config(part if isinstance(part, Mapping) else {}, f"{self.where}: {key}")
+
+
+def _falcon(config: Config) -> dict[str, Any]:
+    new = bool(config.flag("new_decoder_architecture"))
+    kv_heads = config.number("num_kv_heads", "n_head_kv") if new else None
+    if not new and config.flag("multi_query") is not False:
+        kv_heads = 1
+    parallel = config.flag("parallel_attn") is not False
+    one_norm = parallel and (not new or config.number("num_ln_in_parallel_attn") == 1)
+    position = "alibi" if config.flag("alibi") else "rope"
+    return {"kv_heads": kv_heads, "norms_per_layer": 1 if one_norm else 2, "position": position}
+
+
+def _mpt(config: Config) -> dict[str, Any]:
+    attention = config.inner("attn_config")
+    kv_heads = attention.number("kv_n_heads")
+    if attention.values.get("attn_type") == "multiquery_attention":
+        kv_heads = 1
+    hidden, ratio = config.number("d_model"), config.number("expansion_ratio")
+    return {
+        "kv_heads": kv_heads,
+        "position": "alibi" if attention.flag("alibi") else "learned",
+        "bias": config.flag("no_bias") is False,
+        "feed_forward": hidden * ratio if hidden and ratio else None,
+    }
+
+
+def _minimax(config: Config) -> dict[str, Any]:
+    kinds = config.values.get("attn_type_list")
+    if isinstance(kinds, list) and 0 in kinds:
+        raise InputError("attn_type_list: lightning attention is not supported", config.where)
+    return {}
+
+
+def _dbrx(config: Config) -> dict[str, Any]:
+    attention, experts = config.inner("attn_config"), config.inner("ffn_config")
+    return {
+        "kv_heads": attention.number("kv_n_heads"),
+        "feed_forward": experts.number("ffn_hidden_size"),
+        "moe.experts": experts.number("moe_num_experts"),
+        "moe.top_k": experts.number("moe_top_k"),
+    }
+
+
+def _gpt_bigcode(config: Config) -> dict[str, Any]:
+    return {"kv_heads": 1 if config.flag("multi_query") is not False else None}
+
+
+def _opt(config: Config) -> dict[str, Any]:
+    width, hidden = config.number("word_embed_proj_dim"), config.number("hidden_size")
+    if width is not None and width != hidden:
+        problem = (
+            f"word_embed_proj_dim: an embedding narrower than hidden_size is not supported, found {width}"
+        )
+        raise InputError(problem, config.where)
+    return {}
+
+
+def _qwen3_next(config: Config) -> dict[str, Any]:
+    """Gated DeltaNet (transformers, Qwen3NextGatedDeltaNet); every n-th layer has gated full attention."""
+    interval = config.number("full_attention_interval") or 4
+    linear = {
+        "heads": config.number("linear_num_value_heads"),
+        "value_dim": config.number("linear_value_head_dim"),
+        "key_heads": config.number("linear_num_key_heads"),
+        "key_dim": config.number("linear_key_head_dim"),
+        "convolution": config.number("linear_conv_kernel_dim"),
+        "head_gates": 2,
+        "delta": True,
+    }
+    found: dict[str, Any] = {"linear": _given(linear), "attention_gate": True}
+    if not isinstance(config.values.get("layer_types"), list):
+        found["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
+    if config.number("shared_expert_intermediate_size"):
+        found["moe.shared_experts"] = 1
+    return found
+
+
+PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True), "E": ("none", True)}
+LETTERS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+"""Letter of each kind of layer in ``layers_block_type``."""
+
+
+def _nemotron_h(config: Config) -> dict[str, Any]:
+    """Mamba-2, attention, an MLP or experts in each layer, as ``hybrid_override_pattern`` says.
+
+    Raises:
+        InputError: no pattern, an unknown kind of layer, or MLPs beside experts.
+    """
+    listed = config.values.get("layers_block_type")
+    pattern = list(str(config.values.get("hybrid_override_pattern") or ""))
+    if not pattern and isinstance(listed, list):
+        pattern = [LETTERS.get(str(part), str(part)) for part in listed]
+    unknown = next((part for part in pattern if part not in PATTERN_OF_PARTS), None)
+    if unknown or not pattern:
+        problem = f"hybrid_override_pattern: expected M, *, - and E, found {unknown or 'nothing'!r}"
+        raise InputError(problem, config.where)
+    if "E" in pattern and "-" in pattern:
+        raise InputError("MLPs beside experts are not supported", config.where)
+    parts = [PATTERN_OF_PARTS[part] for part in pattern]
+    linear = {
+        "heads": config.number("mamba_num_heads"),
+        "value_dim": config.number("mamba_head_dim"),
+        "key_heads": config.number("n_groups", "mamba_n_groups"),
+        "key_dim": config.number("ssm_state_size"),
+        "convolution": config.number("conv_kernel"),
+        "convolution_bias": config.flag("use_conv_bias"),
+        "chunk": config.number("chunk_size"),
+        "head_parameters": 3,
+        "norm_per_head": False,
+    }
+    return {
+        "layers": len(parts),
+        **({} if "E" in pattern else {"moe.experts": None}),
+        "attention_pattern": tuple(mixer for mixer, _ in parts),
+        "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
+        "linear": _given(linear),
+    }
+
+
+def _hunyuan(config: Config) -> dict[str, Any]:
+    """Numbers of experts may be lists of one for each layer.
+
+    Raises:
+        InputError: layers that differ.
+    """
+    keys = {
+        "moe.experts": ("num_experts",),
+        "moe.top_k": ("moe_topk", "num_experts_per_tok"),
+        "moe.feed_forward": ("moe_intermediate_size",),
+        "moe.shared_experts": ("num_shared_expert",),
+    }
+    found = {field: _equal(config, *names) for field, names in keys.items()}
+    return found if (found["moe.experts"] or 0) > 1 else {}
+
+
+def _equal(config: Config, *keys: str) -> int | None:
+    """A whole number, or the one that a list repeats."""
+    flat = dict(config.values)
+    for key in keys:
+        value = flat.get(key)
+        if isinstance(value, list) and value:
+            if any(part != value[0] for part in value):
+                raise InputError(f"{key}: layers that differ are not supported", config.where)
+            flat[key] = value[0]
+    return config._replace(values=flat).number(*keys)
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
+    "falcon": _falcon,
+    "RefinedWeb": _falcon,
+    "RefinedWebModel": _falcon,
+    "mpt": _mpt,
+    "minimax": _minimax,
+    "minimax_m2": _minimax,
+    "dbrx": _dbrx,
+    "gpt_bigcode": _gpt_bigcode,
+    "opt": _opt,
+    "hunyuan_v1_moe": _hunyuan,
+    "qwen3_next": _qwen3_next,
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _qwen3_next),
+    "nemotron_h": _nemotron_h,
+}
