@@ -266,28 +266,17 @@ def test_cloud_instances_are_names_of_clusters(run, instance, cluster):
     assert run("plan", "--cluster", instance, *rest).out == run("plan", "--cluster", cluster, *rest).out != ""
 
 
-def test_what_a_model_leaves_out_is_said(run):
-    short = ["--cluster", "dgx-h100", "--seq-len", "1k", "--global-batch", "256"]
-    sparse = ["--model", "deepseek-v3.2", "--gpus", "256", *short]
-    ran = run("plan", *sparse, "--fix", "recompute=full", "--fix", "pp=16", "--fix", "tp=1", "--top", "1")
-    assert "note: deepseek-v3.2: sparse attention is priced as attention over all keys" in ran.err
+def test_what_a_model_leaves_out_is_said(run, tmp_path):
+    mine = tmp_path / "mine.yaml"
+    shape = "layers: 2, hidden: 256, heads: 4, feed_forward: 512, vocabulary: 1000, max_sequence: 4096"
+    mine.write_text(f"{{name: mine, {shape}, left_out: some layers are priced as others}}")
+    asked = ["--model", str(mine), "--cluster", "dgx-h100", "--gpus", "1"]
+    train = [*asked, "--seq-len", "1k", "--global-batch", "4"]
+    said = "note: mine: some layers are priced as others"
+    ran = run("plan", *train, "--top", "1")
+    assert said in ran.err
     assert "left out" in ran.out
-    assert "sparse attention" in run("simulate", *sparse, "--fix", "expert=16").err
-    load = [
-        "--ttft",
-        "9",
-        "--tpot",
-        "1",
-        "--gpus",
-        "8",
-        "--isl",
-        "100",
-        "--osl",
-        "10",
-        "--fix",
-        "tensor=8",
-        "--cluster",
-        "h200",
-    ]
-    assert "sparse attention" in run("plan", "--serve", "--model", "glm-5", *load, "--fix", "weights=fp8").err
+    assert said in run("simulate", *train, "--fix", "tensor=1").err
+    load = ["--isl", "100", "--osl", "10", "--ttft", "9", "--tpot", "1", "--together"]
+    assert said in run("plan", "--serve", *asked, *load).err
     assert "note" not in run("plan", *SMALL, "--global-batch", "16").err
