@@ -3,7 +3,8 @@
 ``python -m benchmarks.kill [COMMAND ...] [--moments 10]`` runs each command once to its end for its duration,
 then ends it by TERM, HUP and KILL at moments evenly spread over it. A run that ends before its signal is
 repeated, with moments spread over its own duration. Prints and exits 1 where a process is left after five
-seconds (times the machine's load per core), a file is partial, or a finished result is lost.
+seconds, a file is partial, or a finished result is lost. Run it on a quiet machine: beside other work a
+process may take longer to end.
 """
 
 from __future__ import annotations
@@ -103,9 +104,7 @@ def run(name: str, folder: Path, number: int | None = None, after_s: float = 0.0
 
 
 def _left(started: subprocess.Popen[bytes]) -> list[int]:
-    # Beside other work, a process gets its share of a core only.
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    end = time.monotonic() + LEFT_AFTER_S * busy
+    end = time.monotonic() + LEFT_AFTER_S
     while time.monotonic() < end:
         started.poll()
         if not session(started.pid):
