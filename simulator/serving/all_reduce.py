@@ -13,13 +13,13 @@ Array = NDArray[np.float64]
 
 
 def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine) -> Array:
-    """Return seconds of an all-reduce over neighbouring ranks, the faster of both ways.
+    """Return seconds of an all-reduce over neighbouring ranks: the engine's own kernel or NCCL, the faster.
 
     Args:
-        cluster: whose innermost links carry it.
-        ranks: of the group.
+        cluster: the all-reduce uses its innermost links.
+        ranks: number of ranks in the group.
         size: bytes of each rank's message.
-        engine: whose largest message for its own kernel counts.
+        engine: sets the largest message, B, of its own all-reduce kernel.
     """
     if ranks == 1:
         return np.zeros(np.shape(size))
@@ -35,14 +35,14 @@ def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine
 
 
 def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
-    """Return seconds of an all-to-all over neighbouring ranks, the faster of both ways.
+    """Return seconds of an all-to-all over neighbouring ranks: direct writes or NCCL, the faster.
 
     Inside a domain of fast links, kernels such as DeepEP's write each token into the memory of the ranks that
     need it: one barrier, then what a rank receives.
 
     Args:
-        cluster: whose links carry it.
-        ranks: of the group.
+        cluster: provides the links.
+        ranks: number of ranks in the group.
         sent: bytes that each rank sends.
     """
     library = cluster.collective("all_to_all", sent, ranks)

@@ -1,4 +1,4 @@
-"""Latencies of requests that a deployment serves alone: the best that any load leaves them."""
+"""Latencies of requests on an idle deployment: a lower bound at any load."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from simulator.serving.step_times import Array
 from simulator.serving.workload import Slo
 
 MOST = 1000
-"""Requests looked at: the first ones."""
+"""Number of requests to price, from the first."""
 
 
 def alone(setting: ServingSetting, columns: Mapping[str, np.ndarray]) -> tuple[Array, Array]:
-    """TTFT and TPOT of requests that run alone with nothing cached, s; shape (requests,) each.
+    """TTFT and TPOT of requests that run alone with an empty cache, s; both of shape (requests,).
 
     Args:
-        setting: its first pool that takes prompts and its last one compute them.
-        columns: of records.
+        setting: TTFT is that of its first pool that takes prompts, TPOT that of its last pool.
+        columns: request records by column.
     """
     entry = next(pool for pool in setting.pools if pool.pool.role != "decode")
     steps, budget = entry.costs.steps, entry.options.token_budget
@@ -37,7 +37,7 @@ def alone(setting: ServingSetting, columns: Mapping[str, np.ndarray]) -> tuple[A
 
 
 def share_alone(slo: Slo, ttft: Array, tpot: Array, output: np.ndarray) -> float:
-    """Share of those requests that would meet all targets."""
+    """Share of requests that meet all latency targets when they run alone."""
     met = np.ones(len(ttft), dtype=bool)
     for target, values in (
         (slo.ttft, ttft),

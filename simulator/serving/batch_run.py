@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 class BatchRun(NamedTuple):
-    """Seconds of batches, arrays of one shape."""
+    """Times of batches, s; arrays of equal shape."""
 
     prefill_s: Array
     """Prefill of all prompts."""
@@ -39,8 +39,8 @@ def batch_run(
         batch: requests.
         prompt: prompt tokens per request.
         output: output tokens per request.
-        budget: query tokens of a step.
-        slots: requests that run together; more run in further rounds.
+        budget: maximum query tokens of a step.
+        slots: maximum number of concurrent requests; further requests run in later rounds.
     """
     batch, prompt, output, slots = np.broadcast_arrays(
         *(np.asarray(value, dtype=np.float64) for value in (batch, prompt, output, slots))

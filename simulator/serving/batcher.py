@@ -2,8 +2,8 @@
 
 All sequences of the decodes gain one token in each decode step. So the batch is (count, sum of KV, steps
 done), the end of a sequence is a step number in a heap, and a step costs the same however many sequences
-run. State moves on when a step is *planned*; what a step does to the world (first tokens, freed slots and
-blocks) happens when it ends. An engine that plans one step ahead thereby sees freed slots one step late.
+run. State changes when a step is *planned*; its visible effects (first tokens, freed slots and blocks)
+happen when it ends. An engine that plans one step ahead thereby sees freed slots one step late.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlannedStep:
     )
 
     def __init__(self) -> None:
-        # Tuples, most of them empty: a step costs no lists.
+        # Empty tuples by default: most steps allocate no list.
         self.chunks: tuple[Chunk, ...] = ()
         self.prompt = 0
         """Prompt tokens: the sum over the chunks."""
@@ -61,9 +61,9 @@ class Batcher:
     """The scheduler's side of one rank (or of one micro batch in flight of a pipeline).
 
     Args:
-        options: of the engine.
-        kv: blocks, shared by the micro batches of a pipeline.
-        waiting: queue, shared likewise.
+        options: scheduling options of the engine.
+        kv: KV blocks, shared by the micro batches of a pipeline.
+        waiting: queue, also shared by the micro batches.
         slots: maximum number of concurrent sequences.
     """
 
@@ -116,20 +116,20 @@ class Batcher:
         """Decode steps planned."""
         self.ends: list[tuple[int, int, int, Sequence]] = []
         self.phases = [0] * options.block_tokens
-        """Decodes by (KV - steps) modulo the block size: who needs a new block in a step is one entry."""
+        """Decodes by (KV - steps) modulo the block size: one entry counts those that need a block."""
         self.admitted: list[Sequence] = []
-        """In order of admission; those that left are dropped from time to time."""
+        """Sequences in order of admission; ended sequences are removed periodically."""
         self.drafts: Drafts | None = None
-        """Draws of steps where decodes yield several tokens; blocks are then reserved."""
+        """Draws of the steps per sequence under speculation; admission then reserves blocks."""
         self.ages = 0
-        """Sum over the decodes of steps since they joined, where there are drafts."""
+        """Under speculation: sum over the decodes of the steps since they joined."""
         self.serial = 0
         self.preemptions = 0
 
     # Called by schedulers.
 
     def decode(self, step: PlannedStep) -> None:
-        """Give each decoding sequence a token, preempting the last admitted while blocks lack."""
+        """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
         if not self.decodes:
             return
         kv = self.kv
@@ -274,7 +274,7 @@ class Batcher:
         return steps
 
     def again(self, step: PlannedStep) -> bool:
-        """Let one decode step follow a planned one, which then stands for it; False where blocks lack."""
+        """Turn a planned step into the decode step that follows it; False if too few blocks are free."""
         if not self.reserves:
             need, kv = self.phases[-self.steps % self.block_tokens], self.kv
             if need:
@@ -297,7 +297,7 @@ class Batcher:
         return True
 
     def extend(self, step: PlannedStep, steps: int) -> None:
-        """Let ``steps`` more decode steps follow a planned one, which then stands for the last of them."""
+        """Append ``steps`` decode steps to a planned step, which then describes the last of them."""
         added = steps * self.decodes
         if not self.reserves:
             phases, end = self.phases, -self.steps % self.block_tokens + 1

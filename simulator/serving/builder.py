@@ -20,7 +20,7 @@ class Builder:
 
     Args:
         setting: the serving setting.
-        source: of its requests, for prefixes.
+        source: the request stream; says whether requests have prefix ids.
         on_leave: called with every sequence that ends on a replica.
         stretches: sum decode stretches in closed form.
     """

@@ -25,9 +25,9 @@ Array = NDArray[np.float64]
 Times = Callable[[IterationTable], float]
 
 CLOCKS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, LEAST_SHARE)
-"""Clocks with a table of their own, over the full one."""
+"""Clocks that have their own table, as shares of the full clock."""
 LEAST_CAP = 1.1
-"""Lowest cap, over a device's idle power."""
+"""Lowest cap as a multiple of a device's idle power."""
 
 
 class CappedTable(IterationTable):
@@ -35,7 +35,7 @@ class CappedTable(IterationTable):
 
     Args:
         price: the full price, at the full clock.
-        cap_w: of one device.
+        cap_w: power cap of one device, W.
         max_tokens, max_sequences, max_context: as of `IterationTable`.
 
     Raises:
@@ -89,7 +89,7 @@ class CappedTable(IterationTable):
         own, idle = self.price.cluster.device.clock_share, self.free.idle_w
         return float(under_cap(seconds_at, drawn_at, self.cap_w, own, idle))
 
-    # By plain numbers: the event engine
+    # Scalar interface: the event engine
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Seconds of one step; see `StepTimes`."""
@@ -106,7 +106,7 @@ class CappedTable(IterationTable):
         )
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
-        """Seconds of decode steps from here to the next knot of the table, at the clock of the first."""
+        """Seconds of decode steps up to the next knot of the table, at the clock of the first step."""
         first, growth, steps = super().stretch(decodes, kv_tokens, queries)
         capped = self._capped(
             lambda table: IterationTable.stretch(table, decodes, kv_tokens, queries)[0],
@@ -134,7 +134,7 @@ class CappedTable(IterationTable):
         total = sum(found.values())
         return {name: seconds * capped / total for name, seconds in found.items()} if total else found
 
-    # By arrays: steady states
+    # Array interface: steady states
 
     @cached_property
     def cases(self) -> StepCases:
@@ -235,11 +235,11 @@ def under_cap(
     """Seconds of steps under a power cap.
 
     Args:
-        seconds_at: seconds by the share of the highest clock; None is the clock in use.
-        drawn_at: power of a device by share and seconds, W.
-        cap_w: of a device.
-        own: share of the clock in use.
-        idle_w: of a device.
+        seconds_at: step time, s, at a share of the highest clock; None is the clock in use.
+        drawn_at: power of a device at a share of the highest clock and a step time, W.
+        cap_w: power cap of a device, W.
+        own: clock in use, as a share of the highest.
+        idle_w: idle power of a device, W.
     """
     before = seconds_at(None)
     drawn = drawn_at(None, before)
@@ -276,7 +276,7 @@ def iteration_table(
 
     Args:
         price: the full price.
-        max_tokens, max_sequences, max_context, like: as of `IterationTable`; a cap leaves ``like`` unread.
+        max_tokens, max_sequences, max_context, like: as in `IterationTable`; under a cap ``like`` is unused.
 
     Raises:
         InputError: the cap is not above the device's idle power, or its clock is not known.

@@ -39,9 +39,9 @@ def options_of(
 
     Args:
         pool: names the engine.
-        memory_bytes: of its devices, on which engines' defaults depend.
-        folder: what paths are relative to.
-        where: of the pool, for errors.
+        memory_bytes: memory of one device, B; engines' defaults depend on it.
+        folder: base of relative paths.
+        where: key path of the pool, for errors.
 
     Raises:
         InputError: an unknown engine or option, or a wrong value.
@@ -110,7 +110,7 @@ def speculating(
     The draft model's weights and KV take blocks from the target's.
 
     Raises:
-        InfeasibleError: they leave no block.
+        InfeasibleError: the draft model leaves the target no KV block.
     """
     alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
     price = StepPrice(draft, cluster, alone, engine)

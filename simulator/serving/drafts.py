@@ -2,7 +2,7 @@
 
 The draft model proposes ``tokens`` tokens, one after the other; the target verifies all of them and adds one
 token in a single step (Leviathan et al., arXiv 2211.17192). Each proposal is accepted with probability
-``acceptance`` if those before it were, so a step yields 1 to ``tokens`` + 1 tokens.
+``acceptance`` if all earlier proposals were, so a step yields 1 to ``tokens`` + 1 tokens.
 """
 
 from __future__ import annotations

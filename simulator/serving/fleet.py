@@ -29,7 +29,7 @@ from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
 REPORT_EVERY = 500
-"""Ended requests between two reports of progress."""
+"""Number of ended requests between two progress reports."""
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Member:
     replica: AnyReplica
     meter: Meter
     rank: int = 0
-    """Of its first device."""
+    """Rank of its first device."""
     started_s: float = 0.0
     drained_s: float | None = None
-    """When it stopped taking requests."""
+    """Time at which it stopped taking requests, s."""
     last_s: float = 0.0
-    """When its last sequence ended."""
+    """Time at which its last sequence ended, s."""
     up: bool = True
-    """Not failed."""
+    """Whether the replica is up (has not failed)."""
     failures: int = 0
 
     def __post_init__(self) -> None:
@@ -100,12 +100,12 @@ class Fleet:
         self.records = Records()
         self.refused = 0
         self.failed = 0
-        """Requests given up after losses with replicas beyond the retry limit."""
+        """Requests abandoned: lost in replica failures more often than the retry limit."""
         self.retries = 0
         self._held: list[Sequence] = []
-        """Sequences that no replica takes: all have failed or are drained."""
+        """Sequences held while all replicas have failed or are drained."""
         self._sent = setting.serving.requests
-        """Requests of the workload; of a trace, known when it ends."""
+        """Number of requests of the workload; for a trace, known only at its end."""
         self.interrupted = False
         self._progress: Progress | None = None
         self._in_turn = False
@@ -266,7 +266,7 @@ class Fleet:
                 start, request = next(arrivals, never)
 
     def _sent_all(self, start: float) -> bool:
-        """Whether all programs of an open loop have ended; processes on the clock may go on for ever."""
+        """Whether all programs of an open loop have ended; processes on the clock may never end."""
         closed = self.setting.serving.arrivals is not None and self.setting.serving.arrivals.closed
         return start == inf and self.source.feeds_back and not self._programs and not closed
 
@@ -306,7 +306,7 @@ class Fleet:
         refused = self.refused
         self.send(request)
         if self.refused > refused:
-            # Through the clock: thousands of refusals in a row would nest as deeply.
+            # Scheduled on the clock: a direct call would recurse once for each consecutive refusal.
             self._in_turn = True
             self._at(now, lambda time: self._ended(program, time))
             self._in_turn = False
@@ -317,7 +317,7 @@ class Fleet:
             self._go_on(program, now)
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
-        """Schedule a call at a time; run it now, unless a replica is in the middle of its turn."""
+        """Call a function at a time: now if it has come and no replica is in its turn, else by the clock."""
         if time <= self.clock.now and not self._in_turn:
             what(time)
             return

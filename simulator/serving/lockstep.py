@@ -1,4 +1,4 @@
-"""A replica of data-parallel attention ranks that share their experts, and so step together.
+"""A replica of data-parallel attention ranks in lock-step: they share their experts.
 
 Every rank has its own queue, slots and KV blocks. A step lasts as long as its longest rank; an idle rank
 still takes part in the experts' exchange. While all ranks only decode, step times are computed at both ends
@@ -20,14 +20,14 @@ from simulator.serving.sequence import Request, Sequence
 from simulator.serving.step_times import RankBatch, StepTimes
 
 LONGEST_STRETCH = 64
-"""Steps over which the time of a lock-step is taken as linear."""
+"""Steps over which the time of a lock-step is interpolated linearly."""
 WAITING_WEIGHT = 4
 """A waiting sequence counts as four running ones where a rank is chosen (vLLM's data-parallel balancer)."""
 IDLE = RankBatch((), 0, 0)
 
 
 class LockstepReplica:
-    """As `Replica`, with ``len(kvs)`` ranks in lock-step; a request goes to the least loaded rank."""
+    """A `Replica` with ``len(kvs)`` ranks in lock-step; a request goes to the least loaded rank."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class LockstepReplica:
         return count * self._first_s + self._growth_s * count * (count - 1) * 0.5
 
     def _seconds(self, later: int) -> float:
-        """Seconds of the running step, or of the step ``later`` decode steps on."""
+        """Seconds of the running step (``later`` 0), or of the decode step ``later`` steps after it."""
         return self.steps.lockstep(
             [
                 IDLE

@@ -15,7 +15,7 @@ from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.serving.price import StepPrice
 
 LIBRARY_BYTES = 0.25e9
-"""What an engine's profiling run finds taken outside of tensors, of a device's share (vLLM 0.15 on H100: KV
+"""Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
 blocks of Llama-2-7B, Qwen2.5-7B and Mistral-Nemo)."""
 SAMPLER_BYTES = 40.0
 """Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
@@ -28,7 +28,7 @@ KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
 
 @dataclass(frozen=True)
 class ReplicaMemory:
-    """Bytes on one device, and the KV that fits."""
+    """Bytes on one device, and the number of KV blocks that fit."""
 
     weights: float
     activations: float
@@ -87,11 +87,11 @@ def memory(
     """Return the memory of one device.
 
     Args:
-        price: of the replica.
-        budget: query tokens of a step.
-        sequences: of a step.
-        share: the engine's memory share; its default where not given.
-        block_tokens: of a KV block; the engine's default where not given.
+        price: step price of the replica.
+        budget: maximum query tokens of a step.
+        sequences: maximum sequences of a step.
+        share: memory share that the engine may fill; by default the engine's.
+        block_tokens: tokens of a KV block; by default the engine's.
     """
     model, pool, engine = price.model, price.pool, price.engine
     device = price.cluster.device

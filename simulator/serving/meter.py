@@ -1,6 +1,6 @@
-"""Statistics of one replica's steps: rows buffered, then added up in arrays.
+"""Statistics of one replica's steps: rows are buffered, then summed in arrays.
 
-Memory is constant in the length of the run.
+Memory does not grow with the length of the run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Array = NDArray[np.float64]
 WIDTH = 11
 """Numbers of a row: one step, or a stretch of equal ones."""
 FULL = 2048 * WIDTH
-"""Numbers from which rows are added up."""
+"""Buffered numbers at which rows are summed."""
 GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
 MOST_TRACED = 500_000
-"""Steps of a run with a trace."""
+"""Maximum steps of a traced run."""
 LEAST_GAP, MOST_GAP = -4000, 4000
 """Bins of the histogram: gaps of 2 ns to 16 years."""
 MOST_BINS = 256
-"""Bins of a series over time; when they are full, two become one."""
+"""Bins of a time series; when they are full, neighbouring bins are merged."""
 KINDS = ("prefill", "mixed", "decode")
 PREFILL, MIXED, DECODE = range(len(KINDS))
 
@@ -52,7 +52,7 @@ class TraceRoom:
         self._most = self._left = steps
 
     def take(self, steps: int) -> None:
-        """Keep some more steps.
+        """Reserve room for ``steps`` more steps.
 
         Raises:
             InputError: the trace would be too large.
@@ -173,11 +173,11 @@ class Totals:
 
 
 class Meter:
-    """Takes the steps of one replica.
+    """Records the steps of one replica.
 
     Args:
-        steps: for power.
-        kv_total: blocks of the replica.
+        steps: step times, used for power.
+        kv_total: KV blocks of the replica.
         room: for a trace, which keeps every step; shared by the replicas of a run.
     """
 
@@ -203,13 +203,13 @@ class Meter:
         return self._slices
 
     def use(self, steps: StepTimes) -> None:
-        """Take the power of other step times from here on."""
+        """Use the power model of ``steps`` from now on."""
         if self.cells:
             self.add_up()
         self.model = steps
 
     def add_up(self) -> None:
-        """Add the rows up; replicas call it when there are ``FULL`` numbers."""
+        """Sum the buffered rows; replicas call it when ``FULL`` numbers are buffered."""
         rows = np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH)
         rows[:, -1] = self.kv_total - rows[:, -1]
         self._totals.add(rows.T, self.model)

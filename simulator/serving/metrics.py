@@ -21,7 +21,7 @@ from simulator.serving.workload import Slo
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 FEW = 100
-"""Requests per tail request that a percentile should rest on: p99 of fewer than 1,000 is noise."""
+"""Requests per request in the tail of p99; p99 of fewer than ten times as many (1,000) is noise."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Latency:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Latency | None:
-        """Of values of shape (requests,); None of none."""
+        """Statistics of values of shape (requests,), s; None for an empty array."""
         if not len(values):
             return None
         points = np.quantile(values, SHARES)
@@ -81,7 +81,7 @@ class ServingMetrics:
     """Share of the replicas' time in steps."""
     joules: float
     joules_per_million: float
-    """Per million output tokens, idle time of replicas counted."""
+    """Cost per million output tokens, including idle time of replicas."""
     dollars_per_million: float
     sustainable_rate: float | None
     """Requests a second that the deployment completes while its queue grows; None where it does not."""
@@ -106,7 +106,7 @@ class Hardware:
     gpus: int
     dollars_per_hour: float
     replica_seconds: float
-    """Sum over replicas of the time they were up."""
+    """Up time summed over replicas, s."""
     gpu_seconds: float
     idle_joules: float
     """Energy of the replicas between steps."""
@@ -233,14 +233,14 @@ def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
 
 
 def sustainable(arrival: np.ndarray, first: np.ndarray, last: np.ndarray, open_loop: bool) -> float | None:
-    """Completions a second of a deployment whose queue keeps growing; else None.
+    """Completions per second of a deployment whose queue keeps growing; None if the queue is stable.
 
-    They are counted from the first quarter of the requests to the third, while the queue is full: with a load
-    far above capacity few requests end before the last has arrived.
+    Completions are counted from the first quarter of the requests to the third, while the queue is full: at a
+    load far above capacity few requests end before the last has arrived.
 
-    It keeps growing where in the second half of the arrivals less than 0.9 of the requests that came ended,
-    a tenth of all requests are still there at the last arrival, and the mean TTFT of the last quarter is half
-    as long again as that of the second.
+    The queue keeps growing if, in the second half of the arrivals, less than 0.9 of the arrived requests end,
+    a tenth of all requests are unfinished at the last arrival, and the mean TTFT of the last quarter is 1.5
+    times that of the second.
     """
     count = len(arrival)
     if not open_loop or count < 50 or arrival[-1] <= arrival[0]:

@@ -1,12 +1,13 @@
-"""A replica with pipeline stages: as many micro batches in flight as stages, sharing them in turn.
+"""A replica with pipeline stages: as many micro batches in flight as stages, which they use in turn.
 
 A micro batch whose step takes d seconds holds each of the p stages for d / p. It enters the first stage when
-its last step has ended and the stage is free, and leaves the last one no earlier than d / p after the micro
-batch before it. Because a micro batch takes equally long on every stage, it can be held up only at the last
-one, so two numbers a micro batch (entry, exit) give the schedule of all stages exactly.
+its last step has ended and the stage is free, and leaves the last stage no earlier than d / p after the
+previous micro batch. Because a micro batch takes equally long on every stage, it can be delayed only at the
+last stage, so two numbers per micro batch (entry, exit) give the schedule of all stages exactly.
 
-While all micro batches only decode, the longest one, M, runs unhindered, and the others leave behind it:
-M exits d_M after its last exit, each follower its d / p after the one before. Rounds then sum in closed form.
+While all micro batches only decode, the longest, M, never waits, and the others leave behind it: M exits d_M
+after its previous exit, and each follower exits its d / p after the micro batch ahead. Rounds then sum in
+closed form.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from simulator.serving.sequence import Sequence
 from simulator.serving.step_times import StepTimes
 
 SAME_S = 1e-12
-"""Times closer than this are equal."""
+"""Times that differ by less than this are equal, s."""
 NO_END = 1 << 60
 SHORTEST_ROUNDS = 2
 """Rounds from which a stretch is summed in closed form."""
@@ -53,7 +54,7 @@ class PipelineLane:
         """End of the step before those, or start after idling."""
         self.exit_s = inf
         self.seconds = self.growth_s = 0.0
-        """Of the running step, and how much longer each later one of a stretch is."""
+        """Seconds of the running step, and the growth of each later step of a stretch, s."""
         self.valid = 0
         """Steps for which the growth holds; 0 where the step cannot begin a stretch."""
 
@@ -78,7 +79,7 @@ class PipelineLane:
 
 
 class PipelinedReplica(QueueView):
-    """As `Replica`, with pipeline stages. Steps are scheduled when a micro batch has ended (never ahead)."""
+    """A `Replica` with pipeline stages. A step is planned when the micro batch's previous step has ended."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class PipelinedReplica(QueueView):
         self.advance(inf, once=True)
 
     def advance(self, until: float, once: bool = False) -> None:
-        """Run everything that ends before a time; of it, with ``once``, only what ends next."""
+        """Run all steps that end before a time; with ``once``, only the next to end."""
         order, waiting, kv, meter = self._order, self.waiting, self.kv, self.meter
         cells, stages, now = meter.cells, self.stages, self.next_s
         while now < until:
@@ -139,7 +140,7 @@ class PipelinedReplica(QueueView):
             if order and order[0].exit_s <= now:
                 lane = order.popleft()
                 step: PlannedStep = lane.running  # type: ignore[assignment]
-                # Of the replica's time, the lane's steps take what passed since another lane's ended.
+                # A lane's steps are charged the time since the previous end of a step on any lane.
                 cells += (
                     self._busy_from_s, now, lane.ready_s, lane.count, step.decodes, step.kv_tokens,
                     step.prompt, len(step.firsts), kv.sequences, len(waiting), kv.free,
@@ -148,7 +149,7 @@ class PipelinedReplica(QueueView):
                 if step.firsts or step.leaving:
                     finish(step, lane.batcher, now, self.on_leave)
                 if lane.valid > 2 and not waiting and lane.batcher.again(step):
-                    # The same decodes once more, on the same line of the table.
+                    # The same decodes again, on the same line segment of the table.
                     lane.seconds += lane.growth_s
                     lane.valid = 0 if step.leaving else lane.valid - 1
                     self._enter(lane, now)
@@ -323,7 +324,7 @@ class PipelinedReplica(QueueView):
         if passed <= 0.0:
             return 0
         found = int(steps_in(passed, lead.seconds + growth, growth))
-        # Rounding may miss by one or two: exits after the count are at or after that time.
+        # Correct rounding errors of one or two exits.
         found = found + 1 if found < most else most
         while lead.exit_after(found - 1) >= now:
             found -= 1

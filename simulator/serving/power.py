@@ -1,4 +1,4 @@
-"""Power of a replica during a step: idle, compute, memory and the rest of a busy device.
+"""Power of a replica during a step: idle, busy, compute and memory power of its devices.
 
 Every device draws idle power, a share for being busy, and shares that follow the use of its matrix units
 and of its memory bandwidth, up to its limit. At a lower clock the share of the matrix units falls by f V^2
@@ -44,7 +44,7 @@ energy than at the highest (Maliakel et al., arXiv:2501.08219); on A100, 1.1 GHz
 the peak power of inference (Patel et al., ASPLOS 2024)."""
 
 SMALL_BATCH = 64
-"""Tokens of the all-reduces that count as waiting."""
+"""Tokens up to which an all-reduce counts as waiting."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +55,25 @@ class PowerModel:
     idle_w: float
     limit_w: float
     host_w: float
-    """Share of the hosts."""
+    """The replica's share of host power, W."""
     dense_bytes: float
     """Weights that every step reads, over all devices."""
     expert_bytes: float
-    """Routed experts, all of them."""
+    """Weights of all routed experts, B."""
     experts: int
     top_k: int
     kv_bytes: float
-    """KV of one token over all layers."""
+    """KV of one token over all layers, B."""
     flops_a_token: float
     bandwidth: float
     peak: float
     waits_s: float
     """Time of a step in which devices wait for the host or, at small messages, for each other."""
     sequence_waits_s: float
-    """The same for each decoding sequence."""
+    """Further waiting time per decoding sequence, s."""
     shares: tuple[float, float, float]
     dynamic: float = 1.0
-    """Dynamic power of logic at the clock in use, over that at the highest."""
+    """Dynamic power of logic at the clock in use over that at the highest clock."""
     cap_w: float = np.inf
     """Power limit set for one device."""
 
@@ -126,10 +126,10 @@ class PowerModel:
 
         Args:
             tokens: query tokens of a step over the replica.
-            decodes: decoding sequences among them.
-            kv_tokens: sum of their KV.
-            seconds: of a step.
-            hosts: whether to count the share of the hosts.
+            decodes: number of decoding sequences.
+            kv_tokens: sum of KV tokens over the decodes.
+            seconds: step time, s.
+            hosts: whether to include the replica's share of host power.
         """
         tokens, seconds = np.asarray(tokens, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
         hit = 1.0 - (1.0 - self.top_k / self.experts) ** tokens

@@ -184,7 +184,7 @@ class StepPrice:
         return self._seconds(head_ops(rank)) + passes
 
     def around(self, sequences: ArrayLike) -> Array:
-        """Engine time around the kernels of a step with so many sequences."""
+        """Engine time around the kernels of a step with ``sequences`` sequences, s."""
         return self.engine.step_s.value + self.gaps + self.times.sequence_s * np.asarray(sequences)
 
     @property
@@ -194,16 +194,16 @@ class StepPrice:
 
     @property
     def eager(self) -> float:
-        """Least time of the layers of a step without a graph: their launches, s."""
+        """Minimum time of the layers of a step without a graph: their kernel launches, s."""
         slower = SLOWER_HOSTS.get(self.cluster.device.generation, 1.0)
         return self.model.layers * self.times.eager_layer_s * slower
 
     @property
     def reduces_a_layer(self) -> int:
-        """All-reduces of a layer."""
+        """Number of all-reduces per layer."""
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
 
-    # How they are made
+    # Implementation
 
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)

@@ -11,7 +11,7 @@ import numpy as np
 from simulator.serving.sequence import Sequence
 
 SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
-"""Columns of times; the others are whole numbers."""
+"""Columns that hold times, s; all other columns are integers."""
 PACKED = 4096
 """Rows packed together."""
 
@@ -21,15 +21,15 @@ class Record(NamedTuple):
 
     serial: int
     arrival_s: float
-    """The client sent it."""
+    """Time at which the client sent it."""
     queued_s: float
-    """The engine had it in its queue."""
+    """Time at which it entered the engine's queue."""
     scheduled_s: float
-    """It was first put into a step."""
+    """Time at which it was first put into a step."""
     first_s: float
-    """Its first token was streamed."""
+    """Time at which its first token was streamed."""
     last_s: float
-    """Its last token was streamed."""
+    """Time at which its last token was streamed."""
     prompt: int
     output: int
     cached: int
@@ -40,7 +40,7 @@ class Record(NamedTuple):
     program: int
     priority: int
     retries: int
-    """Times that it was lost with a replica and sent again."""
+    """Number of times that a replica failure lost it and it was sent again."""
 
 
 class Records:
@@ -48,9 +48,9 @@ class Records:
 
     def __init__(self) -> None:
         self._whole = array("d")
-        """Rows in order of ends, as far as they were packed."""
+        """Packed rows, in order of ends."""
         self._cells: list[float] = []
-        """Later ones: a list takes a tuple of mixed numbers at once, an array one by one."""
+        """Rows not yet packed: extending a list by a tuple is faster than filling an array."""
         self._count = 0
 
     def __len__(self) -> int:

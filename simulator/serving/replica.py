@@ -1,7 +1,7 @@
 """One replica: it steps independently from arrival to arrival, without a shared clock.
 
-Consecutive decode steps with a fixed batch form one *stretch*, summed in closed form: k steps from q
-seconds on, each g longer than the one before, take k q + g k (k - 1) / 2. An arrival that could be admitted
+Consecutive decode steps with a fixed batch form one *stretch*, summed in closed form: k steps, the first of q
+seconds and each g longer than the step before, take k q + g k (k - 1) / 2. An arrival that could be admitted
 cuts the stretch at the end of the step that it falls into.
 
 At one instant arrivals come before the end of a step, so the schedule made there sees them.
@@ -22,7 +22,7 @@ from simulator.serving.sequence import Request, Sequence
 from simulator.serving.step_times import StepTimes
 
 SHORTEST_STRETCH = 2
-"""Steps from which a stretch is summed in closed form."""
+"""Minimum steps of a stretch that is summed in closed form."""
 
 Listener = Callable[[Sequence, float], None]
 
@@ -43,7 +43,7 @@ def finish(step: PlannedStep, batcher: Batcher, now: float, on_leave: Listener) 
 
 
 def steps_in(passed: float, first: float, growth: float) -> float:
-    """Steps of a stretch that take ``passed`` seconds, but for rounding; as in `steps_done`."""
+    """Steps of a stretch that end within ``passed`` seconds, not rounded; arguments as in `steps_done`."""
     if growth <= 0.0:
         return passed / first
     half = first - 0.5 * growth
@@ -56,10 +56,10 @@ def steps_done(passed: float, first: float, growth: float, most: int) -> int:
     Args:
         passed: seconds from the start of the stretch.
         first: seconds of the first step.
-        growth: what each step is longer than the one before.
+        growth: difference between consecutive steps, s.
         most: steps of the stretch.
     """
-    # Rounding may miss by one: the last step is the first that ends at or after that time.
+    # Correct a rounding error of one: the last step is the first that ends at or after that time.
     done = max(int(steps_in(passed, first, growth)) - 1, 0)
     while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
         done += 1
@@ -101,9 +101,9 @@ class Replica(QueueView):
     """A replica of one rank (tensor-parallel devices count as one) without pipeline stages.
 
     Args:
-        options: of the engine.
+        options: scheduling options of the engine.
         scheduler: policy that fills steps.
-        kv: blocks of the replica.
+        kv: KV blocks of the replica.
         steps: step times.
         meter: records the steps.
         on_leave: called with a sequence and the time when its last token is there.
@@ -158,14 +158,14 @@ class Replica(QueueView):
             self._count = 0
 
     def use(self, steps: StepTimes, now: float) -> None:
-        """Take other step times from the end of the step under way, at a time to which it was advanced."""
+        """Switch to other step times when the running step ends; the replica was advanced to ``now``."""
         if self._count > 1:
             self._cut(now)
         self.steps = steps
 
     @property
     def under_way(self) -> tuple[int, int, int, float] | None:
-        """Query tokens, decodes, their KV and seconds of the step under way; of a stretch, of its first."""
+        """Query tokens, decodes, KV tokens and seconds of the running step; of a stretch, its first step."""
         step = self._running
         if step is None or self.next_s == inf:
             return None
@@ -177,7 +177,7 @@ class Replica(QueueView):
         self.advance(inf, once=True)
 
     def advance(self, until: float, once: bool = False) -> None:
-        """Run everything that ends before a time; of it, with ``once``, only what ends next."""
+        """Run all steps that end before a time; with ``once``, only the next to end."""
         batcher, kv, waiting, meter, ahead = self.batcher, self.kv, self.waiting, self.meter, self.ahead
         cells, now, plan = meter.cells, self.next_s, self.scheduler.plan
         while now < until:
@@ -231,7 +231,7 @@ class Replica(QueueView):
         return step.read_s if step.read_s > seconds else seconds
 
     def _quiet(self, step: PlannedStep) -> int:
-        """Steps that can follow the one to launch with equal decodes."""
+        """Number of steps that can follow the step to launch with the same decodes."""
         if not self.ahead:
             return self.batcher.quiet()
         planned = self._planned

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowPower:
-    """What a row drew.
+    """Power that a row drew.
 
     Attributes:
         policy: name.
-        servers, provisioned: replicas of the row, and those that its budget was made for.
+        servers, provisioned: replicas of the row, and replicas for which its budget was made.
         budget_w: of the row.
         peak_w, mean_w: over the readings.
         rise: largest rise between two readings, as a share of the budget.
-        brakes: times that the power brake was asked for.
-        capped, braked: share of the time with a cap of any level, and under the brake.
+        brakes: number of times that the power brake was requested.
+        capped, braked: share of the time under a cap of any level, and under the brake.
     """
 
     policy: str
@@ -54,7 +54,7 @@ class RowPower:
 class RowSupervisor:
     """Reads a fleet's power, asks its policy, and sets the clocks of its replicas.
 
-    A cap takes effect ``actuation`` seconds after it was asked for, a brake after ``brake_after``. The brake
+    A cap takes effect ``actuation`` seconds after its request, a brake after ``brake_after``. The brake
     is lifted when the power has fallen a tenth below the budget. A clock changes at the end of a step.
 
     Args:
@@ -118,7 +118,7 @@ class RowSupervisor:
                 self._set(self._applied)
 
     def _later(self, delay: float, clocks: Clocks | None) -> Generator[Any, Any, Any]:
-        """Set clocks after a delay; none: the brake's."""
+        """Set clocks after a delay, s; None: the clocks of the brake."""
         yield self.fleet.clock.timeout(delay)
         if clocks is None:
             self._braked = True
@@ -149,7 +149,7 @@ class RowSupervisor:
         return float(replica.steps.watts(tokens, decodes, kv_tokens, seconds))
 
     def figures(self) -> RowPower:
-        """What the row drew so far."""
+        """Power that the row drew so far."""
         watts = np.array(self._watts or [0.0])
         seconds = max(len(self._watts) * self.policy.telemetry, 1e-9)
         return RowPower(
@@ -167,7 +167,7 @@ class RowSupervisor:
 
 
 def _steps_at(setting: ServingSetting, name: str, clock_mhz: float | None) -> StepTimes:
-    """Step times of a pool's replicas at a clock; None: at the pool's own."""
+    """Step times of a pool's replicas at a clock, MHz; None: at the pool's own clock."""
     pool = next(pool for pool in setting.pools if pool.name == name)
     if clock_mhz is None:
         return pool.costs.steps

@@ -42,6 +42,6 @@ def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
 
 
 def seconds_up(member: Member, end: float) -> float:
-    """Seconds for which a replica held its devices, until the end of the run or of what it drained."""
+    """Seconds for which a replica held its devices: until the end of the run or of its drain."""
     until = end if member.drained_s is None else max(member.drained_s, member.last_s)
     return max(min(until, end) - member.started_s, 0.0)

@@ -58,10 +58,10 @@ class Sequence:
         self.queued_s = queued_s
         self.scheduled_s = self.first_s = self.last_s = float("nan")
         self.target = request.prompt
-        """Tokens to compute before the next token appears: the prompt, after a preemption also what was
-        generated."""
+        """Tokens to compute before the next token appears: the prompt and, after a preemption, the generated
+        tokens."""
         self.computed = 0
-        """Of those, computed (or found in a cache)."""
+        """Number of those tokens that are computed or found in a cache."""
         self.cached = 0
         """Prompt tokens that the first admission found in a cache."""
         self.made = 0
@@ -70,16 +70,16 @@ class Sequence:
         self.end_step = -1
         """Decode step at which the last token appears; -1 outside the decodes."""
         self.ticket = 0
-        """Grows when it leaves the decodes before its end: older entries among the ends are stale."""
+        """Incremented when it leaves the decodes early; older entries in the heap of ends are then stale."""
         self.blocks = 0
         """KV blocks held outside of shared prefixes, counted when they are taken for a chunk."""
         self.held: list[int] = []
         """Prefix ids that the sequence holds in the cache."""
         self.ghost: tuple[int, int, int] | None = None
-        """Blocks taken and free, and its own blocks, when it was preempted."""
+        """At its preemption: blocks allocated so far, free blocks, and its own blocks."""
         self.loaded = 0
         """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
         self.preemptions = 0
         self.retries = 0
-        """Times that it was lost with a replica and sent again."""
+        """Number of times that a replica failure lost it and it was sent again."""
         self.replica = -1

@@ -16,7 +16,7 @@ class Draft(NamedTuple):
     tokens: int
     """Tokens that the target verifies in one step."""
     host_s: float
-    """Host time of a step: building the tree, comparing tokens."""
+    """Host time of a step, s: building the tree, comparing tokens."""
 
 
 DRAFTS = {
@@ -54,9 +54,9 @@ def speed_up(table: IterationTable, method: str, accepted: float, keys: float, b
 
     Args:
         table: step times of the target model.
-        method: of drafting.
-        accepted: tokens that a step yields, the target's own among them.
-        keys: mean context.
+        method: drafting method.
+        accepted: mean tokens of a step, including the target's own token.
+        keys: mean context, tokens.
         batch: sequences.
 
     Raises:

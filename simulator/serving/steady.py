@@ -21,20 +21,20 @@ Array = NDArray[np.float64]
 
 ITERATIONS = 24
 PREFILL_ITERATIONS = 0, 1, 3, 6, 10, 15
-"""Iterations in which the interference of prefills is priced again: it varies little with the batch."""
+"""Iterations that re-price the interference of prefills, which varies little with the batch."""
 DAMPING = 0.4
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
 MOST_FILLED = 0.98
-"""Share of the steps' room that prompts may take."""
+"""Maximum share of the steps' token budget that prompts may take."""
 MOST_BUNCHING = 0.2
 """Maximum share that bunched arrivals add to a batch."""
 AVERAGED = (2.0 / 3.0) ** 0.5
-"""Standard deviation of a batch's mean over the time of a request, over that at an instant."""
+"""Standard deviation of the batch averaged over a request's time, over that of the batch at an instant."""
 CORRELATED = 0.5 / AVERAGED
-"""Correlation of that mean with the number of arrivals in the time."""
+"""Correlation of that average with the number of arrivals in the same time."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Load:
         concurrency: requests in the system at any time; 0 where ``rate`` counts.
         rate: requests a second; 0 where ``concurrency`` counts.
         cached: prompt tokens found in the prefix cache.
-        variation: variance of the output lengths over the square of their mean. A sequence that is met while
-            it decodes is a long one more often, and so holds more context.
+        variation: variance of the output lengths over the square of their mean. A sequence found decoding at
+            a random time is longer than the mean, and so holds more context.
         prompt_variation: variance of the tokens to prefill over the square of their mean: long prompts make
             others wait longer.
         replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
@@ -84,9 +84,9 @@ class Steady:
     """Means of a steady state, arrays of one shape."""
 
     ttft_s: Array
-    """Of a request that meets a busy replica: fixed part, running step, own prefill, queue."""
+    """TTFT of a request that finds the replica busy: fixed part, running step, own prefill, queue."""
     queue_s: Array
-    """Part of it before the first own step: for a slot, for memory, for prefills of others."""
+    """Part of TTFT before the request's first step: waits for a slot, for memory and for other prefills."""
     tpot_s: Array
     tpot_spread_s: Array
     """Standard deviation of TPOT over requests, by the batches and prompts met; 0 in closed loops."""
@@ -95,16 +95,16 @@ class Steady:
     prefill_s: Array
     """Prefill of one prompt on an otherwise idle replica."""
     prefill_beside_s: Array
-    """The same where every data-parallel rank prefills one."""
+    """The same when every data-parallel rank prefills a prompt."""
     step_s: Array
     """A pure decode step."""
     requests_s: Array
     """Requests a second of the whole replica."""
     output_tokens_s: Array
     watts: Array
-    """Of the replica's devices, hosts not counted."""
+    """Power of the replica's devices, without hosts."""
     stable: NDArray[np.bool_]
-    """False where the queue grows without end at the asked rate."""
+    """False where the queue grows without bound at the requested rate."""
 
     @property
     def e2e_s(self) -> Array:
@@ -117,24 +117,24 @@ class Steady:
 
 @dataclass(frozen=True)
 class Prefills:
-    """Elapsed times of steps with prompts' chunks."""
+    """Step times with prompt chunks, s."""
 
     chunks: Array
     """Steps of a prompt; the rest of the last one is filled by the next prompt."""
     most: Array
     """Chunks that one step computes on a rank, at most."""
     step: Array
-    """Without any."""
+    """Without a chunk."""
     one: Array
     """With one chunk."""
     beside: Array
-    """What a further chunk on another rank adds."""
+    """Added by a further chunk on another rank."""
     behind: Array
-    """What a further chunk adds where all ranks have one."""
+    """Added by a further chunk when all ranks have a chunk."""
     ranks: Array
 
     def seconds(self, chunks: Array) -> Array:
-        """With that many chunks on all ranks together."""
+        """Step time with ``chunks`` chunks over all ranks."""
         others = np.minimum(chunks, self.ranks) - 1.0
         return self.one + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
 
@@ -187,7 +187,7 @@ class _Cases:
         self.ahead = float(engine.schedules_ahead.value)
         fixed = engine.first_token_s.value + table.fixed_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
-        """Part of TTFT that no step explains, s."""
+        """Part of TTFT outside of steps, s."""
 
     def prefills(self, batch: Array) -> Prefills:
         """Steps with prompts beside a batch, whose tokens count towards the budget."""
@@ -288,7 +288,7 @@ def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: L
 
 
 def _leap(before: Array, moved: Array) -> Array:
-    """What all later moves of a geometric series add to the last (Aitken)."""
+    """Sum of the remaining terms of a geometric series after the last move (Aitken)."""
     ratio = moved / np.where(before == 0.0, np.inf, before)
     return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
 
@@ -296,7 +296,7 @@ def _leap(before: Array, moved: Array) -> Array:
 def _prompts(
     cases: _Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
 ) -> tuple[Array, Array, Array]:
-    """A prompt's own steps, the delay of decodes a prompt, and the wait for steps that run already.
+    """Seconds of a prompt's own steps, of the delay of decodes per prompt, and of the wait for running steps.
 
     Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
     different ranks.

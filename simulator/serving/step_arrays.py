@@ -46,7 +46,7 @@ class Grid:
 
 
 class PricedTable(Protocol):
-    """What an iteration table holds for lookups by arrays; see `IterationTable`."""
+    """Contents of an iteration table that array lookups read; see `IterationTable`."""
 
     price: StepPrice
     power: PowerModel
@@ -74,7 +74,7 @@ def _firsts(parts: Sequence[np.ndarray]) -> Ints:
 
 
 class JoinedVectors:
-    """Functions of a whole number, given at 0, 1, 2, ..., one a table."""
+    """Functions of an integer, given at 0, 1, 2, ...; one function per table."""
 
     def __init__(self, parts: Sequence[Array]) -> None:
         self.values = np.concatenate(parts)
@@ -94,7 +94,7 @@ class JoinedVectors:
 
 
 class JoinedGrids:
-    """Functions of two variables, one a table."""
+    """Functions of two variables; one function per table."""
 
     def __init__(self, grids: Sequence[Grid]) -> None:
         self.x, self.y = (np.concatenate([getattr(grid, axis) for grid in grids]) for axis in "xy")
@@ -137,7 +137,7 @@ class StepArrays:
     """Joined tables of kinds of replicas that run one engine.
 
     Args:
-        tables: one a kind of replica.
+        tables: one table per kind of replica.
     """
 
     def __init__(self, tables: Sequence[PricedTable]) -> None:
@@ -173,7 +173,7 @@ class StepArrays:
         """Step times of cases.
 
         Args:
-            which: the table of each case, an index; an array that broadcasts with the cases, or a number.
+            which: index of each case's table; a number, or an array that broadcasts with the cases.
         """
         return StepCases(self, np.asarray(which, dtype=np.int64))
 
@@ -189,7 +189,7 @@ class StepCases:
         self.idle_watts = figures["idle_watts"]
         """Of a replica's devices."""
         self.fixed_s = figures["fixed_s"]
-        """Part of the time to a first token that no step explains, s."""
+        """Part of TTFT outside of steps, s."""
         self.around_s, self.sequence_s = figures["around_s"], figures["sequence_s"]
         self._least_mixed_s, self._prefill_factor = figures["least_mixed_s"], figures["prefill_factor"]
         self._exponent = figures["overlap_exponent"]
@@ -224,7 +224,7 @@ class StepCases:
         """Seconds of decode steps.
 
         Args:
-            sequences: decoding on one rank; means of a steady state need not be whole.
+            sequences: decoding sequences of one rank; means of a steady state may be fractional.
             keys: mean KV of a sequence, tokens.
         """
         sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
@@ -246,10 +246,10 @@ class StepCases:
         Args:
             queries: prompt tokens of the step on one rank, over all chunks.
             before: cached tokens of each prompt.
-            sequences: that decode on each rank.
+            sequences: decoding sequences of each rank.
             keys: mean KV of a decoding sequence.
             chunks: prompts among which the tokens are shared.
-            ranks: data-parallel ranks with such chunks; all where not given.
+            ranks: data-parallel ranks with such chunks; by default all.
         """
         queries = np.asarray(queries, dtype=np.float64)
         sequences = np.asarray(sequences, dtype=np.float64)

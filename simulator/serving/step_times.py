@@ -29,8 +29,8 @@ class RankBatch(NamedTuple):
 
 
 Stretch = tuple[float, float, int]
-"""Consecutive decode steps of one batch: seconds of the first, what each is longer than the one before, and
-steps for which that holds (up to the next knot of the table)."""
+"""Consecutive decode steps of one batch: seconds of the first step, growth per step (s), and steps with that
+growth (up to the next knot of the table)."""
 
 
 class StepTimes(Protocol):
@@ -71,9 +71,9 @@ class StepTimes(Protocol):
 
         Args:
             tokens: query tokens of a step over the replica, shape (steps,).
-            decodes: decoding sequences among them.
-            kv_tokens: sum of their KV tokens.
-            seconds: of the replica's time that a step takes.
+            decodes: number of decoding sequences, shape (steps,).
+            kv_tokens: sum of KV tokens over the decodes, shape (steps,).
+            seconds: time that a step occupies the replica, s, shape (steps,).
         """
         ...
 

@@ -1,9 +1,9 @@
-"""The iteration table: parts of a step priced once in arrays, looked up by plain numbers or by arrays.
+"""The iteration table: parts of a step priced once in arrays, with scalar and array lookups.
 
 A step is the sum of a function of its tokens (products, norms, all-reduces, experts), one of its sampled
 rows, one of each prefill chunk (queries, cached tokens) and one of its decodes (sequences, mean KV). Each is
 priced on a grid when a run starts; between knots the table is linear. A test holds it to `StepPrice` within
-1 %. Out of its range, it prices in full.
+1 %. Outside its grid, steps are priced in full.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class IterationTable:
 
     Args:
         price: the full price.
-        max_tokens: most query tokens of a step on one rank.
-        max_sequences: most decoding sequences of a rank.
-        max_context: most tokens of a sequence.
+        max_tokens: maximum query tokens of a step on one rank.
+        max_sequences: maximum decoding sequences of a rank.
+        max_context: maximum tokens of a sequence.
         graphs: captured sizes to which token counts are padded; the engine's where not given.
         like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
             experts only: times of attention, products and sampling are taken from it.
@@ -204,7 +204,7 @@ class IterationTable:
         self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
         self._head_s = self.head_s.tolist()
 
-    # By plain numbers: the event engine
+    # Scalar interface: the event engine
 
     def _decode_s(self, decodes: int, kv_tokens: int) -> tuple[float, float]:
         """Seconds of attention of decodes, alone and beside prefill chunks."""
@@ -316,7 +316,7 @@ class IterationTable:
         return seconds if self.graphs_mixed else max(seconds, self.price.eager)
 
     def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
-        """Seconds of products and experts of ranks in lockstep with so many tokens each."""
+        """Seconds of products and experts of ranks in lockstep; ``tokens`` are those of each rank."""
         most = max(tokens)
         if not most:
             return 0.0
@@ -360,7 +360,7 @@ class IterationTable:
         found["linear"] = total - sum(found.values())
         return found
 
-    # By arrays: steady states
+    # Array interface: steady states
 
     @cached_property
     def cases(self) -> StepCases:

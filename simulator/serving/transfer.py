@@ -18,7 +18,7 @@ class Route:
     """The route between two replicas."""
 
     bandwidth: float
-    """Of all pairs of devices together, B/s."""
+    """Bandwidth over all pairs of devices, B/s."""
     latency_s: float
 
     @classmethod
@@ -41,10 +41,10 @@ class Route:
 
 
 class Transfers:
-    """When transfers end, with each replica's link busy until then.
+    """End times of KV transfers, s; a replica's link is busy until its transfer ends.
 
     Args:
-        layers: of the model.
+        layers: layers of the model.
         layerwise: send each layer when it is computed.
     """
 
@@ -59,10 +59,10 @@ class Transfers:
         """When a prompt's KV has arrived.
 
         Args:
-            route: between the replicas.
-            bytes_: of the KV.
-            started, ended: of the prompt's computation.
-            source, target: replicas.
+            route: route between the replicas.
+            bytes_: size of the KV, B.
+            started, ended: start and end of the prompt's computation, s.
+            source, target: indices of the prefill and the decode replica.
         """
         whole = bytes_ / route.bandwidth
         earliest, last = ended, whole

@@ -11,7 +11,7 @@ import numpy as np
 from hwmodels.loading import Strict
 
 BLOCK = 4096
-"""Draws at once."""
+"""Random numbers drawn per block."""
 
 
 class Arrivals(Strict):
@@ -26,7 +26,7 @@ class Arrivals(Strict):
 
     @abstractmethod
     def times(self, random: np.random.Generator) -> Iterator[float]:
-        """Yield instants in seconds, in order, without end; of a closed process its clients' starts."""
+        """Yield ascending arrival times without end, s; for a closed process, its clients' start times."""
 
     def mean_rate(self) -> float | None:
         """Mean programs per second; None where completions determine it."""
@@ -34,7 +34,7 @@ class Arrivals(Strict):
 
 
 def summed(gaps: Iterator[np.ndarray]) -> Iterator[float]:
-    """Instants after gaps that come in blocks; the first arrival is at 0."""
+    """Arrival times from blocks of gaps, s; the first arrival is at 0."""
     now = 0.0
     for block in gaps:
         instants = now + np.concatenate(([0.0], np.cumsum(block)))

@@ -1,4 +1,4 @@
-"""Arrivals at even distances."""
+"""Arrivals at a constant interval."""
 
 from __future__ import annotations
 

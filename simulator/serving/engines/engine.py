@@ -36,7 +36,7 @@ class Figure(Strict, Generic[ValueT]):
     kind: Kind
     source: str
     rows: Annotated[int, Field(ge=0)] | None = None
-    """Published rows that a derived figure rests on."""
+    """Number of published rows from which a derived figure was fitted."""
     left_out_error: NotNegative | None = None
     """Median relative error of TPOT on rows that the fit did not see."""
 
@@ -54,7 +54,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "context_bytes": (0, 1e13),
     "graph_bytes": (0, 1e13),
 }
-"""Least and highest value of each figure that is a number."""
+"""Lower and upper bound of each numeric figure."""
 Host = Annotated[float, Field(ge=0, le=60)]
 """s."""
 
@@ -75,7 +75,7 @@ class LayerTimes(Strict):
     eager_layer_s: Host = 0.0
     """Host time to launch one layer outside of captured graphs, s: a step without a graph takes no less."""
     first_token_s: Host = 0.0
-    """Further fixed part of TTFT beside the engine's, s."""
+    """Fixed part of TTFT in addition to the engine's, s."""
     prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Elapsed over priced time of the kernels that prompts add to a step: those beyond its decodes' own, or
     all of them where nothing decodes."""

@@ -10,8 +10,8 @@ from simulator.serving.sequence import Request, Sequence
 class PagedBlocks:
     """Counters of one rank's KV blocks.
 
-    Freed blocks are taken again oldest first, so a preempted sequence finds its leading blocks until all
-    blocks freed before them have been taken (``ghost``); without prefix caching it finds none.
+    The oldest freed blocks are allocated first, so a preempted sequence finds its leading blocks until all
+    blocks freed before them have been allocated (``ghost``); without prefix caching it finds none.
     """
 
     __slots__ = ("block_tokens", "free", "keeps_freed", "sequences", "taken", "total")
@@ -24,9 +24,9 @@ class PagedBlocks:
         self.block_tokens = block_tokens
         self.keeps_freed = keeps_freed
         self.taken = 0
-        """Blocks ever taken."""
+        """Blocks allocated since the start of the run."""
         self.sequences = 0
-        """Admitted ones: of all micro batches in flight of a pipeline."""
+        """Admitted sequences, over all micro batches in flight of a pipeline."""
 
     def blocks(self, tokens: int) -> int:
         """Blocks that hold the given tokens."""
@@ -48,11 +48,11 @@ class PagedBlocks:
         return 0
 
     def read_seconds(self, sequence: Sequence) -> float:
-        """Seconds to read what a sequence that is admitted finds in tiers below device memory."""
+        """Seconds to read an admitted sequence's cached KV from tiers below device memory."""
         return 0.0
 
     def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
-        """Take blocks for the sequence's first ``tokens`` tokens; False, and none, where too few are free."""
+        """Allocate blocks for the sequence's first ``tokens``; False (and none) if too few are free."""
         need = -(-tokens // self.block_tokens) - sequence.blocks
         if need <= 0:
             return True

@@ -10,11 +10,11 @@ from simulator.serving.sequence import Request, Sequence
 
 
 class PrefixBlocks(PagedBlocks):
-    """Blocks of which those of known prefixes stay after their sequences end, until others need them.
+    """Blocks with a prefix cache: prefix blocks stay cached after their sequences end, until evicted.
 
-    Prefixes come as ids, each for ``span`` tokens and all before them (a hash chain). Ids and blocks meet in
-    *units*: the fewest spans that fill whole blocks. A unit in use by sequences counts them; one that nobody
-    uses is free, and lies in the order of its last use. Tails are evicted before heads (vLLM, SGLang).
+    Prefixes come as ids, each for ``span`` tokens and all before them (a hash chain). The cache manages
+    *units*: the fewest spans that fill whole blocks. A unit counts the sequences that use it; an unused unit
+    is free, in order of its last use. Tails are evicted before heads (vLLM, SGLang).
     """
 
     shares = True
@@ -63,7 +63,7 @@ class PrefixBlocks(PagedBlocks):
         return True
 
     def grow(self, blocks: int) -> None:
-        """See `PagedBlocks.grow`; evicts idle units where only they are left."""
+        """See `PagedBlocks.grow`; evicts idle units when no other block is free."""
         self.free -= blocks
         self.taken += blocks
         idle, size = self._idle, self._unit_blocks
@@ -108,7 +108,7 @@ class PrefixBlocks(PagedBlocks):
         self._users[unit] += 1
 
     def _enter(self, sequence: Sequence, tokens: int) -> None:
-        """Turn the sequence's own blocks into shared units; those that another entered first are merged."""
+        """Turn the sequence's own blocks into shared units; merge those that another sequence entered."""
         units, held = self.units(sequence.request), sequence.held
         while len(held) < min(tokens // self._unit, len(units)):
             unit = units[len(held)]

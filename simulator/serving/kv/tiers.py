@@ -2,7 +2,7 @@
 
 A unit that device memory evicts moves to the first tier; a full tier moves its least recently used unit to
 the next. Writes run in the background. A prefix in tiers is read while the step that admits its prompt
-computes the rest, layer by layer, so that step lasts as long as the longer of both. A share of the tokens
+computes the rest, layer by layer, so that step takes the longer of the two times. A share of the tokens
 that are read may be computed again (Yao et al., CacheBlend, arXiv 2405.16444).
 """
 
@@ -30,7 +30,7 @@ class TierStore:
     """Content of a tier: units in order of their last use.
 
     Args:
-        units: most units.
+        units: capacity, units.
         token_s: seconds to read the KV of a token.
     """
 
@@ -84,7 +84,7 @@ class TieredBlocks(PrefixBlocks):
         return found + sum(self._unit for _ in self._tiered(self.units(request), found, request.prompt))
 
     def match(self, sequence: Sequence) -> int:
-        """See `PagedBlocks.match`; of what tiers hold, the tokens that are not computed again."""
+        """See `PagedBlocks.match`; counts tokens in tiers, without those that are recomputed."""
         found = super().match(sequence)
         read = len(self._tiered(self.units(sequence.request), found, sequence.target)) * self._unit
         return found + int((1.0 - self._recompute) * read)

@@ -45,8 +45,8 @@ class PowerPolicy(Strict):
         """Index into ``clocks`` that the row should have.
 
         Args:
-            before: index asked for last.
-            used: power of the row over its budget.
+            before: index of the last request.
+            used: power of the row as a share of its budget.
         """
 
     @property

@@ -11,7 +11,7 @@ from simulator.serving.power_policies.base import Clocks, PowerPolicy
 
 
 class Polca(PowerPolicy):
-    """Above the first threshold, low-priority servers slow down; above the second, more, and then all.
+    """Above the first threshold, low-priority servers slow down; above the second, further, then all servers.
 
     Caps are lifted one by one where the power is below the threshold by ``margin``.
     """

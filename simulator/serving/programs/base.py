@@ -23,7 +23,7 @@ class Call(NamedTuple):
 
 
 Draw = Callable[[], tuple[int, int]]
-"""Gives the prompt and output tokens of a program's next request."""
+"""Draws the prompt and output tokens of a program's next request."""
 Fresh = Callable[[int], tuple[int, ...]]
 """Returns the given number of unused prefix ids."""
 Calls = Generator[list[Call], None, None]
@@ -47,8 +47,8 @@ class Program(Strict):
         """The requests of one program.
 
         Args:
-            draw: lengths of a request, a system prompt counted.
+            draw: draws the lengths of a request, system prompt included, tokens.
             fresh: makes prefix ids.
             prefix: ids of the system prompt.
-            random: for the program's own draws.
+            random: generator of the program's own draws.
         """

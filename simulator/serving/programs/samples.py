@@ -12,7 +12,7 @@ from simulator.serving.programs.base import SPAN, Call, Calls, Draw, Fresh, Prog
 
 
 class Samples(Program):
-    """``count`` requests with one prompt, sent together, each with an output length of its own."""
+    """``count`` requests with the same prompt, sent together, with independent output lengths."""
 
     kind: Literal["samples"] = "samples"
     count: Few = Field(description="answers to one prompt")

@@ -37,7 +37,7 @@ class Router(Strict):
         name: name in deployments.
         rule: description for people.
         source: publication.
-        looks: whether it reads the state of replicas, which must then be up to date.
+        looks: whether it reads the state of replicas; they are then advanced before it is called.
     """
 
     name: ClassVar[str]
@@ -50,8 +50,8 @@ class Router(Strict):
         """Return the index of the replica that takes a request.
 
         Args:
-            request: to place.
+            request: request to route.
             targets: replicas that take requests.
-            turn: requests placed before.
-            random: for policies that draw.
+            turn: number of requests routed before.
+            random: generator for policies that draw.
         """

@@ -16,7 +16,7 @@ from simulator.serving.sequence import Request
 
 
 class LengthBucket(Strict):
-    """Requests whose prompts, and whose outputs, have lengths between the same powers of two."""
+    """Requests whose prompt lengths lie between two powers of two, and whose output lengths do."""
 
     prompt: Tokens
     output: Tokens
@@ -24,7 +24,7 @@ class LengthBucket(Strict):
 
 
 class ByLength(Router):
-    """A bucket's requests are shared out by draws; of a group, the least loaded replica takes one.
+    """Draws a group of replicas by the bucket's shares; the group's least loaded replica takes the request.
 
     The router knows the output length, as Mélange's allocation assumes; a real one has an estimate.
     """
@@ -50,7 +50,7 @@ class ByLength(Router):
         return [int(end) for end in np.cumsum(self.groups)]
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
-        """See `Router.pick`; a request of no bucket goes as those of the nearest one."""
+        """See `Router.pick`; a request outside all buckets uses the nearest bucket."""
         size = request.prompt.bit_length(), request.output.bit_length()
         if size not in self._known:
             size = min(self._known, key=lambda one: abs(one[0] - size[0]) + abs(one[1] - size[1]))

@@ -35,8 +35,8 @@ class Scaler(Strict):
 
         Args:
             now: seconds since the start.
-            replicas: up, and being started.
+            replicas: replicas that are up or starting.
             running: sequences in the slots of replicas that are up.
             waiting: sequences in their queues.
-            slots: of one replica.
+            slots: maximum concurrent sequences of one replica.
         """

@@ -9,7 +9,7 @@ from simulator.serving.schedulers.base import Scheduler
 
 
 class Chunked(Scheduler):
-    """Every running sequence gets its token, then its chunk; what is left of the budget admits waiting ones.
+    """Decodes first, then chunks of partly computed prompts; the remaining budget admits waiting sequences.
 
     Waiting sequences are admitted first come first served; the first that finds no slot or no blocks stops
     the queue. Nothing is admitted in a step that preempted.

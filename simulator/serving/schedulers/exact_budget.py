@@ -1,4 +1,4 @@
-"""Steps of one size: long prompts split, short ones composed."""
+"""Steps of constant size: long prompts are split, short prompts combined."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from simulator.serving.schedulers.chunked import admit, go_on
 
 
 class Static(Scheduler):
-    """A batch is taken from the queue when the last one ended, and runs until its longest output is there.
+    """The next batch starts when the last has ended, and runs until its longest output is complete.
 
     Shorter outputs are padded: their sequences stay in the batch and end with it.
     """

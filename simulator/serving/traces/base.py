@@ -61,7 +61,7 @@ def opened(path: Path) -> Iterator[TextIO]:
     """Open a text file, gzipped or not.
 
     Raises:
-        InputError: it cannot be read, there or later.
+        InputError: the file cannot be opened or read.
     """
     try:
         with (
@@ -106,7 +106,7 @@ def parsed(text: str, where: str) -> Any:
     """The value of JSON text.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not valid JSON.
     """
     try:
         return json.loads(text)

@@ -64,7 +64,7 @@ class TraceFile(Strict):
 
 
 class Serving(Strict):
-    """A serving workload: either drawn lengths or a trace, in time by a process or by the trace."""
+    """A serving workload: lengths are drawn or from a trace; arrivals follow a process or the trace."""
 
     kind: Literal["serving"]
     requests: int = Field(1000, ge=1, le=MOST_REQUESTS, description="requests to simulate")

@@ -29,10 +29,10 @@ class Source:
 
     Args:
         serving: the workload.
-        seed: of all draws.
+        seed: seed of all draws.
         folder: base of the trace's relative path.
         longest: maximum tokens of a prompt with its output.
-        where: of the workload, for errors.
+        where: key path of the workload, for errors.
 
     Raises:
         InputError: the trace cannot be read.
@@ -78,7 +78,7 @@ class Source:
             yield Request(serial, time, prompt, output, prefix, next(priorities))
 
     def starts(self) -> Iterator[float]:
-        """Yield the instants at which programs begin; of a closed loop those of its clients."""
+        """Yield start times of programs, s; in a closed loop, start times of the clients."""
         arrivals = self.serving.arrivals
         if arrivals is not None:
             return arrivals.times(self._arrivals)
