@@ -76,7 +76,7 @@ Coalescing on GCN)."""
 
 
 NO_TIME = np.zeros(())
-"""Seconds of an op that is idle in all cases."""
+"""Seconds of an op that is idle in all cases: zero."""
 
 FEW_CASES = 32
 """Minimum number of cases for which equal cases are merged."""

@@ -36,7 +36,7 @@ class Setting:
     training: Training
     framework: Framework
     stragglers: tuple[Straggler, ...] = ()
-    """Only the event engine reads them."""
+    """Stragglers of the job; only the event engine reads them."""
 
     def __getstate__(self) -> dict[str, Any]:
         """State for other processes: the fields, without cached properties."""
@@ -142,7 +142,7 @@ class Setting:
 
     @property
     def host_seconds_per_kernel(self) -> float:
-        """Host time of a kernel beside its time on the device."""
+        """Host time to launch a kernel, s."""
         given = self.framework.host_seconds_per_kernel
         if given is not None:
             return given * self.cluster.host_slowdown

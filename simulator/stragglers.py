@@ -1,4 +1,4 @@
-"""Devices of a job that compute or communicate more slowly than the others of their kind."""
+"""Stragglers: devices of a job that compute or communicate more slowly than others of their kind."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Contention(NamedTuple):
     compute: float = 1.0
     communication: float = 1.0
     streams: tuple[tuple[str, float], ...] = ()
-    """``compute`` beside communication of a stream, by the stream's name, where it is another."""
+    """Slow-down of computation beside communication, by stream name, where it differs from ``compute``."""
 
 
 Callback = Callable[[Event], None]
@@ -307,7 +307,7 @@ class Clock:
 
     def _end_changeable(self, event: Event) -> None:
         running: Running = event._value
-        if running.end is event:  # else the speed changed since, and the end with it
+        if running.end is event:  # Otherwise the speed has changed and the end was rescheduled.
             self._end_of(running.task, running.rank, running.kind)
 
     def _end_of(self, task: int, rank: int, kind: int) -> None:

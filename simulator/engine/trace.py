@@ -49,7 +49,7 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
             "world_size": timeline.ranks,
         },
     }
-    # Holistic Trace Analysis finds the rank by a pattern that wants a space after the colon.
+    # Holistic Trace Analysis finds the rank by a pattern that requires a space after the colon.
     data = json.dumps(document, separators=(",", ": ")).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)

@@ -1,4 +1,4 @@
-"""The framework of a question that names none, by device."""
+"""The default framework, by device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DefaultRule(Strict):
     """The default framework of some devices."""
 
     generations: list[Generation] | None = None
-    """Architectures that the rule is for; all others where it names none."""
+    """Architectures that the rule applies to; empty: all other architectures."""
     framework: str
     why: str
 

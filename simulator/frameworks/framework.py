@@ -1,4 +1,4 @@
-"""What a training framework does that a plan does not say.
+"""Properties of a training framework that a plan does not state.
 
 Which kernels it fuses, how wide it accumulates and reduces gradients, what it overlaps by default, how
 long its host code takes to launch a kernel, what it allocates beside the model. Each constant belongs
@@ -19,9 +19,9 @@ from simulator.plan import Plan
 
 
 class Framework(Sourced):
-    """A training framework as far as time and memory can tell it from another.
+    """Properties of a training framework that change the time or memory of a step.
 
-    ``origins`` tells the source of each number, ``source`` those of the other facts.
+    ``origins`` holds the source of each number, ``source`` those of the other facts.
     """
 
     UNSOURCED = frozenset({"defaults"})

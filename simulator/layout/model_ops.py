@@ -34,7 +34,7 @@ LAYER_FIELDS = (
 class ModelOps:
     """Forward ops of one micro batch, of shape (distinct plans,).
 
-    ``plans`` are those that differ in ``LAYER_FIELDS``, ``index`` says which of them each plan is, shape
+    ``plans`` are the distinct plans by ``LAYER_FIELDS``, ``index`` maps every plan to its distinct one, shape
     (plans,). ``layers`` holds the ops of one layer of each group of equal layers; ``further`` is the
     projection before each further prediction (multi-token prediction), if any.
     """

@@ -1,4 +1,4 @@
-"""Transformer architectures: the noun, its catalogue, and readers of others' descriptions."""
+"""Transformer architectures: ``Model``, the catalogue, and readers of Hugging Face configurations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ModelCatalogue(Catalogue[Model]):
     def resolve(self, name: str) -> str | None:
         """Return the catalogue name that a name means, or none.
 
-        Words of tuning, formats and dates are left out where the name with them is unknown.
+        Words for tuning, formats and dates are dropped if the full name is unknown.
         """
         if (known := super().resolve(name)) is not None or name.endswith(SUFFIXES):
             return known
@@ -79,7 +79,7 @@ NOT_SHAPE = re.compile(
     r"(?<![a-z0-9])(nvidia|meta(?=-llama)|instruct|chat|thinking|base|it|pt|hf|preview|hybrid|dynamic|quantized"
     r"|nvfp4|mxfp4|fp4|fp8|bf16|fp16|int4|int8|awq|gptq|w4a16|w8a8)(?![a-z0-9])"
 )
-"""Words of a Hugging Face name that tell makers, tuning and formats of weights, not their shape."""
+"""Words of a Hugging Face name for vendor, tuning and weight format; they do not affect shapes."""
 
 REVISION = re.compile(r"[-_](\d{4}|v\d+(\.\d+)+)(?=[-_]|$)")
 """A date or a version of weights of one shape: -0528, -2507, -v0.1."""

@@ -1,7 +1,7 @@
 """Read a Hugging Face ``config.json``: a local file or folder; no network, no transformers.
 
-The spellings live in ``huggingface.yaml``. What a table cannot say (as the key heads of Falcon and MPT) is a
-small function for a model_type in ``huggingface_rules.py``.
+``huggingface.yaml`` maps key names. Rules that a table cannot express (such as the key heads of Falcon and
+MPT) are small functions by model_type in ``huggingface_rules.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from simulator.models.model import Model
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 MOST_PERIOD = 1024
-"""Layers after which a pattern repeats at the latest."""
+"""Maximum period of a layer pattern, layers."""
 NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
 
 
@@ -55,7 +55,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     config = Config(read_mapping(path) if data is None else data, str(path))
     for part in TEXT_PARTS:
         text = config.inner(part)
-        if text.values:  # what a multimodal file says outside holds for its text model too
+        if text.values:  # Top-level keys of a multimodal file apply to its text model too.
             config = Config({**config.values, **text.values}, text.where)
     _refuse_unsupported(config)
     config = _leading_dense_layers(config)
@@ -82,7 +82,7 @@ def _tables() -> dict[str, Any]:
 
 
 def _refuse_unsupported(config: Config) -> None:
-    """Say so rather than read an architecture as something that it is not."""
+    """Raise an error for an architecture that Model cannot describe."""
     tables = _tables()
     known = tables["hybrids"].get(str(config.values.get("model_type", "")), ())
     for key, reason in tables["unsupported"].items():
@@ -115,7 +115,7 @@ def _model_type(config: Config) -> str:
 
 
 def _fields(config: Config, model_type: str) -> dict[str, Any]:
-    """The fields of Model, from the file where it says them, else from its model_type."""
+    """The fields of Model: from the file where stated, else defaults of its model_type."""
     tables = _tables()
     unsaid = dict(tables["model_types"][model_type])
     gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
@@ -146,7 +146,7 @@ def _activation(config: Config, gated: bool, tables: Mapping[str, Any]) -> dict[
 
 
 def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Which layers see a window only; without a window, none does."""
+    """The layers with sliding-window attention; none without a window."""
     if found.get("sliding_window") is None or config.flag("use_sliding_window") is False:
         window: dict[str, Any] = {"sliding_window": None, "attention_pattern": None}
     else:
@@ -187,7 +187,7 @@ def _window_period(config: Config) -> tuple[str, ...] | None:
 
 
 def _leading_dense_layers(config: Config) -> Config:
-    """Say lists of dense and expert layers as the number of dense ones at the start.
+    """Convert lists of dense and expert layers to the number of leading dense layers.
 
     Raises:
         InputError: the dense layers are elsewhere, which Model does not describe.
@@ -207,7 +207,7 @@ def _leading_dense_layers(config: Config) -> Config:
 
 
 def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather ``moe.`` and ``mla.`` fields, where there are experts and latent attention at all."""
+    """Collect ``moe.`` and ``mla.`` fields of models with experts or latent attention."""
     fields = {field: value for field, value in found.items() if "." not in field}
     parts = {
         part: {f.removeprefix(part + "."): v for f, v in found.items() if f.startswith(part + ".")}
@@ -224,7 +224,7 @@ def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) -> None:
-    """Name what is missing in the words of the file."""
+    """Report missing fields by the key names of the file."""
     tables = _tables()
     spellings = tables["numbers"] | tables["model_types"][model_type].get("spellings", {})
     lacking = [spellings[f] for f in NEEDED if fields.get(f) is None]

@@ -1,4 +1,4 @@
-"""What a table cannot say of a ``config.json``: a small function for a model_type (``OWN_RULES``)."""
+"""Rules of a ``config.json`` that a table cannot express: one function per model_type (``OWN_RULES``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Config(NamedTuple):
     where: str
 
     def number(self, *keys: str) -> int | None:
-        """The first of the keys that is there, as a whole number; None where none is.
+        """The first key that is present, as an integer; None without any.
 
         Raises:
             InputError: it is something else.
@@ -30,7 +30,7 @@ class Config(NamedTuple):
         return None
 
     def flag(self, *keys: str) -> bool | None:
-        """The first of the keys that is there, as true or false; None where none is.
+        """The first key that is present, as a boolean; None without any.
 
         Raises:
             InputError: it is something else.
@@ -45,7 +45,7 @@ class Config(NamedTuple):
         return None
 
     def inner(self, key: str) -> Config:
-        """A nested part; empty where it is not there."""
+        """A nested mapping; empty if the key is absent."""
         part = self.values.get(key)
         return Config(part if isinstance(part, Mapping) else {}, f"{self.where}: {key}")
 
@@ -176,7 +176,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
 
 
 def _hunyuan(config: Config) -> dict[str, Any]:
-    """Numbers of experts may be lists of one for each layer.
+    """Expert counts may be lists with one number per layer.
 
     Raises:
         InputError: layers that differ.
@@ -192,7 +192,7 @@ def _hunyuan(config: Config) -> dict[str, Any]:
 
 
 def _equal(config: Config, *keys: str) -> int | None:
-    """A whole number, or the one that a list repeats."""
+    """An integer, or the value that all entries of a list share."""
     flat = dict(config.values)
     for key in keys:
         value = flat.get(key)

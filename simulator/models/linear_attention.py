@@ -1,4 +1,4 @@
-"""Attention with a state of fixed size in place of a cache: Mamba-2, gated DeltaNet and their kin."""
+"""Attention with a fixed-size state instead of a cache: Mamba-2, gated DeltaNet and similar layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LinearAttention(Strict):
     """
 
     heads: Positive
-    """Value heads, each with a state of its own."""
+    """Value heads; every head has its own state."""
     value_dim: Positive
     """Width of a value head (Mamba's head dimension)."""
     key_heads: Positive
@@ -49,6 +49,6 @@ class LinearAttention(Strict):
 
     @property
     def state_bytes(self) -> int:
-        """State of one sequence and layer, the convolution's last inputs among it."""
+        """State of one sequence and layer, B, including the convolution's last inputs."""
         states = STATE_BYTES * self.heads * self.key_dim * self.value_dim
         return states + 2 * self.channels * (self.convolution - 1)

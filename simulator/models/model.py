@@ -1,4 +1,4 @@
-"""The architecture of a decoder-only transformer: shapes, and which layers have what.
+"""The architecture of a decoder-only transformer: shapes, and the kind of each layer.
 
 ``simulator.ops.counts`` counts parameters and FLOPs. Where a publication rounds or leaves out small vectors,
 ``stated_parameters`` keeps its own figure.
@@ -97,7 +97,7 @@ class Model(Strict):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: object) -> object:
-        """Derive what is left out, where what it derives from is there to derive it."""
+        """Derive missing fields from the fields that are given."""
         if not isinstance(data, dict):
             return data
         filled = dict(data)
@@ -231,7 +231,7 @@ class Model(Strict):
 def _layer_groups(
     layers: int, mixers: tuple[str, ...], mlps: tuple[bool, ...], moe: tuple[int, int] | None
 ) -> dict[LayerKind, tuple[int, ...]]:
-    """``Model.layer_groups``, once for each pattern; ``moe``: dense layers at the start, then each n-th."""
+    """``Model.layer_groups``, cached; ``moe``: number of leading dense layers, period of expert layers."""
     groups: dict[LayerKind, list[int]] = {}
     for layer in range(layers):
         past, has_mlp = layer - (moe[0] if moe else 0), mlps[layer % len(mlps)]

@@ -16,7 +16,7 @@ Layers = Annotated[int, Field(gt=0, le=2**10)]
 
 
 class LayerKind(NamedTuple):
-    """What a layer is made of; equal kinds cost the same."""
+    """Components of a layer; layers of one kind have equal cost."""
 
     mixer: str = "full"
     """Kind of attention: full, sliding, linear, or none in a layer that is an MLP only."""
@@ -27,7 +27,7 @@ class LayerKind(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Attention and MLP, as far as there are any."""
+        """Number of components, attention and MLP: 1 or 2."""
         return (self.mixer != "none") + self.mlp
 
 

@@ -30,7 +30,7 @@ def attention(rank: Rank, kind: str = "full") -> list[Op]:
     """Ops of one attention block: projections, the attention core, and context-parallel traffic.
 
     Args:
-        rank: what the op list is made from.
+        rank: the batch, the shard and its kernels.
         kind: full or sliding.
     """
     return [
@@ -137,7 +137,7 @@ def _choose(rank: Rank, segment: Segment, name: str) -> list[Op]:
 
 
 def seen_keys(rank: Rank, segment: Segment, kind: str) -> tuple[Array, Array]:
-    """Keys that the last query of a segment attends to, and the share of the scores that a window leaves."""
+    """Keys that the last query of a segment attends to, and the share of scores inside the window."""
     keys = np.asarray(segment.context, dtype=np.float64)
     queries = np.asarray(segment.queries, dtype=np.float64)
     window = rank.model.sliding_window

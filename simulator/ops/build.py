@@ -36,13 +36,13 @@ def linear(
 
     Args:
         rank: the batch, the shard and its kernels.
-        name: of the layer.
+        name: name of the layer.
         role: the sharded dimension of its weight.
         outputs: columns of its weight.
         inputs: rows of its weight.
         part: part of the layer that it belongs to.
         tokens: input tokens; by default the rank's.
-        dtype: of its operands; by default that of linear layers.
+        dtype: number format of its operands; by default that of linear layers.
         bias: whether it has a bias; by default as the model's linear layers.
         keeps: elements of its input saved for the backward pass; by default all.
         groups: experts of the rank, each with its own ``tokens``.
@@ -174,7 +174,7 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
 
     Args:
         rank: the batch, the shard and its kernels.
-        name: of the block that they enter.
+        name: name of the block that they enter.
         part: part of the layer that it belongs to.
         width: bytes of a gathered element; by default those that linear layers read.
     """
@@ -197,7 +197,7 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
 
     Args:
         rank: the batch, the shard and its kernels.
-        name: of the block that they leave.
+        name: name of the block that they leave.
         part: part of the layer that it belongs to.
         width: bytes of a reduced element, forward and backward; by default those of the formats.
     """

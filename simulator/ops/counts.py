@@ -72,7 +72,7 @@ def model_parameters(model: Model) -> int:
 
 
 def active_parameters(model: Model) -> int:
-    """Parameters that one token meets: all but the routed experts it does not visit."""
+    """Parameters that compute one token: all but those of routed experts that the token does not visit."""
     if model.moe is None:
         return model_parameters(model)
     idle = (model.moe.experts - model.moe.top_k) * expert_parameters(model)

@@ -63,7 +63,7 @@ def embedding(rank: Rank) -> list[Op]:
 def head(rank: Rank) -> list[Op]:
     """Final norm, output layer and, in training, the loss over the vocabulary shard of one rank.
 
-    Only tokens whose logits a batch asks for pass the output layer.
+    Only tokens that are sampled pass the output layer; in training, all tokens.
     """
     model = rank.model
     tokens = rank.batch.logit_rows / rank.context

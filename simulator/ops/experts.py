@@ -23,7 +23,7 @@ ROUTER_LAUNCHES = {True: 31.0, False: 72.0}
 (deepseek-v3-gb200-optimization.md, section 2.1.4)."""
 
 FLEX_PREPARES = 14.0
-"""Kernels of those that DeepEP replaces (section 2.2.1: 17 of 31 are left)."""
+"""Number of those kernels that DeepEP replaces (section 2.2.1: 17 of 31 remain)."""
 
 DISPATCH_LAUNCHES = 9.0, 4.0
 """Kernels that bring tokens to experts and back, by all-to-all (two permutations, two sorts, exchanges of

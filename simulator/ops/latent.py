@@ -18,9 +18,9 @@ from simulator.ops.op import Attention, Decode, Op, Product
 from simulator.ops.rank import Array, Rank
 
 INDEX_SHARE = 0.5
-"""Time of the indexer's scores of prompts over that in 16 bits: they are products in 8 bits."""
+"""Time of the indexer's 8-bit scores of prompts, as a share of their time in 16 bits."""
 SCORES = passes.MemoryPasses(4.0, 0.0, 1, 0)
-"""Passes of 16 bits over the scores of the indexer: written in 32 bits, read by the choice of the best."""
+"""Passes of 16 bits over the indexer's scores: written in 32 bits, read by the top-k."""
 
 
 def latent_projections(rank: Rank) -> list[Op]:
@@ -113,17 +113,17 @@ def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Ite
 def choose_keys(
     rank: Rank, sequences: Array, keys: Array, name: str, queries: Array | None = None
 ) -> list[Op]:
-    """The indexer of sparse attention: scores of all keys in 8 bits, and the choice of the best ones.
+    """The indexer of sparse attention: scores of all keys in 8 bits, and top-k.
 
     Every rank scores with all heads of the indexer, whose keys are cached in 8 bits (DeepSeek-V3.2-Exp,
     section 2.1; vLLM's and SGLang's Indexer).
 
     Args:
-        rank: what the op list is made from.
-        sequences: that decode one token each, or prompts.
-        keys: of each.
-        name: of the attention.
-        queries: tokens of each prompt; decodes where not given.
+        rank: the batch, the shard and its kernels.
+        sequences: number of decoding sequences, or of prompts.
+        keys: keys per sequence.
+        name: name of the attention op.
+        queries: query tokens per prompt; without it, sequences decode.
     """
     mla = _mla(rank)
     width, heads = mla.index_head_dim, float(mla.index_heads)
@@ -140,7 +140,7 @@ def choose_keys(
 
 
 def sparse_share(rank: Rank, queries: Array, keys: Array) -> Array:
-    """Work of sparse attention of a prompt's chunk over that of attention to all keys.
+    """FLOPs of a prompt chunk's sparse attention over the FLOPs of attention to all keys.
 
     A query with more keys than are chosen attends to those in the latent space, where scores and values of a
     head are wider than its own keys and values (the paper's MQA mode); earlier queries attend to all

@@ -38,7 +38,7 @@ def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = Tru
 
 
 def layers(rank: Rank, kinds: Iterable[LayerKind]) -> list[list[Op]]:
-    """Forward ops of one layer of each kind; kinds that are equal in a part share its ops as objects."""
+    """Forward ops of one layer of each kind; kinds with an equal part share its op objects."""
     mixer, mlp, norms = (cache(partial(ops, rank)) for ops in (_mixer, _mlp, around))
     listed = []
     for kind in kinds:
@@ -70,7 +70,7 @@ def around(rank: Rank, parts: int) -> list[Op]:
 
     Args:
         rank: the batch, the shard, and which kernels run.
-        parts: attention and MLP, as far as the layer has them: 1 or 2.
+        parts: 1 or 2: attention, MLP or both.
     """
     model, how = rank.model, rank.how
     elements = rank.tokens / rank.spread * model.hidden

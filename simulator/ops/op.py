@@ -78,7 +78,7 @@ class Op:
         return copy
 
     def _back(self, gradient: Gradient = "input", **values: Any) -> Self:
-        """This op as a backward op: without parameters and saved bytes."""
+        """A backward copy of this op, without parameters and saved bytes."""
         return self.changed(
             parameters=0.0, kept=0.0, intermediate=0.0, only_backward=(), gradient=gradient, **values
         )
@@ -138,11 +138,11 @@ class Attention(Op):
         keys: tokens that the last query attends to.
         heads: query heads of one rank.
         kv_heads: key-value heads of one rank.
-        head_dim: of queries and keys.
-        v_head_dim: of values.
+        head_dim: width of a query or key head.
+        v_head_dim: width of a value head.
         causal: whether a query attends only to tokens up to its own.
-        dtype: of the arithmetic.
-        kv_dtype: of the cache, where it differs.
+        dtype: number format of the arithmetic.
+        kv_dtype: number format of the cache, where it differs.
         appends: whether new keys and values are written into a cache.
         version: flash, or the older flash-2 or flash-1.
         direction: forward or backward.
@@ -185,10 +185,10 @@ class Decode(Op):
         keys: cached tokens per sequence.
         heads: query heads of one rank.
         kv_heads: key-value heads of one rank.
-        head_dim: of queries and keys.
-        v_head_dim: of values.
-        dtype: of the arithmetic.
-        kv_dtype: of the cache, where it differs.
+        head_dim: width of a query or key head.
+        v_head_dim: width of a value head.
+        dtype: number format of the arithmetic.
+        kv_dtype: number format of the cache, where it differs.
         latent: whether keys and values are one latent vector, read once (absorbed MLA).
     """
 
@@ -220,8 +220,8 @@ class Scan(Op):
         tokens: tokens per sequence.
         heads: value heads of one rank.
         key_heads: heads of queries and keys of one rank.
-        key_dim: of a query or key head.
-        value_dim: of a value head.
+        key_dim: width of a query or key head.
+        value_dim: width of a value head.
         chunk: tokens per chunk of the scan.
         delta: whether states are updated by the delta rule.
         dtype: of the operands.
@@ -262,9 +262,9 @@ class StateStep(Op):
     Args:
         sequences: number of sequences.
         heads: value heads of one rank.
-        key_dim: of a query or key head.
-        value_dim: of a value head.
-        dtype: of the new token's operands.
+        key_dim: width of a query or key head.
+        value_dim: width of a value head.
+        dtype: number format of the new token's operands.
     """
 
     kind: str = "decode"
@@ -360,7 +360,7 @@ class Collective(Op):
     """Communication inside a layer.
 
     Args:
-        operation: of ``Cluster.collective``.
+        operation: name in ``Cluster.collective``.
         bytes: the full buffer of each rank.
         size: ranks of the group; 1 communicates nothing.
         stride: devices between neighbours of the group.

@@ -143,7 +143,7 @@ class Implementation:
 
 
 SERVING = Implementation(joins_residual=True, appends=True, experts="fused-layer", dispatcher="replicated")
-"""Kernels that today's serving engines share."""
+"""Kernels that current serving engines share."""
 
 
 @record()

@@ -62,11 +62,11 @@ class PipelineTimes:
     """Seconds of a rank of each run, the model's ends included, shape (runs, ...)."""
     backward: Array
     forward_ends: Array
-    """Seconds of the model's first and last position beyond the other chunks of their ranks (may be
-    negative), shape (2, ...); with one chunk a rank they mean nothing."""
+    """Seconds of the model's first and last position minus those of another chunk of the same rank (may
+    be negative), shape (2, ...); unused with one chunk per rank."""
     backward_ends: Array
     transfer: float | Array
-    """One activation (or gradient) across one stage boundary."""
+    """Seconds to send one activation (or gradient) across one stage boundary."""
     overlap_transfer: float | Array
     """Whether sends overlap computation; if not, the next task of the rank waits for the send."""
 
@@ -81,7 +81,7 @@ class PipelineTimes:
         transfer: ArrayLike,
         overlap_transfer: ArrayLike,
     ) -> PipelineTimes:
-        """A pipeline of equal stages but for the ends of the model, which its outermost positions hold.
+        """A pipeline of equal stages, plus the ends of the model on its outermost positions.
 
         Args:
             stages, micro_batches, chunks: as in ``Schedule.requires``.
@@ -118,7 +118,7 @@ class Chain(NamedTuple):
     forward: Array
     """One chunk's forward on a rank of each run, with its send where that blocks."""
     forward_first: Array
-    """Seconds of position 0 beyond the chunk of its rank (may be negative)."""
+    """Seconds of position 0 minus those of another chunk of its rank (may be negative)."""
     forward_last: Array
     backward: Array
     backward_first: Array
@@ -172,7 +172,7 @@ class Chain(NamedTuple):
 def chain(times: PipelineTimes) -> Chain:
     """Per-chunk times, with a blocking send counted into the work that produces the data.
 
-    A send that blocks holds up its rank exactly as longer work would, and the receiver gets the
+    A blocking send delays its rank exactly as longer work would, and the receiver gets the
     data when it ends; position 0 sends nothing backward, the last position nothing forward.
     """
 
@@ -320,7 +320,7 @@ class Schedule(ABC):
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """The work of every rank, in the order in which it runs.
+        """The tasks of every rank, in order of execution.
 
         Args:
             stages, micro_batches, chunks: as in ``requires``.

@@ -1,4 +1,4 @@
-"""Breadth-first: every micro batch through one chunk before any through the next."""
+"""Breadth-first: all micro batches pass one chunk before the next chunk starts."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class BreadthFirst(Schedule):
         """Rounds of all micro batches through one chunk, then a flow shop through the last chunk.
 
         A round lasts until the first micro batch is back on the first rank and the ranks are free: with
-        fewer micro batches than stages the first, else the second sets the pace. Exact where all ranks take
-        the same time, but for the ends of the model.
+        fewer micro batches than stages the first condition sets the pace, else the second. Exact for ranks of
+        equal time plus the ends of the model.
         """
         c = chain(times)
         return _one_way(c) + _one_way(c.reversed())
@@ -69,7 +69,7 @@ def _one_way(c: Chain) -> Array:
     p, m, v = c.stages, c.micro_batches, c.chunks
     slowest = c.forward.max(axis=0)
     first, last = c.forward_first, c.forward_last
-    # In a busy round the slowest rank runs all micro batches; in any other, the first one goes round once.
+    # In a busy round the slowest rank runs all micro batches; else the first micro batch passes all ranks.
     busy, ring = m * slowest, (c.lengths * c.forward).sum(axis=0) + p * c.hop
     round_ = np.maximum(busy, ring)
     busy_first = np.maximum(m * (c.forward[0] + first), busy + first)

@@ -31,7 +31,7 @@ class DualPipe(Bidirectional):
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """The eight phases; each half of the ranks names the directions from its own end."""
+        """The eight phases; direction 0 starts at the end of the pipeline that is nearer to the rank."""
         self.check(stages, micro_batches, chunks)
         return [_rank_order(stages, micro_batches, rank) for rank in range(stages)]
 

@@ -66,13 +66,13 @@ def best_orders(
     rules: Iterable[Rules],
     others: Iterable[list[list[Task]]] = (),
 ) -> list[list[Task]]:
-    """The order with the shortest period among those of several rules (and of others).
+    """The order with the shortest period among the greedy orders of several rules and ``others``.
 
     Rules are greedy: where real times are almost equal, an order found with equal times can be better than
     one found with the real times. Both are tried.
 
     Raises:
-        InputError: no rule leaves room to work.
+        InputError: no rule leaves memory for one micro batch.
     """
     routes = schedule.routes(stages, chunks)
     equal = WorkTimes.equal(len(routes[0]), schedule.splits_backward)

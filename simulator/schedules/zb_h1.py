@@ -27,7 +27,7 @@ class ZeroBubbleH1(Schedule):
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
     ) -> list[list[Task]]:
-        """1F1B; a weight gradient runs as many backwards late as there are ranks before this one."""
+        """1F1B; rank r delays each weight gradient by r backwards."""
         self.check(stages, micro_batches, chunks)
         return [delayed_weights(micro_batches, stages - rank, rank) for rank in range(stages)]
 

@@ -46,7 +46,7 @@ class Step:
     sent: dict[str, Cost] = field(default_factory=dict)
 
     def share(self, *parts: str) -> np.ndarray:
-        """Share of the step that the named parts take together."""
+        """Summed share of the named parts in the step."""
         return sum((self.seconds[p] for p in parts), np.zeros(len(self.time))) / self.time
 
 
@@ -54,7 +54,7 @@ class Step:
 class Component:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 
-    ``count`` is how many of it each class of stage has, shape (classes, plans). ``parts`` and ``sent``
+    ``count`` is their number in each class of stage, shape (classes, plans). ``parts`` and ``sent``
     (communication by kind) are those of both directions, of the plans that differ; ``index`` says which of
     these each plan is.
     """
@@ -104,9 +104,9 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     """Predict the step time of each plan.
 
     Args:
-        setting: what the plans share.
+        setting: inputs that all plans share.
         plans: the plans.
-        links: the setting whose links carry what data-parallel ranks exchange; by default the same.
+        links: setting whose links carry data-parallel collectives; by default ``setting``.
 
     Returns:
         Times and breakdown in seconds, shape (plans,).
@@ -311,7 +311,7 @@ def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:
 def _pipeline(
     setting: Setting, plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Cost]:
-    """Makespan of the pipeline, the share of it that transfers cause, and the cost of all transfers."""
+    """Makespan of the pipeline, the part of it that transfers cause, and the cost of all transfers."""
     cost = boundary_transfer(setting, plans) * (plans.pipeline > 1)
     makespan, without = _makespans(plans, stages, passes, m, cost.seconds, np.zeros(len(plans)))
     transfers = cost * (2 * m * plans.virtual_pipeline)

@@ -24,11 +24,11 @@ def move_state(
     equal ``STATE_FIELDS`` and equal arguments are computed once.
 
     Args:
-        sharding: of the plans.
+        sharding: sharding of the plans.
         dense: dense parameters of one device, shape (..., plans).
         experts: expert parameters of one device, shape (..., plans).
-        gathers: calls that the gathering is cut into.
-        reductions: calls that the reduction is cut into.
+        gathers: number of collectives per gathering.
+        reductions: number of collectives per reduction.
 
     Returns:
         Both costs, shape (..., plans).
@@ -133,13 +133,13 @@ def once_a_step(
 def exposed_once(
     sharding: Sharding, exchange: Exchange, window: np.ndarray, passes: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """Seconds of a step's exchange that stay visible: of all chunks beside all passes, or of the last chunk,
-    which has its own pass only; the longer.
+    """Exposed seconds of a step's exchange: the longer of all chunks beside all passes and of the last chunk
+    beside its own pass.
 
     Args:
         sharding: of the plans.
-        exchange: one round.
-        window: seconds of one micro batch's kernels, which it runs beside, shape (plans,).
+        exchange: one round of the exchange.
+        window: seconds of one micro batch's kernels, which can overlap it, shape (plans,).
         passes: micro batches' worth of passes between a rank's first finished gradient and its last
             (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
     """
@@ -181,7 +181,7 @@ def host_waits(
 
     Args:
         sharding: of the plans.
-        layers: layers on one device, each gathered by itself, shape (..., plans).
+        layers: layers on one device, gathered layer by layer, shape (..., plans).
         micro_batches: micro batches of a replica, shape (plans,).
     """
     together = gathered_together(sharding.plans, micro_batches)
@@ -215,7 +215,7 @@ class InEachPass:
 
         Args:
             sharding: of the plans.
-            layers: layers on one device, each wrapped by itself, shape (..., plans).
+            layers: layers on one device, each its own FSDP unit, shape (..., plans).
             dense: dense parameters of one device, shape (..., plans).
             experts: expert parameters of one device, shape (..., plans).
             micro_batches: micro batches of a replica, shape (plans,).

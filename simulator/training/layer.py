@@ -59,9 +59,9 @@ class PassCosts:
     def kernels(self) -> np.ndarray:
         """Seconds of kernels and of waiting for them to be launched, where that is slower.
 
-        The host launches on while collectives run. Where it reads the experts' token counts, it waits there
-        for the device, once a layer; the experts' kernels follow, then combination and whatever leads to the
-        next dispatch. A host that is late with the first makes up for it only in the wait for the next read.
+        The host keeps launching while collectives run. Where it reads the experts' token counts, it waits for
+        the device once per layer; then come the experts' kernels, combination, and all kernels up to the next
+        dispatch. A host that launches these late catches up only during the wait for the next read.
         """
         setting = self.setting
         host, device = self._host(self.work), self.device * setting.pace
@@ -84,7 +84,7 @@ class PassCosts:
 
     @cached_property
     def exposed(self) -> np.ndarray:
-        """Seconds of communication that nothing hides."""
+        """Exposed seconds of communication."""
         return self.tensor.exposed + self.context.exposed + self.expert.exposed
 
 
@@ -92,7 +92,7 @@ class PassCosts:
 class Layer:
     """What one layer costs for one micro batch on one device; arrays of shape (plans,).
 
-    ``backward_weight`` holds no communication: it is what a schedule may move. ``recompute`` is what the
+    ``backward_weight`` holds no communication, so a schedule may move it. ``recompute`` is the work that the
     plan's recomputation adds before the backward pass.
     """
 
@@ -215,7 +215,7 @@ def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
 
     Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
     the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
-    DualPipe does alike). A pass hides as much as it has kernels.
+    DualPipe does the same). The hidden time is at most that of the pass's kernels.
     """
     if costs.expert is NO_TRANSFER:
         return costs
@@ -260,7 +260,7 @@ def _stack(
 ) -> None:
     """Copies of the kept activations into the stack that XLA's loop over the layers carries, and out of it.
 
-    The layer's input is always kept, what its products write unless it is repeated.
+    The layer's input is always kept; outputs of its products are kept unless they are recomputed.
     """
 
     def outputs(part: str) -> np.ndarray:
@@ -297,7 +297,7 @@ def _recompute(
     first: PassCosts,
     modules: KernelTimes,
 ) -> PassCosts:
-    """What selective recomputation repeats is the framework's; full repeats the whole forward pass."""
+    """The framework sets the ops that selective recomputation repeats; full repeats the forward pass."""
     rule = setting.framework.selective
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = KernelTimes()

@@ -37,8 +37,8 @@ LARGEST_SUBMODULE = 1 / 3
 class Kept(NamedTuple):
     """Bytes that one layer keeps of one micro batch, shape (plans,).
 
-    ``between_passes`` from its forward pass to its backward pass; ``reopened`` for what the backward pass
-    computes again before it begins.
+    ``between_passes`` live from the forward pass to the backward pass; ``reopened`` are recomputed
+    just before the backward pass.
     """
 
     between_passes: np.ndarray
@@ -91,8 +91,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
         "context": np.full(shape, framework.context_bytes),
     }
-    # The optimizer copies gradients when activations are gone. The caching allocator keeps what those took,
-    # and takes more, until the device is full; then it gives it back.
+    # The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
+    # reserved and allocates more, until the device is full; then it returns the cached blocks.
     room = setting.cluster.device.memory_bytes - sum(parts.values())
     freed = parts["activations"] + parts["workspace"]
     parts["update"] = np.clip(room, np.maximum(update - freed, 0.0), update)
@@ -119,7 +119,7 @@ def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Paramet
 def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
     """Parameters, gradients and Adam's two moments with the 32-bit master copy (Rajbhandari et al. 2020).
 
-    "update" is what the optimizer's step takes beside them.
+    "update" is the further memory that the optimizer's step allocates.
     """
     framework, mixed = setting.framework, setting.training.mixed
     separate = mixed and framework.separate_master
@@ -179,7 +179,7 @@ def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def _activations(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
-    """Activations held at the peak: those in flight, and one layer opened again under full recomputation."""
+    """Activations held at the peak: those in flight, and one recomputed layer under full recomputation."""
     flight = _in_flight(setting, plans, stages)
     held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     for number, kept in enumerate(kept_by_layers(setting, plans, stages.groups, ops)):
@@ -221,14 +221,14 @@ def _in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
 
 
 def _workspace(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
-    """Logits and their gradient where the loss is, and what full sharding gathers."""
+    """Logits and their gradient on stages with the loss, and the parameters that full sharding gathers."""
     sharded = Sharding(setting, plans).parameters
     gathered = np.where(sharded, _gathered(setting, plans, counts), 0.0)
     return _logits(setting, plans, len(stages.index)) + gathered
 
 
 def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
-    """Logits and their gradient where the loss is, shape (classes, plans)."""
+    """Logits and their gradient on stages with the loss, B, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t

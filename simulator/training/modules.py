@@ -1,4 +1,4 @@
-"""Modules of a layer that selective recomputation names: what is repeated, and what is then not kept.
+"""Modules of a layer that selective recomputation names: ops that it repeats, and saved bytes that it frees.
 
 Megatron Core discards a module's output, which the next one would keep as its input, and computes it again
 before the backward pass (tensor_parallel/random.py: CheckpointWithoutOutput); of ``mlp`` and ``moe`` all but
@@ -53,7 +53,7 @@ def repeats(op: Op, names: Sequence[ModuleName], experts: bool) -> bool:
 
 
 def frees(op: Op, names: Sequence[ModuleName], experts: bool) -> bool:
-    """Whether what an op keeps is discarded."""
+    """Whether the bytes that an op saves are discarded."""
     return any(_matches(op, MODULES[name].frees) for name in names if _has(name, experts))
 
 
@@ -62,6 +62,6 @@ def _has(name: ModuleName, experts: bool) -> bool:
 
 
 def _matches(op: Op, chosen: tuple[str, ...]) -> bool:
-    """An op and its casts are told by the name before the first dot; the attention op is its core's name."""
+    """Match the name before the first dot, which an op shares with its casts, or the part of the layer."""
     name = op.name.split(".")[0]
     return name in chosen or op.part in chosen

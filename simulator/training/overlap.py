@@ -32,7 +32,7 @@ def multiprocessors_taken(setting: Setting) -> float:
 def contention(setting: Setting, ranks: np.ndarray) -> np.ndarray:
     """Share of their speed that kernels lose while a collective runs beside them.
 
-    One that leaves the domain moves a tenth of the bytes a second, and takes multiprocessors alone.
+    A collective that leaves the domain moves a tenth of the bytes per second, and costs multiprocessors only.
 
     Args:
         setting: what the plans share.
@@ -50,10 +50,10 @@ def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray |
 
 
 def hide(communication: np.ndarray, window: np.ndarray, tail: np.ndarray, slowdown: np.ndarray) -> np.ndarray:
-    """Seconds by which communication beside ``window`` seconds of kernels makes the two last longer.
+    """Seconds by which communication extends ``window`` seconds of kernels.
 
-    The share ``tail`` of the communication starts when the kernels have ended. What runs beside kernels
-    takes a share of their speed.
+    The share ``tail`` of the communication starts when the kernels have ended. Overlapped communication slows
+    the kernels.
     """
     return communication - (1 - slowdown) * hidden(communication * (1 - tail), window, slowdown)
 

@@ -1,4 +1,4 @@
-"""How data-parallel ranks share the states of a model: which, over whom, how often, in which format.
+"""Sharding of model states over data-parallel ranks: states, groups, number of exchanges, wire formats.
 
 The one reader of ``Plan.zero``: closed form, memory model and step graph ask a ``Sharding``.
 """
@@ -29,7 +29,7 @@ STATE_FIELDS = (
     "last_stage_layers",
     "rank_order",
 )
-"""The plan fields that decide what state a device holds and who shares it, for most models and schedules."""
+"""The plan fields that decide the state of a device and its sharding group, for most models and schedules."""
 
 BUCKET_PARAMETERS = 40e6
 """Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
@@ -113,7 +113,7 @@ class Sharding:
 
     @cached_property
     def states(self) -> tuple[Plans, np.ndarray]:
-        """The plans that differ in ``STATE_FIELDS``, and for each plan which of them it is."""
+        """Distinct plans by ``STATE_FIELDS``, and the index of every plan's distinct one, shape (plans,)."""
         return self.plans.unique(*STATE_FIELDS)
 
     @cached_property
@@ -132,7 +132,7 @@ class Sharding:
         return contention(self.setting, self.dense.shard * self.dense.shard_stride)
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
-        """Parameters whose optimizer state one device holds, of those that it computes with."""
+        """Number of a device's parameters whose optimizer state it holds."""
         found = dense / np.where(self.optimizer, self.dense.shard, 1)
         if np.any(experts > 0):
             found = found + experts / np.where(self.optimizer, self.experts.shard, 1)
@@ -144,7 +144,7 @@ class Sharding:
         return np.where(self.gradients, micro_batches / together, 1.0)
 
     def prefetches(self, layer: np.ndarray) -> np.ndarray:
-        """Whether layers of so many parameters are gathered ahead of their use."""
+        """Whether layers of ``layer`` parameters are gathered ahead of their use."""
         ahead = ~self.parameters | (layer <= self.setting.framework.prefetch_parameters)
         return ahead & self.plans.overlap_parameters.astype(bool)
 

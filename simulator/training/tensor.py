@@ -1,4 +1,4 @@
-"""Tensor-parallel communication of one layer: its cost, and the part that products do not hide."""
+"""Tensor-parallel communication of one layer: its cost, and the exposed part."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TensorTraffic:
 class _Collectives:
     """Communication of attention or of the MLP, seconds of each collective, shape (plans,).
 
-    ``gather`` brings its input together, where the sequence is sharded; ``output`` reduces what it writes,
-    ``gradient`` the gradient of its input.
+    ``gather`` gathers its input, where the sequence is sharded; ``output`` reduces its output, ``gradient``
+    the gradient of its input.
     """
 
     gather: np.ndarray

@@ -11,7 +11,7 @@ from simulator.setting import Setting
 from simulator.training.analytic import predict
 
 ANY_SCHEDULE = "1f1b"
-"""What is sent does not depend on the order of passes; this one has a closed form."""
+"""Traffic does not depend on the order of passes; this schedule has a closed form."""
 
 
 def step_traffic(setting: Setting, plan: Plan) -> dict[str, dict[str, float]]:

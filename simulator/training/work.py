@@ -22,9 +22,9 @@ class Priced(NamedTuple):
 
 
 def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
-    """Price lists of forward ops and of the backward ops that follow from them, all in one go.
+    """Price lists of forward ops and their backward ops in one call.
 
-    An op that lists share is priced once. Idle ops are left out.
+    An op shared by lists is priced once. Idle ops are left out.
     """
     distinct = {id(op): op for ops in lists for op in ops}
     passes = [[op, *backward([op])] for op in distinct.values()]
@@ -93,12 +93,12 @@ class KernelTimes:
 
 
 def sum_seconds(ops: Iterable[Priced], shape: tuple[int, ...] = ()) -> np.ndarray:
-    """Seconds of all of them, at least of ``shape``."""
+    """Summed seconds of ops, broadcast to at least ``shape``."""
     return sum((seconds for _, seconds in ops), np.zeros(shape))
 
 
 def sum_costs(setting: Setting, ops: Iterable[Priced], shape: tuple[int, ...] = ()) -> Cost:
-    """Cost of all collectives among priced ops, at least of ``shape``.
+    """Summed cost of all collectives among priced ops, broadcast to at least ``shape``.
 
     A faster library fills links for a shorter time with the same bytes.
     """

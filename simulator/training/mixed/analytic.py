@@ -1,7 +1,7 @@
 """The closed form of a step whose stages or replicas lie on groups of different nodes.
 
-Each stage takes the time of its own group's devices; the schedule's closed form reads them all. What leaves a
-group takes as long as its slowest member, on its own links or on the joining network, whichever is slower.
+Each stage takes the time of its own group's devices; the schedule's closed form reads them all. Communication
+between groups is as slow as its slowest member, on its own links or on the joining network.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def predict_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedSt
     else:
         links = [group.setting for group in groups] + [group.joined for group in groups]
         plans = Plans.of(plan)
-        # What all replicas reduce and gather together is as slow as the slowest links or group.
+        # Collectives over all replicas are as slow as the slowest links or group.
         seconds = max(
             float(predict(group.setting, plans, link).time[0]) for group in groups for link in links
         )
@@ -60,7 +60,7 @@ class _Group:
     share: Share
     setting: Setting
     joined: Setting
-    """The same with nodes that communicate over the joining network."""
+    """The same setting with nodes that communicate over the joining network."""
     plans: Plans
     stages: Stages
     counts: Parameters

@@ -1,8 +1,8 @@
 """A training step whose stages or replicas lie on groups of different nodes, on the event engine.
 
 The step of a mixed cluster is put together from step programs of uniform clusters, one a group: what a
-rank computes and sends inside its group is that of its own kind of node. What leaves a group takes as long
-as its slowest member, on its own links or on the joining network, whichever is slower.
+rank computes and sends inside its group is that of its own kind of node. Communication between groups is as
+slow as its slowest member, on its own links or on the joining network.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _ports(
 
 
 def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
-    """Replicas compute at their own pace; what they reduce and gather together is as slow as the slowest."""
+    """Replicas compute at their own pace; collectives over all replicas are as slow as the slowest."""
     together = [*own, *far] if len(made) > 1 else own
     groups, timelines = [], []
     for share, program in zip(made, own, strict=True):

@@ -18,11 +18,11 @@ class GroupStep:
     """Busy seconds of the compute stream in a step (kernels, and communication that they wait for inside a
     layer), mean over the group's devices."""
     peak_memory: float
-    """Bytes at once on the fullest device."""
+    """Peak bytes on the fullest device."""
 
     @property
     def fits(self) -> bool:
-        """Whether the fullest device holds what it must."""
+        """Whether the peak fits the memory of the fullest device."""
         return self.peak_memory <= self.share.group.cluster.device.memory_bytes
 
 

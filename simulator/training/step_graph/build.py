@@ -164,7 +164,7 @@ class _Build:
         return Contention(slower[DATA.name], 1.0, others)
 
     def _prefetch(self) -> int:
-        """Gathers ahead of use: one layer under full sharding, all of them where a step gathers once.
+        """Number of gathers ahead of use: one layer under full sharding, all where a step gathers once.
 
         Where micro batches share a gather, the next chunk's layers are gathered beside this one's passes.
         """

@@ -14,7 +14,7 @@ class DataStream:
     """Issues one rank's gathers and reductions in the order of its passes.
 
     Args:
-        tasks: where tasks are added.
+        tasks: task graph to append to.
         rank: the rank's number in the graph.
         program: the step.
         order: the rank's work.
@@ -33,7 +33,7 @@ class DataStream:
         self.gathers: dict[int, tuple[Attached, ...]] = {}
         self.reductions: dict[int, tuple[Attached, ...]] = {}
         self._ends: dict[int, int] = {}
-        """The last pass that uses what a pass gathered, by place."""
+        """The last pass that uses parameters gathered in a pass, by place of that pass."""
         if any(work.forward_gathers or work.backward_gathers or work.reductions for work in works.values()):
             self._plan(order, works)
         self._queue: list[Attached] = []
@@ -55,7 +55,7 @@ class DataStream:
         """Reductions of completed gradients that are not issued yet."""
 
     def _plan(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> None:
-        """Find the passes that gather first, and those that complete a gradient."""
+        """Find the passes that start a gather, and those that complete a gradient."""
         program = self._program
         reducing = WEIGHT if program.schedule.splits_backward else BACKWARD
         once = program.gather == "step"
@@ -90,9 +90,9 @@ class DataStream:
         return {*gathered, *range(min(self.reductions, default=len(order)), len(order))}
 
     def next_gather(self, item: int) -> int:
-        """The task that gathers what the rank uses next, in this pass.
+        """The task that gathers the parameters that the rank uses next, in this pass.
 
-        Later ones are issued as far as prefetching goes.
+        Later gathers are issued up to the prefetch limit.
         """
         number = self._used
         self._used += 1
@@ -126,7 +126,7 @@ class DataStream:
     def reduce(self, work: StreamWork, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; return the tasks that computation must wait for.
 
-        Where nothing is gathered ahead, the gather that kernels wait for next goes first.
+        Without prefetching, the gather that the next kernels wait for is issued first.
         """
         program = self._program
         self._ready.append((work, item, after))

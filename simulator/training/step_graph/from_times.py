@@ -14,10 +14,10 @@ def from_times(
     """The pipeline part of one plan, each pass one run of computation.
 
     Args:
-        schedule: who runs what when.
-        times: scalars.
+        schedule: the pipeline schedule.
+        times: durations of one plan, scalars in s.
         weight_share: part of the backward that is the weight gradient, where the schedule splits it.
-        offload_seconds: one chunk's activations to the host or back, where the schedule offloads.
+        offload_seconds: copy of one chunk's activations to the host or back, where the schedule offloads.
 
     Returns:
         A program whose memory is counted in the unit of ``Schedule.in_flight``.

@@ -20,7 +20,7 @@ def level_names(cluster: Cluster) -> list[str]:
 def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
     """Demand of the communication of one plan on links.
 
-    A simulated rank's load assumes that groups of its kind on one node share NICs; that is in its time.
+    The time of the communication already assumes that groups of its kind on one node share NICs.
     """
     if scalar(cost.seconds) <= 0:
         return NO_LOAD
@@ -37,5 +37,5 @@ def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part:
 
 
 def scalar(value: ArrayLike) -> float:
-    """The value of the one plan."""
+    """The value as a float; it holds one plan."""
     return float(np.asarray(value).reshape(-1)[0])

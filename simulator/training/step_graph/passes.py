@@ -17,8 +17,8 @@ class StagePasses:
     Communication that a pass hides starts with its kernels, on its own stream; the rest follows them.
 
     Args:
-        name: what its segments' names begin with.
-        cluster: whose links its communication crosses.
+        name: prefix of its segments' names.
+        cluster: its communication crosses the links of this cluster.
     """
 
     def __init__(self, name: str, cluster: Cluster) -> None:
@@ -31,7 +31,7 @@ class StagePasses:
         """Index of each layer's first segment."""
 
     def begin_layer(self) -> None:
-        """Begin a further layer."""
+        """Begin the next layer."""
         self.layers.append(len(self._segments))
 
     def wait(self, name: str, seconds: float) -> None:
@@ -58,10 +58,10 @@ class StagePasses:
         """Append the kernels and communication of a pass through one layer (or a share of it).
 
         Args:
-            name: for people, after that of the pass.
-            costs: of the layer.
-            share: of the layer.
-            part: what its kernels count for; by default each for its class.
+            name: suffix of the segments' names in reports.
+            costs: costs of one pass through the whole layer.
+            share: share of the layer, 0 to 1.
+            part: part of the breakdown for all its kernels; by default each kernel's class.
         """
         name, before = f"{self._name} {name}", self._ends
         kernels, device = scalar(costs.kernels), scalar(costs.work.device)

@@ -22,13 +22,13 @@ class LinkDemand(NamedTuple):
     level: str = ""
     """The level of the topology that it keeps busiest."""
     share: float = 0.0
-    """Part of its rank's share of the link to that level that it uses; beside others that need the link too
-    it takes longer. 1 where bytes alone set its time, less where latencies do."""
+    """Part that it uses of its rank's share of the link to that level; it takes longer when other
+    communication needs the link. 1 if only bytes set its time, less if latencies do."""
     sent: tuple[tuple[str, float], ...] = ()
     """Bytes by level, for the account of traffic."""
 
     def part(self, share: float) -> LinkDemand:
-        """The load of a part of the communication."""
+        """The demand of a part of the communication."""
         return self._replace(sent=tuple((level, share * size) for level, size in self.sent))
 
 
@@ -43,11 +43,11 @@ class StreamWork:
     seconds: float
     stream: Stream = COMPUTE
     part: str = ""
-    """The part of the breakdown that it counts for; empty: that of its stream's name."""
+    """The part of the breakdown that it counts for; empty: the part named as its stream."""
     after: tuple[int, ...] | None = None
     """Which segments of the same pass it waits for, by place; None: the one before it."""
     load: LinkDemand = NO_LOAD
-    """What it asks of links."""
+    """Its demand on links."""
 
 
 class Port(NamedTuple):
@@ -76,7 +76,7 @@ class Attached:
 
 @dataclass(frozen=True)
 class ChunkWork:
-    """What one micro batch costs at one position of the model, in seconds and bytes of one rank.
+    """Costs of one micro batch at one position of the model: seconds and bytes of one rank.
 
     ``backward`` is the whole backward, recomputation included; where the schedule splits it, it is
     the input gradient alone and ``weight`` the rest.
@@ -92,7 +92,7 @@ class ChunkWork:
     forward_gathers: tuple[Attached, ...] = ()
     backward_gathers: tuple[Attached, ...] = ()
     reductions: tuple[Attached, ...] = ()
-    """Of the backward pass, or of the weight pass where the schedule splits."""
+    """Reductions of the backward pass, or of the weight pass where the schedule splits the backward."""
     offload: StreamWork = StreamWork("offload", 0.0)
     """The copy of activations to the host (and back), where the schedule offloads them."""
 
@@ -104,7 +104,7 @@ class OutputWork:
     forward: Pass
     """"S": logits, local softmax and, with one barrier, the local input gradient."""
     weight: Pass
-    """"T": what follows the barrier."""
+    """"T": work after the barrier."""
     broadcast: StreamWork
     barrier: StreamWork
     memory: float = 0.0
