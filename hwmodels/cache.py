@@ -17,7 +17,7 @@ from typing import Any
 from hwmodels.parsing import read_mapping, read_text
 
 INSTALLED = Path(__file__).resolve().parent.parent
-"""Only folders below it are cached."""
+"""Only folders below this folder are cached."""
 
 FORMAT = 1
 """Version of the cache format and of YAML parsing; increased when either changes."""
@@ -104,7 +104,7 @@ def _store(path: Path, digest: str, files: Files) -> None:
 
 
 def _packed(value: Any) -> Any:
-    """The same data with text for all keys."""
+    """The same data with string keys only."""
     if isinstance(value, list):
         return [_packed(part) for part in value]
     if not isinstance(value, dict):

@@ -18,7 +18,7 @@ Both are fitted on the power of a prefill at 13 locked clocks between 0.19 and 0
 (Markliu225/powerchar@399094c, results_freq_prefill.csv, median error 1.6 %). With these values, idle power
 plus f V^2 plus traffic gives the power of five other sweeps of that source, on H200, within 2.6 %."""
 LEAST_SHARE = 0.3
-"""Lowest clock that is modelled, over that of the peaks: measured sweeps end there, and below it the
+"""Lowest modelled clock over the clock of the peaks: measured sweeps end there, and below it the
 multiprocessors do not issue enough loads to saturate the memory."""
 
 

@@ -43,13 +43,13 @@ class Cluster(Strict):
     nodes: Count
     """Nodes available."""
     devices: Count
-    """Devices in use, all by default; `resized` sets it."""
+    """Number of devices in use, by default all; `resized` sets it."""
     levels: Annotated[list[Level], Field(min_length=1)]
     network: Network
     host_slowdown: Annotated[float, Field(ge=1)] = 1
-    """Time that the host's CPU takes to launch kernels from Python over that of a Xeon 8480C."""
+    """Time of this host's CPU to launch kernels from Python, over the time of a Xeon 8480C."""
     host_watts: NotNegative
-    """Power of a node beyond its devices: processors, memory, fans, NICs."""
+    """Power of a node without its devices, W: processors, memory, fans, NICs."""
     sources: dict[str, str]
     assumed: list[str] = Field(default_factory=list)
     """Keys that the file leaves out, and the values assumed for them."""
@@ -149,11 +149,11 @@ class Cluster(Strict):
     def with_network(
         self, nic_gbps_per_node: float, fabric: str | None = None, calibration: str | None = None
     ) -> Cluster:
-        """Return the same nodes behind NICs that carry `nic_gbps_per_node` Gb/s together.
+        """Return the same nodes with NICs whose total bandwidth is `nic_gbps_per_node` Gb/s.
 
         Args:
-            nic_gbps_per_node: of one direction.
-            fabric: by default the same.
+            nic_gbps_per_node: bandwidth of a node's NICs in one direction, Gb/s.
+            fabric: kind of network; by default the same.
             calibration: measured constants of the fabric; by default those of its name.
 
         Raises:
@@ -267,7 +267,7 @@ class Cluster(Strict):
 
 
 class ClusterCatalogue(Catalogue[Cluster]):
-    """The catalogue of clusters; the name of a device means the cluster that it usually stands in."""
+    """The catalogue of clusters; the name of a device means the device's default cluster."""
 
     def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> Cluster:
         """Return the cluster that a name, a path or a mapping means.

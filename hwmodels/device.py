@@ -67,7 +67,7 @@ class Device(Versioned):
     clock_hz: NotNegative = 0.0
     """Clock of the multiprocessors at which the peaks hold; 0: not known, so it cannot be lowered."""
     clock_share: Annotated[float, Field(ge=LEAST_SHARE, le=1.0)] = 1.0
-    """Clock in use over the one of the datasheet's peaks; ``peak_flops`` is at the clock in use."""
+    """Clock in use over the clock of the datasheet's peaks; ``peak_flops`` is at the clock in use."""
     price_per_hour_usd: NotNegative
     """On-demand list price of one device with its share of the node."""
     calibration: str | dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 from hwmodels.errors import InputError, shown_path
 
 MOST_UNNAMED = 100
-"""Unnamed files open at once; further files take a hidden name."""
+"""Maximum number of unnamed open files; further files take a hidden name."""
 
 
 @dataclass
@@ -25,9 +25,9 @@ class Written:
 
     Attributes:
         target: final name.
-        temporary: hidden name, given at the latest just before the final name.
-        made: folders made for it.
-        descriptor: of the open file without a name.
+        temporary: hidden name; an unnamed file gets it just before the final name.
+        made: folders created for the file.
+        descriptor: descriptor of the open unnamed file.
     """
 
     target: Path
@@ -79,7 +79,7 @@ def written_together() -> Iterator[None]:
     """Commit all files written in the block when it succeeds; after an error none of them appears.
 
     Raises:
-        InputError: one cannot be put in its place.
+        InputError: a file cannot take its final name.
     """
     if _pending.get() is not None:
         yield

@@ -37,9 +37,9 @@ class Level(Strict):
     devices: Count
     """Devices that one block of this level joins."""
     bandwidth: Bandwidth
-    """B/s that a device sends and, at the same time, receives over this level."""
+    """B/s per direction of a device over this level; sends and receives run at the same time."""
     latency_s: Latency | None = None
-    """Of one hop from device to device; by default the one that the calibration measured."""
+    """Latency of one hop from device to device, s; by default the calibration's."""
     mesh: bool = False
     """Whether every pair has dedicated links: n devices then use (n - 1) of the (devices - 1) shares."""
     calibration: str | dict[str, Any]
@@ -89,7 +89,7 @@ class Network(Strict):
     nodes_per_leaf: Count
     """Nodes below one leaf switch (fat-tree), one set of rail switches (rails) or one group (dragonfly)."""
     oversubscription: Annotated[float, Field(ge=1)] = 1
-    """Bandwidth into a leaf over bandwidth out of it."""
+    """Oversubscription: bandwidth from the nodes into a leaf over bandwidth from the leaf to the spine."""
     calibration: str | None = None
     """Name of the fabric's measured constants; by default those of its kind."""
 

@@ -39,7 +39,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The fields, for other processes; without cached properties, which hold large tables."""
+        """Pickle the fields only: cached properties hold large tables."""
         generic = type(self).__pydantic_generic_metadata__
         made_of = (generic["origin"] or type(self), generic["args"])
         names = type(self).model_fields
@@ -48,7 +48,7 @@ class Strict(BaseModel):
 
 
 def _empty(origin: type[Strict], arguments: tuple[Any, ...]) -> Strict:
-    """An instance without values; a generic class of given arguments cannot be pickled by its name."""
+    """An instance without values; needed because a generic class with arguments cannot be pickled by name."""
     made = origin[arguments] if arguments else origin  # type: ignore[index]
     return made.__new__(made)
 
@@ -76,7 +76,7 @@ class Versioned(Strict):
 
 
 MOST_PROBLEMS = 12
-"""Of one file, that are listed."""
+"""Maximum number of listed errors per file."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -155,8 +155,8 @@ class Catalogue(Generic[ModelT]):
     and ``_`` and blanks stand for ``-``.
 
     Args:
-        kind: what the definitions are, for messages ("device").
-        folder: where the YAML files lie.
+        kind: kind of definition in messages ("device").
+        folder: folder of the YAML files.
         model: the pydantic model of one definition; must have a ``name`` field.
     """
 

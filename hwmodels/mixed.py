@@ -51,9 +51,9 @@ class NodeGroup(Strict):
         """Return a cluster of `devices` devices of this kind whose nodes are joined by another network.
 
         Args:
-            devices: of the whole job.
-            network: the joining one.
-            together: devices of one node, at most, that enter it at the same time.
+            devices: devices of the whole job.
+            network: the joining network.
+            together: maximum devices of a node that enter the network at the same time.
         """
         alike = self.cluster
         if together < alike.devices_per_node:

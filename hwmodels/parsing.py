@@ -1,4 +1,4 @@
-"""Strict, bounded parsing of YAML and JSON text: the data of every file that people write.
+"""Strict, bounded parsing of YAML and JSON text, used for all input files.
 
 YAML is read as version 1.2 reads numbers and booleans, a duplicate key is an error, nothing is executed, and
 the result holds JSON types only. Text, depth, values (aliases expanded) and numbers have bounds, so that no
@@ -213,7 +213,7 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def exists(path: Path) -> bool:
-    """Whether a path leads to a file or a folder; one that no file system takes does not."""
+    """Whether a path leads to a file or a folder; false for paths that no file system accepts."""
     try:
         return path.exists()
     except (OSError, ValueError):

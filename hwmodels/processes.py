@@ -13,10 +13,10 @@ from typing import Any
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals of `kill`, `timeout`, Slurm and a closed terminal."""
 AGAIN_S = 0.01
-"""Delay after which an interruption that Python had to ignore is raised again."""
+"""Delay after which an interruption that Python ignored is raised again, s."""
 
 _holders, _pending = 0, False
-"""Blocks that hold interruptions now, and whether a signal came in one of them."""
+"""Number of active blocks that hold interruptions, and whether a signal arrived in any of them."""
 
 
 def _interrupt(*_: object) -> None:
@@ -66,7 +66,7 @@ def clean_up_on_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        # What Python does from here to its end has nothing to clean up.
+        # Python's shutdown from here on has nothing to clean up.
         for number, handler in taken.items():
             signal.signal(number, handler)
 

@@ -1,4 +1,4 @@
-"""Quantities of definitions, with the range that their unit makes likely."""
+"""Types of quantities with plausible ranges, which reveal wrong units."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Tokens = Annotated[int, Field(ge=1, le=2**27)]
 Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
 """Events a second."""
 Duration = Annotated[float, Field(ge=0, le=1e7)]
-"""s; a third of a year."""
+"""Maximum duration, s: a third of a year."""
 
 SLOWEST_LINK = 1e6
-"""B/s; a slower link was probably given in GB/s."""
+"""Minimum bandwidth, B/s; a slower link was probably given in GB/s."""
 LONGEST_LATENCY_S = 1e-2
-"""s; a longer latency was probably given in microseconds."""
+"""Maximum latency, s; a longer latency was probably given in microseconds."""
 FASTEST_NIC_GBPS = 1e5
-"""Gb/s; a faster link was probably given in bits or bytes."""
+"""Maximum bandwidth, Gb/s; a faster link was probably given in bits or bytes."""
 
 
 def _bytes_per_second(value: float) -> float:

@@ -1,4 +1,4 @@
-"""Where the numbers of a definition come from: a file states ``{value, source, kind}`` for each."""
+"""Sources of the numbers of a definition: a file states ``{value, source, kind}`` for each number."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Topology:
 
     @property
     def crossing_s(self) -> float:
-        """Latency that a hop between leaves adds: two links to a spine and back, one between groups of a
-        dragonfly, each with the quarter of the latency that a link below a leaf has."""
+        """Latency that a hop between leaves adds, s: two links (to a spine and back), or one link between
+        groups of a dragonfly. A link takes a quarter of the network's latency."""
         return (1 if self.network.shape == "dragonfly" else 2) * self.network.latency / 4
 
     def forwarding_s(self, operation: str, group: Group) -> NDArray[np.float64]:

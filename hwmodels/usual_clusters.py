@@ -46,4 +46,4 @@ USUAL = {
     "v100-16gb": "dgx-1v",
     "v100-32gb": "dgx-2",
 }
-"""The vendor's node of each device; where the catalogue lacks it, a node with the same links."""
+"""The vendor's node of each device; if the catalogue lacks it, a node with the same links."""

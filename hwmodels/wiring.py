@@ -15,7 +15,7 @@ from hwmodels.errors import UnknownNameError
 from hwmodels.topology import PAIRED, Topology
 
 LARGE = 2.0**50
-"""Bytes of a message with negligible latency."""
+"""Message size at which latency is negligible, B."""
 
 
 class Wiring:

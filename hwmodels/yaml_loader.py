@@ -27,7 +27,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     }
 
     def flatten_mapping(self, node: Any) -> None:
-        """Merge ``<<`` keys; merges of merges may not grow without bound."""
+        """Merge ``<<`` keys, with a limit on the size of nested merges."""
         super().flatten_mapping(node)
         if len(node.value) > MOST_VALUES:
             raise InputError(f"line {_line(node)}: merged keys have more than {MOST_VALUES:,} values")

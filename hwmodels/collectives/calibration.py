@@ -37,9 +37,9 @@ class Protocol(Strict):
     """One protocol on one kind of link."""
 
     start_s: NotNegative
-    """Launch and set-up, once."""
+    """Time to launch and set up, once per call, s."""
     step_s: NotNegative
-    """Each hop from one rank to the next."""
+    """Time of each hop from one rank to the next, s."""
     efficiency: Positive
     """Share of the link's bandwidth that payload fills."""
 
@@ -51,7 +51,7 @@ class Protocols(Strict):
     ll128: Protocol
     simple: Protocol
     own_copy: NotNegative = 0
-    """A rank also copies its own n-th of the buffer; cost of such a byte over that of one on the wire."""
+    """A rank also copies its own n-th of the buffer: time of a copied byte over that of a sent byte."""
 
     def table(self) -> NDArray[np.float64]:
         """Return start, step and efficiency by protocol, shape (3, protocols)."""
@@ -73,7 +73,7 @@ class LinkCalibration(Sourced):
     name: str
     all_reduce: Protocols
     all_gather: Protocols
-    """Also for broadcast."""
+    """Also used for broadcast."""
     reduce_scatter: Protocols
     all_to_all: Protocols
     send_receive: Protocols
@@ -86,12 +86,12 @@ class LinkCalibration(Sourced):
     provenance: str
     """Measurements with their authors, and the constants taken from another link."""
     errors: dict[str, str] = Field(default_factory=dict)
-    """Error left, "median / 90th percentile" in percent, by operation and group size."""
+    """Remaining error, "median / 90th percentile" in percent, by operation and group size."""
 
     @cached_property
     def latency_s(self) -> float:
         """Measured latency of one hop: LL's step, whose receiver polls the data; median of the families."""
-        # Not NumPy's, which imports masked arrays on first use.
+        # Not numpy.median, which imports masked arrays on first use.
         return median(getattr(self, family).ll.step_s for family in get_args(Family))
 
 
@@ -102,13 +102,13 @@ class FabricCalibration(Sourced):
 
     name: str
     collective: Protocols
-    """For rings, trees and all-to-all, whose start includes filling the pipeline of chunks."""
+    """Constants of rings, trees and all-to-all, whose start includes filling the pipeline of chunks."""
     send_receive: Protocols
-    """For pairs, whose only hop is part of the start."""
+    """Constants of pairs, whose only hop is part of the start."""
     shared_efficiency: Positive
     """Remaining share of a collective's bandwidth when several groups drive the node's NICs at once."""
     send_receive_shared_efficiency: Positive
-    """The same for pairs, which load one direction at a time."""
+    """The same share for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """Remaining share of the bandwidth when every rank sends to every other."""
     dispatchers: dict[str, Positive] = Field(default_factory=dict)
@@ -117,14 +117,14 @@ class FabricCalibration(Sourced):
     group_gbps: Positive | None = None
     """Gb/s of the one adapter of a node that all rings of a group use; none where they use all adapters."""
     part_ring_shares: Positive | None = None
-    """Shares of a node's NICs, of one device each, that the rings of a group use which holds a part of every
-    node's devices, where devices share NICs; none where they use those of all members."""
+    """Where devices share NICs: single-device shares of a node's NICs that the rings of a group use if
+    it holds only part of every node's devices; none if rings use the shares of all members."""
     latency_s: NotNegative
-    """One way from device to device below one leaf, on the systems that were measured; in the constants."""
+    """One-way latency between devices below one leaf on the measured systems; the constants include it."""
     rows: int
-    """Published figures that the constants rest on; 0 marks a prior, a handful allows no claim."""
+    """Number of published figures that the constants were fitted to; 0 marks a prior, few allow no claim."""
     median_error: float | None = None
-    """Relative error of the time on those rows."""
+    """Relative error of the time on those figures."""
     provenance: str
     """The published figures with their authors, and the priors."""
 

@@ -1,4 +1,4 @@
-"""Collectives to be timed, with all properties of their groups that algorithms read."""
+"""Collectives to price, with all properties of their groups that algorithms read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class LinkCosts:
     start_s: Floats
     step_s: Floats
     seconds_per_byte: Floats
-    """Per byte that one rank sends over a link inside, or that a domain sends through its NICs."""
+    """Seconds per byte that a rank sends inside its domain, or that a domain sends through its NICs."""
     own_copy: Floats
-    """Cost of copying a byte of the rank's own share, over that of a byte on the wire."""
+    """Time to copy a byte of the rank's own share over the time of a byte on the wire."""
     latency_s: Floats
-    """Latency of a hop beyond the one in the calibrated constants, shape (calls,); negative where less."""
+    """Latency of a hop minus the calibrated latency, s, shape (calls,); may be negative."""
     crossing_s: float = 0
     """Latency that a hop between leaves adds."""
 
@@ -31,7 +31,7 @@ class Switch:
     """Costs of a reduction in the switch: arrays that broadcast to (calls,)."""
 
     start_s: Floats
-    """Infinite where it cannot."""
+    """Infinite where no switch can reduce."""
     seconds_per_byte: Floats
 
 
@@ -41,7 +41,7 @@ class CollectiveCalls:
 
     operation: str
     bytes_: Floats
-    """The full buffer of each rank, as nccl-tests counts it."""
+    """The full buffer of each rank, B, as nccl-tests counts it."""
     size: Floats
     """Ranks in the group."""
     domains: Floats

@@ -62,7 +62,7 @@ class Cost:
         return np.minimum(full / np.where(full > 0, self.seconds, 1.0), 1.0)
 
     def __add__(self, other: Cost | int) -> Cost:
-        """Return the cost of both, one after the other; 0 costs nothing."""
+        """Return the cost of both collectives in sequence; ``other`` may be 0."""
         if isinstance(other, int):
             if other:
                 raise TypeError("only a cost, or 0, can be added to a cost")
@@ -76,7 +76,7 @@ class Cost:
     __radd__ = __add__
 
     def __mul__(self, times: ArrayLike) -> Cost:
-        """Return the cost of ``times`` of them, shape (...); 0 where a mask is false."""
+        """Return the cost of ``times`` collectives in sequence, shape (...); ``times`` may be a mask."""
         factor = np.asarray(times, np.float64)
         return Cost(self.seconds * factor, lambda: Links(*(part * factor for part in self.links())))
 

@@ -15,7 +15,7 @@ OPERATIONS = ("all_reduce",)
 
 
 def seconds(call: CollectiveCalls) -> Floats:
-    """Return the time, shape (1, calls); none where no switch can reduce."""
+    """Return the time, s, shape (1, calls); infinite where no switch can reduce."""
     if call.switch is None:
         return np.empty((0, *call.bytes_.shape))
     start, network = call.switch.start_s, call.network

@@ -19,24 +19,24 @@ class RemoteReads(Strict):
     """Constants of the kernels on one kind of link."""
 
     start_s: Positive
-    """An empty one-shot kernel between two ranks, its barrier included."""
+    """Time of an empty one-shot kernel between two ranks, including its barrier, s."""
     rank_s: NotNegative
-    """Each further rank."""
+    """Further time per rank beyond two, s."""
     second_s: NotNegative
-    """The second shot's barrier."""
+    """Time of the second shot's barrier, s."""
     efficiency: Positive
     """Share of the links' bandwidth that remote reads reach."""
     most_ranks: int = 8
-    """Largest group whose kernels are used; engines turn them off beyond."""
+    """Largest group for which engines use these kernels."""
 
 
 def remote_read_seconds(form: RemoteReads, bandwidth: Floats | float, ranks: Floats, size: Floats) -> Floats:
-    """Return seconds of the faster of both kernels.
+    """Return seconds of the faster of the one-shot and the two-shot kernel.
 
     Args:
         form: constants of the links.
-        bandwidth: B/s that a rank receives from all others together.
-        ranks: in the group.
+        bandwidth: B/s that a rank receives, summed over all other ranks.
+        ranks: number of ranks in the group.
         size: bytes of each rank's message.
     """
     start = form.start_s + form.rank_s * (ranks - 2.0)

@@ -31,7 +31,7 @@ def seconds(call: CollectiveCalls) -> Floats:
 
 
 def latency(call: CollectiveCalls) -> Floats:
-    """Return the latency beyond the calibrated one, shape (calls,); a round leaves each leaf once."""
+    """Return the latency beyond the calibrated one, s, shape (calls,); a round leaves each leaf once."""
     inside, network = call.inside, call.network
     steps = _steps(call)
     if network is None:

@@ -14,7 +14,7 @@ from hwmodels.collectives.call import CollectiveCalls, Floats
 OPERATIONS = ("all_reduce",)
 
 EFFICIENCY = 0.92
-"""Of a ring's bandwidth on the same links: a node waits for two children (NCCL, src/graph/tuning.cc)."""
+"""Share of a ring's bandwidth on equal links: a node waits for two children (NCCL, src/graph/tuning.cc)."""
 
 
 def seconds(call: CollectiveCalls) -> Floats:

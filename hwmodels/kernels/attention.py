@@ -38,7 +38,7 @@ class FlashAttention(Strict):
     memory_efficiency: float = Field(gt=0)
     overlap_exponent: float = Field(gt=0)
     longest_block: float = Field(ge=0)
-    """Time of the longest block alone over its time at one multiprocessor's share of the peak."""
+    """Time of the longest block running alone, over its time at one multiprocessor's share of the peak."""
     tail: float = Field(ge=0)
     """Idle time in the last wave, in halves of a wave."""
     throttling: float = Field(ge=0)

@@ -39,7 +39,7 @@ class SplitKv(Strict):
     math_efficiency: float = Field(gt=0)
     block_overhead_s: float = Field(ge=0)
     block_exponent: float = Field(default=1.0, gt=0)
-    """How well a block's start-up hides behind its keys: 1 adds, large takes the longer."""
+    """Overlap of a block's start-up with its keys: 1 adds their times, a large value takes the longer."""
     head_dim_exponent: float
     overlap_exponent: float = Field(gt=0)
     wave_quantisation: float = Field(ge=0, le=1)

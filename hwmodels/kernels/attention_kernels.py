@@ -18,7 +18,7 @@ from hwmodels.kernels import linear_attention as scan
 from hwmodels.kernels.base import Array, Kernels, broadcast
 from hwmodels.kernels.chip import element_bytes
 
-# The backward pass recomputes the scores: five products for two (Dao 2023, FlashAttention-2).
+# The backward pass recomputes the scores: five products, forward two (Dao 2023, FlashAttention-2).
 BACKWARD_FLOPS = 2.5
 
 

@@ -17,7 +17,7 @@ from hwmodels.kernels.residual import ResidualGrid, grids_of
 
 Array = NDArray[np.floating]
 
-# Where a dtype has no calibration of its own, the constants of the next of these are used.
+# A dtype without a calibration uses the constants of the next dtype in this list.
 STANDS_FOR = {
     "fp16": ("bf16",),
     "bf16": ("fp16",),

@@ -39,7 +39,7 @@ class Chip(NamedTuple):
     element_bytes: float
     output_bytes: float
     busy_before_s: float = 0.0
-    """s that the chip has been busy when a kernel starts; clocks fall during this time."""
+    """Seconds that the chip has been busy when a kernel starts; clocks fall during this time."""
     clock_share: float = 1.0
     """Clock in use over the highest; ``peak`` is at the clock in use."""
 

@@ -27,12 +27,12 @@ TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
 
 
 SERVED_OVERLAP = 4.0
-"""Weights stream in while few rows are multiplied."""
+"""Few rows: the kernel streams weights."""
 SERVED_FIXED_DEPTH = 1000.0
 """Highest prologue of a tile, in columns of depth: 550 to 975 fit bf16; 2,200 to 3,000 in tables of narrower
 formats belong to the tables' kernels, and measured times to first token do not show them."""
 SERVED_TILE_SPREAD = 0.1
-"""Engines benchmark their tiles at start-up and take the fastest."""
+"""Engines benchmark tiles at start-up and use the fastest."""
 SERVED_ROUTING = 0.43
 """Least share of the bandwidth at which routing kernels move tokens: the one measured in fp8 on B200."""
 

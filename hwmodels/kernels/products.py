@@ -58,7 +58,7 @@ class Products(Kernels):
             seconds = seconds + quantisation.overhead_s
             seconds = seconds + moved / (figures.bandwidth * quantisation.memory_efficiency)
         if quantises or not quantisation:
-            # Points of a dtype with a cast are measured with it.
+            # Measured points of a dtype with a cast include the cast.
             seconds = seconds * self._correction("gemm", dtype, m, n, k)
         flops = 2.0 * np.asarray(m, dtype=np.float64) * np.asarray(n, dtype=np.float64) * np.asarray(k)
         return np.maximum(seconds, flops / self.device.peak(peak_dtype(dtype)))

@@ -22,7 +22,7 @@ Array = NDArray[np.floating]
 
 FINEST = 0.01
 LARGEST = 3.0
-"""Logs are clamped here: no correction by more than a factor of twenty."""
+"""Maximum absolute log of a correction: a factor of twenty."""
 
 
 class ResidualGrid:
