@@ -1,4 +1,4 @@
-"""Why no candidate has a valid shape: the rules without which there are some."""
+"""Explain an empty search: the rules whose removal would leave candidates of valid shape."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from planner.rules import STRUCTURE
 from planner.space import Space
 
 WITH = {"batch": ("schedule",)}
-"""Rules that judge by another's result: schedules need the whole number of micro batches."""
+"""Rules that need the result of another rule: schedules need a whole number of micro batches."""
 
 
 def blamed(space: Space, removed: dict[str, int]) -> list[str]:
     """Names of the rules to blame.
 
-    Each of them alone, where leaving it out lets the other rules keep candidates; else all that have to be
-    left out together, those that remove most first.
+    Rules whose removal alone leaves candidates; if there are none, a set of
+    rules whose joint removal does, those that reject most first.
 
     Args:
-        space: what was searched.
-        removed: candidates that each rule removed.
+        space: the searched space.
+        removed: number of candidates that each rule removed.
     """
     removing = [name for name, count in removed.items() if count]
     alone = [name for name in removing if _left(space, {name, *WITH.get(name, ())}) is None]

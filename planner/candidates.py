@@ -14,7 +14,7 @@ from planner.space import Space
 from simulator.plan import Plan, Plans
 
 BLOCK = 1 << 16
-"""Candidates held at once while they branch."""
+"""Maximum number of candidates in memory while they branch."""
 
 
 @record()
@@ -54,7 +54,7 @@ class Candidates:
 
     @cached_property
     def sequence_parallel(self) -> np.ndarray:
-        """On with tensor parallelism, unless the constraints fix it."""
+        """Whether sequence parallelism is on: with tensor parallelism, unless the constraints fix it."""
         fixed = self.space.constraints.fixed.get("sequence_parallel")
         return self["tensor"] > 1 if fixed is None else np.full(self.count, bool(fixed))
 
@@ -95,7 +95,7 @@ class CandidateRule:
         name: label in reports; rules with the same reason share it.
         why: the condition and its reason, for reports.
         reads: the fields that it reads; it runs as soon as all of them have branched.
-        keep: which candidates stay, a mask of shape (count,).
+        keep: mask of the candidates to keep, shape (count,).
     """
 
     name: str

@@ -70,7 +70,7 @@ class Constraints:
         return Constraints.of(fixed, limits)
 
     def without(self, name: str) -> Constraints:
-        """The same constraints without those on one field."""
+        """The constraints without those on one field."""
         fixed = {key: value for key, value in self.fixed.items() if key != name}
         limits = {key: value for key, value in self.limits.items() if key != name}
         return Constraints(fixed, limits)
@@ -95,10 +95,10 @@ def pairs(
     """Read values by name as typed after an option (``tensor=8``).
 
     Args:
-        texts: as typed.
-        option: its name, for errors.
-        named: the name that a typed one means; by default that of a plan field.
-        form: what is allowed, for errors.
+        texts: text as typed.
+        option: name of the option, for errors.
+        named: maps a typed name to the full name; by default of a plan field.
+        form: allowed form, for errors.
 
     Raises:
         InputError: no equals sign, or a name given twice.

@@ -21,9 +21,9 @@ Pending = tuple[int, "Keyed"]
 """Number and question of a call without a result."""
 
 WORTH_SHARING_S = 5.0
-"""Seconds of work from which starting further local processes pays."""
+"""Minimum seconds of work for which further local processes start."""
 CLAIMED = 8
-"""Calls that a run claims at once in a shared store."""
+"""Number of calls that a run claims together in a shared store."""
 POLL_S = 0.5
 """Interval at which a run looks for results that another run computes."""
 
@@ -42,8 +42,8 @@ class Execution:
 
     Attributes:
         executor: local or ray.
-        address: of a running Ray cluster, host:port; empty starts one on this machine.
-        workers: calls at work at once; None for all cores.
+        address: address of a running Ray cluster, host:port; empty starts one on this machine.
+        workers: maximum concurrent calls; None for all cores.
         store: SQLite file of finished results; None keeps nothing.
     """
 
@@ -143,11 +143,11 @@ class _Shared:
     def __init__(self, store: ResultStore, pending: Sequence[Pending]) -> None:
         self.store, self.pending = store, pending
         self.mine: list[Pending] = []
-        """Claimed here, in order."""
+        """Calls claimed by this run, in order."""
         self.stored: list[Finished] = []
-        """Stored meanwhile by another run."""
+        """Calls whose results another run has stored meanwhile."""
         self.elsewhere: list[Pending] = []
-        """Being computed by another run."""
+        """Calls that another run computes."""
 
     def claimed(self) -> Iterator[int]:
         """Numbers of the calls to compute here, claimed as they are taken."""

@@ -15,7 +15,7 @@ def headroom_share(asked: float | str | None, memory_bytes: float) -> float:
     """Share of a device to leave free.
 
     Args:
-        asked: a share, a percentage or a size as typed; None for the memory model's error.
+        asked: share, percentage or size as typed; None: the error of the memory model.
         memory_bytes: memory of the device.
 
     Raises:

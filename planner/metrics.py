@@ -43,7 +43,7 @@ class Metrics:
     """Model FLOPs and recomputed ones over the peak (HFU)."""
     tokens_per_day: np.ndarray
     usd_per_million_tokens: np.ndarray
-    """At the devices' list price per hour."""
+    """Cost at the devices' list price per hour."""
     kwh_per_million_tokens: np.ndarray
     """Devices draw their limit while kernels run and idle power otherwise; hosts draw constant power."""
     bubble_share: np.ndarray

@@ -1,4 +1,4 @@
-"""Pareto fronts: the points of which no other is better in both figures."""
+"""Pareto fronts: points that no other point beats in both figures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Front:
 
     @cached_property
     def points(self) -> NDArray[np.int64]:
-        """Indices of the points on the front, the best in ``x`` first; of equal points the first."""
+        """Indices of the points on the front, sorted by ``x``, best first; of equal points, the first."""
         return front(self.x.costs, self.y.costs)
 
 

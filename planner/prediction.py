@@ -86,13 +86,13 @@ def segments(program: StepProgram) -> int:
 
 
 MOST_MICRO_BATCHES = 2**15
-"""Of a step on the engine; ten times as many as the longest published pipeline runs."""
+"""Maximum micro batches of a step on the engine: ten times those of the longest published pipeline."""
 LONGEST_S = 20.0
 """Longest engine run allowed, s; at 0.4 kB a task, less than 1 GB."""
 TASK_S, SEGMENT_S = 15e-6, 1.2e-6
-"""Seconds of one core for a task of the engine, and to read one kernel or collective of a pass."""
+"""CPU seconds per task of the engine, and per kernel or collective that is read from a pass."""
 NOTICED_S = 2.0
-"""Length of an engine run from which it is announced, s."""
+"""Minimum length of an engine run that is announced, s."""
 
 
 def engine_tasks(program: StepProgram) -> int:
@@ -126,8 +126,8 @@ def simulate_plan(
     The engine is needed for schedules without a closed form, and for settings with stragglers.
 
     Args:
-        setting: what the plan is for.
-        plan: what to time.
+        setting: inputs of the plan.
+        plan: plan to time.
         engine: run the step on the event engine even where the schedule has a closed form.
         detail: kernels and collectives up to which the engine runs each as a task of its own; above, and by
             default, it runs each pass as one.

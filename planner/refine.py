@@ -50,9 +50,9 @@ def refine(setting: Setting, plans: Sequence[Plan], execution: Execution) -> Ite
     """Time plans with the event engine.
 
     Args:
-        setting: what the plans share.
-        plans: what to time.
-        execution: where the engine runs.
+        setting: inputs that all plans share.
+        plans: plans to time.
+        execution: executor and store of the engine runs.
 
     Yields:
         The index of a plan and its run, in the order in which runs end.

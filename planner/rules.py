@@ -21,7 +21,7 @@ GRID = (*DEGREES, "expert", "expert_tensor")
 SHAPE = (*GRID, "micro_batch", "virtual_pipeline", "schedule")
 STATE = ("zero", "shard_group")
 ROUNDING = 1e-9
-"""Of two sums of the same bytes in different order."""
+"""Relative rounding error between two sums of the same bytes in different order."""
 
 
 def _possible(name: str) -> Callable[[Candidates], np.ndarray]:
@@ -207,7 +207,7 @@ HOLDS_ALL = (
 
 RULES: tuple[CandidateRule, ...] = (
     *STRUCTURE,
-    # Before the states branch: what fits with no kind of sharding need not be tried with each.
+    # Before sharding branches: reject candidates that fit with no kind of sharding.
     CandidateRule(MEMORY, HOLDS_ALL, (*SHAPE, "recompute"), _least_memory),
     CandidateRule(MEMORY, HOLDS_ALL, (*SHAPE, *STATE, "recompute"), _memory),
 )

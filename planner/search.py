@@ -32,7 +32,7 @@ KEPT = 31 << 20
 
 @record()
 class SearchResult:
-    """The best plans, in order, and the fate of all candidates.
+    """The best plans, in order, and the counts of removed and scored candidates.
 
     ``plans``, ``step``, ``memory`` and ``metrics`` hold one row per plan, the best first; all are empty where
     nothing fits, and ``shortfall`` says why.
@@ -84,9 +84,9 @@ def search(
         setting: model, cluster, workload and framework.
         devices: devices to use, of those that the cluster has.
         constraints: fields of the plan to hold or to limit.
-        objective: what to minimise, one of ``OBJECTIVES``.
-        top: how many plans to return.
-        progress: called now and then with the share of candidates decided so far.
+        objective: figure to optimise, one of ``OBJECTIVES``.
+        top: number of plans to return.
+        progress: called periodically with the share of candidates decided so far.
         headroom: share of a device's memory that plans leave free.
         alternatives: fold near duplicates and add the best plan of each family.
         keep: called with every block of scored plans and the figure that ranks them.
@@ -180,7 +180,7 @@ class _Best:
         self.values = np.zeros(0)
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
-        """Consider more plans; of equal plans those offered first win."""
+        """Offer more plans; of equal plans, those offered first rank higher."""
         if self.plans is not None:
             if len(self.values) == self.top:
                 better = np.flatnonzero(values <= self.values[-1])
@@ -191,7 +191,7 @@ class _Best:
         self.plans, self.values = plans.take(order), values[order]
 
     def offer_best(self, plans: Plans, values: np.ndarray, holds: np.ndarray) -> None:
-        """Consider the best of those plans for which a mask holds."""
+        """Offer the best of the plans for which a mask holds."""
         if np.any(holds):
             index = np.array([np.argmin(np.where(holds, values, np.inf))])
             self.offer(plans.take(index), values[index])

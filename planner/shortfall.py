@@ -45,7 +45,7 @@ class Nearest:
 
 @record()
 class Remedy:
-    """A change of the question, and the least memory that a plan then needs."""
+    """A change of the question, and the minimum memory that a plan then needs."""
 
     change: str
     nearest: Nearest

@@ -29,9 +29,9 @@ from simulator.training.memory import memory
 from simulator.uncertainty import even_footing
 
 POOL = 2048
-"""Best plans that a short list is picked from."""
+"""Number of best plans from which a short list is picked."""
 NAMED_DUPLICATES = 4
-"""Near duplicates of a row that are named."""
+"""Maximum near duplicates named per row."""
 DUPLICATE_WITHIN = 0.05
 """Maximum slow-down of a named near duplicate over its row, as a share."""
 SIMPLEST = "simplest within 10 %"
@@ -73,11 +73,11 @@ def shortlist(
     """Pick the rows of a short list.
 
     Args:
-        setting: what the plans share.
+        setting: inputs that all plans share.
         pool: the best plans, in order.
         values: the figure that ranks them, shape (plans,).
         families: the best plan of each family and its value.
-        top: most rows.
+        top: maximum number of rows.
 
     Returns:
         The plans in the order of the rows, and a ``ShortlistRow`` for each.

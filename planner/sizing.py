@@ -23,7 +23,7 @@ class Size:
     """One cluster at one number of devices.
 
     Attributes:
-        cluster, gpus: what is used.
+        cluster, gpus: the cluster and the number of its devices in use.
         result: the search there; None where no plan has a valid shape.
         problem: why there is no plan, else empty.
         days, usd, kwh: of training on all tokens with the first plan; infinite without one.
@@ -49,7 +49,7 @@ class Sizing:
 
     Attributes:
         tokens: tokens to train on.
-        deadline_days: most days; None without a deadline.
+        deadline_days: maximum days; None without a deadline.
         sizes: in the order of the clusters and counts.
     """
 
@@ -59,7 +59,7 @@ class Sizing:
 
     @property
     def front(self) -> list[Size]:
-        """Sizes that no other beats in both time and cost, the cheapest first."""
+        """Sizes that no other size beats in both time and cost, cheapest first."""
         planned = sorted((s for s in self.sizes if s.planned), key=lambda size: (size.usd, size.days))
         found: list[Size] = []
         for size in planned:
@@ -116,9 +116,9 @@ def size_up(
     Args:
         settings: each cluster's setting and the numbers of devices to try there.
         tokens: tokens to train on.
-        deadline_days: most days.
+        deadline_days: maximum days.
         constraints: fields of the plan to hold or to limit.
-        objective: what ranks plans of one size.
+        objective: objective that ranks plans of one size.
         headroom: share of a device's memory to leave free, by setting.
         progress: called with the finished share.
     """

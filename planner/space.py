@@ -144,7 +144,7 @@ class Space:
 
     @property
     def candidates(self) -> int:
-        """How many candidates there are before any rule."""
+        """Number of candidates before any rule."""
         return prod(len(values) for values in self.values.values())
 
     @property

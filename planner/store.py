@@ -27,13 +27,13 @@ from hwmodels.loading import SUFFIXES as DEFINITIONS
 from hwmodels.loading import exists, read_mapping
 
 FORMAT = 1
-"""Of the file; it grows when older ones can no longer be read."""
+"""Format version of the file; increased when older files become unreadable."""
 APPLICATION = 0x4D575254
 """SQLite's application id: MWRT."""
 WAIT_S = 60.0
-"""Longest wait for another process that writes."""
+"""Maximum wait for another writing process, s."""
 GROUP = 500
-"""Most keys of a call."""
+"""Maximum keys per query."""
 PACKAGES = ("hwmodels", "simulator", "planner", "meshwright")
 SUFFIXES = (".py", ".yaml", ".csv", ".json")
 
@@ -149,7 +149,7 @@ class ResultStore:
     """A file of results. Use it as a context; results are on disk as soon as ``put`` returns.
 
     Args:
-        path: of the file; made where there is none.
+        path: path of the file; created if missing.
 
     Raises:
         InputError: it is another kind of file, or cannot be opened.
@@ -247,7 +247,7 @@ class ResultStore:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Errors of SQLite and of the file system in the house's words."""
+        """Convert errors of SQLite and of the file system to Meshwright's errors."""
         try:
             yield
         except sqlite3.DatabaseError as error:

@@ -16,7 +16,7 @@ from hwmodels.processes import end_with_parent, interruptions_held
 Result = TypeVar("Result")
 
 AHEAD = 2
-"""Calls handed out per process: one at work, one waiting."""
+"""Calls submitted per process: one running, one queued."""
 
 
 def cores() -> int:

@@ -25,7 +25,7 @@ CONNECT_S = 2.0
 PROBE_S = 9.0
 """Longest time in which an address must prove to be a Ray cluster; ray itself would try for 40 s."""
 AHEAD = 2
-"""Calls handed out per worker."""
+"""Calls submitted per worker."""
 START_WAIT = ("RAY_raylet_start_wait_time_s", "120")
 """Setting of Ray where the environment has none: a busy machine starts its processes in half a minute."""
 SETTINGS = b"\x04"
@@ -58,7 +58,7 @@ def in_parallel(
         calls: the arguments of each call; taken as they are needed.
         workers: calls at work at once, None for all CPUs of the cluster; also the size of a cluster that this
             starts itself.
-        address: of a running cluster (``host:port``, ``ray://host:port``); empty starts one on this machine.
+        address: ``host:port`` or ``ray://host:port`` of a running cluster; empty starts one on this machine.
 
     Yields:
         The number of a call and its result, in the order in which calls end.

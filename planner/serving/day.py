@@ -27,9 +27,9 @@ Counts = NDArray[np.int64]
 BUSY = 0.8
 """Target of the autoscaler: sequences of a replica over those at its largest rate."""
 LONGEST_START_S = 86_400
-"""From renting a replica to its first request."""
+"""Seconds from renting a replica to its first request."""
 MOST_REQUESTS = 2_000_000
-"""Requests of a day that the event engine takes."""
+"""Maximum requests of a day on the event engine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +37,10 @@ class DayPlan:
     """Replicas of one shape over a cycle of rates.
 
     Attributes:
-        question: what was asked; its arrivals are piecewise.
+        question: the question; its arrivals are piecewise.
         group: one replica with its limits.
         rate: largest rate of a replica within the targets, requests a second.
-        sequences: in a replica at that rate.
+        sequences: mean sequences in a replica at that rate.
         needed: replicas of each period, shape (periods,).
         cold_start_s: from renting a replica to its first request.
     """
@@ -87,7 +87,7 @@ class DayRun:
         scaler: name of the policy.
         usd: cost of the replicas held.
         slo_share: share of requests within the targets.
-        most: replicas at once, of all that were started.
+        most: maximum concurrent replicas.
     """
 
     scaler: str
@@ -158,7 +158,7 @@ def replica_seconds(needed: Counts, period_s: float, cold_start_s: float) -> flo
     """Least seconds for which replicas are held over a cycle.
 
     A replica is held from its start, ``cold_start_s`` before it serves. The k-th replica is let go in a gap
-    only where the gap is longer than a start: every replica's choice stands alone, so the sum is the least.
+    only if the gap is longer than a start. Replicas are independent, so the sum is the minimum.
 
     Args:
         needed: replicas of each period, shape (periods,).

@@ -16,8 +16,8 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     """The mapping of a serving scenario.
 
     Args:
-        question: what was asked.
-        plan: what was found.
+        question: the question.
+        plan: the deployment found.
         rate: requests a second; the workload's own where not given.
     """
     workload = question.workload.model_dump(mode="json", exclude_none=True)

@@ -37,10 +37,10 @@ class ServingPlan:
     Attributes:
         groups: one mixed group, or a prefill and a decode group.
         goodput: largest rate within the targets, requests a second; 0 where they cannot be met.
-        load: rate of the figures below, requests a second: the one asked for, else ``goodput``.
+        load: rate of the figures below, requests a second: the requested rate, else ``goodput``.
         ttft_s: quantile of the targets' share; ``tpot_s``, ``e2e_s``: means.
-        output_tokens_s: of all replicas.
-        watts: of all devices.
+        output_tokens_s: output tokens per second of all replicas.
+        watts: power of all devices, W.
         usd_per_hour: list price of the devices in use.
         meets: whether the targets hold at ``load``.
     """
@@ -72,7 +72,7 @@ class ServingPlan:
         return self.watts / self.output_tokens_s
 
     def figure(self, objective: str) -> float:
-        """What an objective measures."""
+        """The figure of an objective."""
         return {
             "goodput": self.goodput,
             "cost": self.usd_per_million,

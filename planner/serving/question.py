@@ -1,4 +1,4 @@
-"""What a search for a serving deployment is asked: model, devices, load, targets, and what it may choose."""
+"""Input of a search for a serving deployment: model, devices, load, targets and free fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = (
     "token_budget",
     "max_sequences",
 )
-"""What may be fixed or limited."""
+"""Fields that may be fixed or limited."""
 FORMATS = ("weights", "kv")
 """Fields that have no order."""
 
@@ -51,8 +51,8 @@ class ServingQuestion:
         fix: fields held at a value.
         limit: highest values of fields.
         split: whether prefill and decode pools are tried too.
-        seed: of drawn lengths and arrivals.
-        folder: what the workload's trace is relative to.
+        seed: seed of drawn lengths and arrivals.
+        folder: base of the trace's relative path.
     """
 
     model: Model
@@ -152,7 +152,7 @@ class ServingQuestion:
 
     @property
     def rate(self) -> float | None:
-        """Requests a second, of the trace where nothing else is said; None for a closed loop."""
+        """Requests a second; by default the rate of the trace; None for a closed loop."""
         if self.workload.arrivals is None:
             return self.sample.rate
         return self.workload.arrivals.mean_rate()

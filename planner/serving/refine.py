@@ -28,16 +28,16 @@ from simulator.serving.setting import ServingSetting
 from simulator.serving.workload.serving import MOST_REQUESTS
 
 RUNS = 9
-"""Runs of a seed, at most."""
+"""Maximum runs per seed."""
 CLOSE = 0.02
 """Width of the interval, over its end, at which bisection ends."""
 SEEDS = 3
 LEAST_RATE = 1e-5
 """Requests a second below which the targets are not tried: not even a lone request meets them."""
 FIRST_STEP = 1.15
-"""Factor from the steady state's rate to the next; its square to the one after, and so on."""
+"""Factor from the steady state's rate to the first trial rate; squared at every further trial."""
 LIFETIMES, SETTLING = 10, 2
-"""Length of a run, and of its part left out, over the time of a request in the system."""
+"""Length of a run, and of its skipped warm-up, over the time of a request in the system."""
 STUDENT = 4.303
 """97.5th percentile of Student's t with two degrees of freedom: three seeds."""
 
@@ -48,8 +48,8 @@ class RefinedServing:
 
     Attributes:
         goodput: mean over the seeds of the largest rate within the targets, requests a second.
-        half_width: of its 95 % confidence interval.
-        problem: why it cannot run; then the others are 0.
+        half_width: half-width of its 95 % confidence interval.
+        problem: reason why it cannot run; the other fields are then 0.
     """
 
     goodput: float

@@ -15,7 +15,7 @@ from simulator.serving.workload.source import Source
 Array = NDArray[np.float64]
 
 DRAWS = 20_000
-"""Requests that are drawn, or read of a trace, at most."""
+"""Maximum number of requests drawn, or read from a trace."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
 
     Args:
         workload: lengths or a trace; single requests, not programs.
-        seed: of the drawn lengths.
-        folder: what a trace's path is relative to.
-        longest: most tokens of a request.
+        seed: seed of the drawn lengths.
+        folder: base of a trace's relative path.
+        longest: maximum tokens of a request.
 
     Raises:
         InputError: a wrong row of the trace, a request longer than ``longest``, programs, or no request.

@@ -29,11 +29,11 @@ MIXED, PREFILL, DECODE = range(len(ROLES))
 CLOSE = 5e-4
 """Precision of the largest rate, relative."""
 FIRST_GRID = np.array([0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0])
-"""First rates tried, over the highest stable one."""
+"""First trial rates, as shares of the highest stable rate."""
 GRID = np.array([0.25, 0.5, 0.75])
-"""Later ones, as shares of the interval left."""
+"""Later trial rates, as shares of the remaining interval."""
 SLOWEST = 4e-4
-"""Lowest rate tried, over the rate of a lone request's decode steps."""
+"""Lowest trial rate, as a share of the rate of a lone request's decode steps."""
 MARGIN = 1.05
 """Factor on the highest stable rate of an unloaded replica's prefill steps."""
 MOST_CASES = 8192
@@ -47,12 +47,12 @@ class ReplicaCases:
     """Replicas with a role and engine limits; arrays of shape (cases,).
 
     Attributes:
-        question: what is asked.
+        question: the question.
         shapes: kinds of replicas.
         shape: kind of each case, an index of ``shapes``.
         role: an index of ``ROLES``.
         budget, sequences: limits of a step.
-        replicas: among which a router balances arrivals.
+        replicas: number of replicas among which a router balances arrivals.
         prompt, output: mean tokens of a request.
     """
 
@@ -112,7 +112,7 @@ class ReplicaCases:
         return some
 
     def shared_by(self, replicas: ArrayLike) -> ReplicaCases:
-        """The same cases, of replicas that share arrivals."""
+        """The same cases with replicas that share arrivals."""
         some = replace(self, replicas=np.broadcast_to(np.asarray(replicas, float), self.shape.shape))
         some.__dict__["steps"] = self.steps
         return some
@@ -215,7 +215,7 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
     interval left, until it is narrower than ``CLOSE``.
 
     Args:
-        cases: what is searched.
+        cases: cases to search.
         most: highest rate tried; by default the highest stable one.
         group: cases that compete, by number, shape (cases,). A case that cannot be the best of its group is
             left early, with a rate that it holds but perhaps not its largest.

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NEVER = 1e9
-"""Seconds that stand for a wait without end."""
+"""Seconds that represent an infinite wait."""
 LEAST_RATE = 1e-6
 ABOVE = 1.02
 """Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
@@ -194,7 +194,7 @@ class Scores:
 
     @cached_property
     def miss(self) -> Array:
-        """How far each row is from its targets: the largest latency over its target."""
+        """Distance of each row from its targets: the largest ratio of a latency to its target."""
         slo = self.question.workload.slo
         found = np.zeros(len(self))
         for figure, limit in (
@@ -208,7 +208,7 @@ class Scores:
 
     @cached_property
     def value(self) -> Array:
-        """What ranks rows, the least first."""
+        """The figure that ranks rows, ascending."""
         tokens = np.maximum(self.load * self.question.output, 1e-9)
         return {
             "goodput": lambda: -self.goodput,
@@ -251,7 +251,7 @@ def scores(
     """Score every count of every shape, and of every pair of shapes in two pools.
 
     Args:
-        question: what is asked.
+        question: the question.
         kept: shapes that fit.
         progress: called with the finished share, from one half up.
     """

@@ -17,7 +17,7 @@ from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 
 @dataclass(frozen=True, eq=False)
 class ServingSearch:
-    """The best deployments, and what became of all candidates."""
+    """The best deployments, and the counts of removed candidates."""
 
     question: ServingQuestion
     plans: Sequence[ServingPlan]
@@ -30,7 +30,7 @@ class ServingSearch:
 
     @property
     def runner_up_gap(self) -> float | None:
-        """How much worse the second plan is, as a share."""
+        """Gap of the second plan to the best, as a share."""
         if len(self.plans) < 2:
             return None
         best, second = (plan.figure(self.question.objective) for plan in self.plans[:2])
@@ -43,7 +43,7 @@ def search_serving(
     """Score every deployment that the rules keep.
 
     Args:
-        question: what to search.
+        question: the question.
         top: plans to return.
         progress: called with the finished share.
 

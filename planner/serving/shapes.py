@@ -131,7 +131,7 @@ def _powers(most: int) -> tuple[int, ...]:
 CLOCKS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Clocks tried for least energy, over the one of the peaks."""
 CLOCK_STEP = 15.0
-"""MHz between two clocks that can be locked."""
+"""Step between lockable clocks, MHz."""
 
 
 def _clocks(question: ServingQuestion) -> tuple[float | None, ...]:
@@ -222,9 +222,9 @@ def make_shape(
     """Price one shape.
 
     Args:
-        question: what is asked.
+        question: the question.
         fields: degrees and formats.
-        made: tables by how layers are sharded: shared times are taken over, a new table is added.
+        made: tables by the sharding of layers; shared times are reused, and a new table is added.
 
     Raises:
         InfeasibleError: weights and the KV of one request do not fit.

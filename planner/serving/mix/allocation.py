@@ -28,16 +28,16 @@ GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip in
 
 @dataclass(frozen=True)
 class Costs:
-    """What replicas cost and carry; options are shapes of replicas, each of one type.
+    """Cost and capacity of replicas; an option is a shape of replicas of one GPU type.
 
     Attributes:
         price: $ an hour of one replica, shape (options,).
         load: share of one replica's time that a bucket's whole rate takes, shape (options, buckets);
             infinite where the targets are missed.
         type_of: index of each option's type, shape (options,).
-        devices: of one replica, shape (options,).
+        devices: devices of one replica, shape (options,).
         available: devices of each type, infinite where nothing limits them, shape (types,).
-        watts: of one busy replica, shape (options,).
+        watts: power of one busy replica, W, shape (options,).
     """
 
     price: Array
@@ -53,9 +53,9 @@ class Allocation:
     """A solved program.
 
     Attributes:
-        replicas: of each option, shape (options,).
-        share: of each bucket's rate that goes to each option, shape (options, buckets).
-        usd_per_hour: of all replicas.
+        replicas: number of replicas of each option, shape (options,).
+        share: share of each bucket's rate that each option serves, shape (options, buckets).
+        usd_per_hour: price of all replicas, $ an hour.
         bound: no mix costs less than this, $ an hour.
     """
 
@@ -81,10 +81,10 @@ def allocate(
     """Rent the cheapest replicas that carry every bucket.
 
     Args:
-        costs: what may be rented.
+        costs: the replicas on offer.
         slices: equal parts of each bucket's rate.
-        watts: most that all replicas may draw.
-        time_limit_s: of the solver.
+        watts: maximum power of all replicas, W.
+        time_limit_s: time limit of the solver, s.
 
     Raises:
         InputError: PuLP or HiGHS is not installed.

@@ -14,7 +14,7 @@ from simulator.serving.workload import Serving
 
 @dataclass(frozen=True)
 class Bucket:
-    """Requests whose prompts, and whose outputs, lie between the same powers of two.
+    """Requests whose prompt lengths lie between two powers of two, and whose output lengths do.
 
     Attributes:
         prompt, output: mean tokens of its requests.
@@ -43,7 +43,7 @@ def buckets(drawn: Sample, rate: float) -> list[Bucket]:
 
     Args:
         drawn: the requests.
-        rate: of all of them, requests a second.
+        rate: total rate, requests a second.
     """
     pairs = np.stack([drawn.prompts, drawn.outputs])
     ranges = np.floor(np.log2(np.maximum(pairs, 1.0)))

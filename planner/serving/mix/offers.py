@@ -31,7 +31,7 @@ class Offer:
     Attributes:
         cluster: a node of it, or an NVLink domain of several.
         available: devices that can be rented; None for no limit.
-        usd_per_hour: of one device.
+        usd_per_hour: price of one device, $ an hour.
     """
 
     cluster: Cluster
@@ -71,9 +71,9 @@ class Option:
 
     Attributes:
         offer: its type.
-        shape, budget, sequences: of a replica.
+        shape, budget, sequences: shape, token budget and sequence limit of a replica.
         rates: largest rate of each bucket alone within the targets, requests a second, shape (buckets,).
-        watts: of a busy replica.
+        watts: power of a busy replica, W.
     """
 
     offer: Offer

@@ -1,4 +1,4 @@
-"""A mix on the event engine: what the integer program promised against what its replicas serve."""
+"""A mix on the event engine: the rate that the integer program promised, and the rate that it serves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
 REQUESTS = 2000
-"""Requests of a run, at least."""
+"""Minimum requests of a run."""
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,12 @@ class Mix:
 
     @property
     def output_tokens_s(self) -> float:
-        """Of all replicas."""
+        """Price of all replicas, $ an hour."""
         return sum(bucket.rate * bucket.output for bucket in self.buckets)
 
     @property
     def watts(self) -> float:
-        """Of all replicas, busy."""
+        """Power of all replicas while busy, W."""
         return float(
             sum(n * option.watts for n, option in zip(self.best.replicas, self.options, strict=True))
         )
@@ -77,8 +77,8 @@ def search_mix(
         question: its workload gives lengths, rate and targets; its cluster is not read.
         offers: GPU types.
         slices: equal parts of each bucket's rate.
-        watts: most that all devices may draw.
-        time_limit_s: of the solver.
+        watts: maximum power of all devices, W.
+        time_limit_s: time limit of the solver, s.
         progress: called with the finished share.
 
     Raises:
