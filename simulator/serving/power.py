@@ -44,7 +44,7 @@ energy than at the highest (Maliakel et al., arXiv:2501.08219); on A100, 1.1 GHz
 the peak power of inference (Patel et al., ASPLOS 2024)."""
 
 SMALL_BATCH = 64
-"""Tokens up to which an all-reduce counts as waiting."""
+"""Tokens of the all-reduce whose time counts as waiting, in every step."""
 
 
 @dataclass(frozen=True)
