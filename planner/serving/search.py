@@ -42,6 +42,8 @@ def search_serving(
 ) -> ServingSearch:
     """Score every deployment that the rules keep.
 
+    Equal ones rank by fewer devices, then by fewer pools, then by shorter requests.
+
     Args:
         question: the question.
         top: plans to return.
@@ -65,7 +67,8 @@ def search_serving(
             f"no replica count that --fix and --limit leave fits {question.devices} "
             f"{question.cluster.device.name}"
         )
-    order = np.lexsort((table.groups, table.devices, np.round(table.value, 9), ~table.meets))
+    keys = table.latency, table.groups, table.devices, np.round(table.value, 9), ~table.meets
+    order = np.lexsort(keys)
     good = int(np.count_nonzero(table.meets))
     chosen = _different(table, order[:good], top) if good else [_nearest(table)]
     plans = [table.plan(int(index)) for index in chosen]

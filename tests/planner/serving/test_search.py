@@ -59,6 +59,27 @@ def table(asked):
     return scores(asked, list(shapes(asked, {})))
 
 
+def test_plans_of_equal_goodput_rank_by_the_time_of_a_request():
+    given = {
+        "model": "llama3.1-70b",
+        "gpus": 16,
+        "isl": 2048,
+        "osl": 256,
+        "rate": 12.0,
+        "ttft": 1.0,
+        "tpot": 0.05,
+    }
+    asked = question(limit={"tensor": "4", "pipeline": "2"}, **given)
+    plans = search_serving(asked, top=20).plans
+    pairs = [
+        (before, after)
+        for before, after in itertools.pairwise(plans)
+        if math.isclose(before.goodput, after.goodput, rel_tol=1e-12)
+        and (before.devices, len(before.groups)) == (after.devices, len(after.groups))
+    ]
+    assert pairs and all(before.e2e_s <= after.e2e_s for before, after in pairs)
+
+
 def test_every_candidate_is_accounted_for(asked, found):
     removed = {name: count for name, count in found.removed.items() if name != "slo"}
     assert len(list(choices(asked))) == sum(removed.values()) + len(list(shapes(asked, {})))
