@@ -185,7 +185,7 @@ class StepSimulation:
         return step_traffic(self.scenario.setting, self.plan)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``meshwright simulate --json`` prints."""
+        """Return the mapping that ``meshwright simulate --json`` prints."""
         made = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
         made |= self.report.to_dict()
         timeline = self.simulation.timeline
@@ -209,7 +209,7 @@ class MixedSimulation:
     engine: MixedStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``meshwright simulate --json`` prints."""
+        """Return the mapping that ``meshwright simulate --json`` prints."""
         from meshwright.reports.mixed import describe_mixed
 
         return describe_mixed(self.scenario, self.step, self.engine)

@@ -35,7 +35,7 @@ class SweepResult:
         return {name: [row.get(name) for row in self.points] for name in names}
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``sweep --json`` prints."""
+        """Return the mapping that ``sweep --json`` prints."""
         return {"title": self.title, "points": list(self.points)}
 
     def write(self, path: str | Path) -> None:

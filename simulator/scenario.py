@@ -102,7 +102,7 @@ class Variation(Strict):
 class Definition(Strict):
     """The keys of a scenario file."""
 
-    title: str = Field("", description="what it asks, in a line")
+    title: str = Field("", description="the question in one line")
     model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
     cluster: Reference = Field(description="catalogue name, path or mapping")
     gpus: int = Field(gt=0, le=2**24, description="devices of the job")

@@ -15,7 +15,7 @@ from simulator.serving.setting import PoolSetting, ServingSetting
 
 NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
 UNTOLD = ("name", "role", "replicas", "engine", "options", "speculation")
-"""Pool fields that are told elsewhere."""
+"""Pool fields that are no options of an engine."""
 
 
 def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:

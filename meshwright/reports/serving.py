@@ -105,7 +105,7 @@ def figures(result: ServingResult) -> dict[str, str]:
 
 
 def _alone(result: ServingResult) -> str:
-    """What the targets allow at best: the latencies of requests that run alone."""
+    """The lowest latencies that targets can ask for: those of requests that run alone."""
     slo, columns = result.setting.serving.slo, result.records.columns()
     ttft, tpot = alone(result.setting, columns)
     share = share_alone(slo, ttft, tpot, columns["output"])

@@ -25,7 +25,7 @@ Ask = Literal["simulate", "plan"]
 class Sweep(Strict):
     """The keys of a sweep's file."""
 
-    title: str = Field("", description="what it asks, in a line")
+    title: str = Field("", description="the question in one line")
     ask: Ask = Field(
         "plan", description="plan: search the best plan of a point; simulate: time the given one"
     )

@@ -120,7 +120,7 @@ class PublishedRow:
 
 
 def rule_of(row: PublishedRow) -> dict[str, Any]:
-    """What the words of a framework mean: its name here, and the vocabulary that its scripts default to."""
+    """A framework's name here, and the vocabulary that its scripts default to."""
     text = row.text("framework")
     for rule in conventions()["frameworks"]:
         if re.search(rule["match"], f"{text} | {row.text('precision')} | {row.text('zero_stage')}"):

@@ -49,7 +49,7 @@ class Pool(Strict):
     pipeline: Few = Field(1, description="pipeline stages")
     expert: Few = Field(1, description="expert-parallel ranks")
     expert_tensor: int = Field(
-        0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: what is left"
+        0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: the ranks that remain"
     )
     weights: WeightFormat = Field("bf16", description="number format of the weights")
     activations: ActivationFormat | None = Field(

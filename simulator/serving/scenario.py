@@ -24,7 +24,7 @@ KIND = "serving"
 class ServingDefinition(Strict):
     """The keys of a serving scenario's file."""
 
-    title: str = Field("", description="what it asks, in a line")
+    title: str = Field("", description="the question in one line")
     model: Reference = Field(description="catalogue name, path (YAML, config.json or its folder) or mapping")
     cluster: Reference = Field(description="catalogue name, path or mapping")
     gpus: Count | None = Field(None, description="devices of the job; default: what the pools occupy")

@@ -28,7 +28,7 @@ LEAPS = 5, 8, 11, 14, 17, 20
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
 MOST_FILLED = 0.98
-"""Maximum share of the steps' token budget that prompts may take."""
+"""Maximum share of time in steps whose token budget prompts fill."""
 MOST_BUNCHING = 0.2
 """Maximum share that bunched arrivals add to a batch."""
 AVERAGED = (2.0 / 3.0) ** 0.5

@@ -48,7 +48,7 @@ FITS = {"step_time_s": 2.0, "parts": [1.0, 0.0], "memory": {"fits": True}}
         ({"parts": [1.0, 0.0, 3.0]}, ["parts.#"], [], [], ["a: parts.2"]),
     ],
 )
-def test_a_comparison_tells_what_moved(golden, changes, moved, unfit, gone, new):
+def test_a_comparison_lists_what_moved(golden, changes, moved, unfit, gone, new):
     found = golden.compare({"a": FITS}, {"a": FITS | changes})
     assert [move.key for move in found.moves] == moved
     assert (found.unfit, found.gone, found.new) == (unfit, gone, new)

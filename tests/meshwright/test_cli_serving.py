@@ -142,7 +142,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changes", "told"), BAD, ids=lambda one: one if isinstance(one, str) else "")
-def test_bad_input_is_told(refused, serving, changes, told):
+def test_bad_input_is_refused(refused, serving, changes, told):
     assert told in refused("simulate", serving(**changes))
 
 

@@ -82,7 +82,7 @@ def test_broken_request_logs_name_file_and_place(refused, tmp_path, name, text, 
     assert "log" in message
 
 
-def test_compressed_logs_that_are_cut_off_are_told(refused, tmp_path):
+def test_compressed_logs_that_are_cut_off_are_refused(refused, tmp_path):
     (tmp_path / "log.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b")
     workload = "{kind: serving, requests: 3, trace: {format: plain, path: log.gz}}"
     path = tmp_path / "replay.yaml"
@@ -141,7 +141,7 @@ SERVE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "
         (["--isl", "100", "--ttft", "1", "--top", "0"], "--top", 2),
     ],
 )
-def test_deployments_that_cannot_be_are_told(refused, flags, told, code):
+def test_impossible_deployments_are_refused(refused, flags, told, code):
     assert told in refused(*SERVE, *flags, code=code)
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_written_leaves_no_other(refused_after_tables, sce
     assert not there.exists()
 
 
-def test_requests_that_no_replica_holds_are_told(refused, scenario):
+def test_requests_that_no_replica_holds_are_reported(refused, scenario):
     message = refused("simulate", scenario(options=", kv_blocks: 1"), code=1)
     assert "all 20 requests are longer than the 16 tokens" in message
     draft = ", speculation: {draft: llama3.1-70b, tokens: 3, acceptance: 0.7}"
@@ -174,7 +174,7 @@ def test_requests_that_no_replica_holds_are_told(refused, scenario):
 HEADER = "arrived_at,num_prefill_tokens,num_decode_tokens\n"
 
 
-def test_a_trace_without_requests_or_too_short_for_its_percentile_is_told(refused, tmp_path):
+def test_a_trace_without_requests_or_too_short_for_its_percentile_is_refused(refused, tmp_path):
     path, log = tmp_path / "replay.yaml", tmp_path / "log.csv"
     workload = "{kind: serving, trace: {format: plain, path: log.csv}, slo: {ttft: 1, share: 0.99}}"
     path.write_text(

@@ -41,7 +41,7 @@ def test_a_comparison_holds_every_variation_against_the_base(run, path, tmp_path
     ("key", "nearest"),
     [("workload.arrivals.rat", "workload.arrivals.rate"), ("deployment.tensr", "deployment.tensor")],
 )
-def test_an_unknown_key_of_a_variation_is_told(refused, path, key, nearest):
+def test_an_unknown_key_of_a_variation_is_named(refused, path, key, nearest):
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     data["variations"] = {"one": {"set": {key: 2}}}
     path.write_text(yaml.safe_dump(data), encoding="utf-8")

@@ -37,7 +37,7 @@ def test_every_cell_is_shown_and_no_line_is_too_long(width):
     assert lines[0].strip() == "Errors"
 
 
-def test_columns_that_do_not_fit_go_on_below_beside_what_tells_rows_apart():
+def test_columns_that_do_not_fit_go_below_and_repeat_the_row_names():
     text = drawn(48)
     assert text.count("a100-sxm-40gb") == text.count("a100-sxm-80gb") > 1
     assert text.count("Errors") == 1

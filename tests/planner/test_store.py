@@ -118,7 +118,7 @@ def test_other_files_are_refused(tmp_path):
         ResultStore(tmp_path / "old.db")
 
 
-def test_a_full_disk_is_told(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     with ResultStore(tmp_path / "store.db") as store:
         store.put(Keyed("a", "{}"), {"x": 1})
         store._base.execute("PRAGMA max_page_count=1")

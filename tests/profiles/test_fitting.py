@@ -111,7 +111,7 @@ def test_numbers_in_mappings_can_be_fitted():
     assert (changed.efficiency[128], changed.efficiency[64], changed.tail) == (0.9, form.efficiency[64], 2.0)
 
 
-def test_fit_leaves_what_is_not_asked_for():
+def test_fit_keeps_constants_that_are_not_asked_for():
     def predict(form, index):
         return np.full(len(index), form.overhead_s)
 

@@ -397,7 +397,7 @@ def test_recomputed_modules_repeat_their_own_kernels(make_setting, module, kinds
     assert 0 < once.recompute.device[0] < once.forward.device[0]
 
 
-def test_modules_of_dense_and_of_expert_layers_are_told_apart(make_setting):
+def test_modules_of_dense_and_of_expert_layers_differ(make_setting):
     dense = LayerKind(experts=False)
     assert recomputed(make_setting, "mlp").recompute.device[0] == 0
     assert recomputed(make_setting, "moe_act", kind=dense).recompute.device[0] == 0

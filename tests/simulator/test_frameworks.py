@@ -323,7 +323,7 @@ def test_rules_name_frameworks_and_the_last_holds_everywhere():
     assert [rule.generations is None for rule in rules] == [False] * (len(rules) - 1) + [True]
 
 
-def test_the_page_tells_the_rules():
+def test_the_page_states_the_rules():
     page = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
     for rule in default_rules():
         assert f"| `{rule.framework}` | {rule.why} |" in page

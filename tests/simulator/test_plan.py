@@ -61,7 +61,7 @@ def test_inconsistent_plans_are_refused_with_the_reason(fields, words):
         build(Plan, fields, "plan.yaml")
 
 
-def test_the_shorthand_tells_plans_apart_that_exchange_keys_otherwise():
+def test_the_shorthand_differs_between_ways_to_exchange_keys():
     one = {"tensor": 2, "context": 4, "data": 1}
     assert Plan(**one).describe() == "TP2 PP1 CP4 DP1"
     assert Plan(**one, context_algorithm="ulysses").describe() == "TP2 PP1 CP4(ulysses) DP1"

@@ -1,4 +1,4 @@
-"""What the catalogues hold: one module a kind, found in ``KINDS``."""
+"""Catalogues as tables for ``show``: one module for each kind of entry, listed in ``KINDS``."""
 
 from __future__ import annotations
 

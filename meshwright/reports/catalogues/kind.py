@@ -1,4 +1,4 @@
-"""What a kind of catalogue entry must offer to be shown."""
+"""Functions that a kind of catalogue entry needs for ``show``."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float) -> 
 
 
 def group_key(question: ClosedLoop) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     other = question.prefill.key if question.prefill else ()
     return question.serving.key, other, question.speculates
 

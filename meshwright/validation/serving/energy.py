@@ -102,5 +102,5 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
 
 
 def group_key(question: Energy) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return question.serving.key

@@ -15,7 +15,7 @@ FILE = Path(__file__).with_name("inferencex.yaml")
 
 
 class Flags(Strict):
-    """What a server was started with; None and 0 leave the engine's default."""
+    """Flags of a server; None and 0 stand for the engine's default."""
 
     token_budget: int | None = None
     memory_share: Positive | None = None

@@ -173,5 +173,5 @@ def _rate(found: Setup, one: MlPerf) -> float:
 
 
 def group_key(question: MlPerf) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return tuple(each.key for each in question.setups)

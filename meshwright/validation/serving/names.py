@@ -1,4 +1,4 @@
-"""What published rows' spellings of models, devices, number formats and versions mean here."""
+"""Published rows' spellings of models, devices, number formats and versions, and their names here."""
 
 from __future__ import annotations
 

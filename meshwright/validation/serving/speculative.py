@@ -49,5 +49,5 @@ def predict(questions: Sequence[Speculative]) -> list[dict[str, float]]:
 
 
 def group_key(question: Speculative) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return question.serving.key

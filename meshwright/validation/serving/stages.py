@@ -193,5 +193,5 @@ def _steady(question: Stage) -> dict[str, float]:
 
 
 def group_key(question: Stage) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return question.serving.key

@@ -76,5 +76,5 @@ def predict(questions: Sequence[StaticBatch]) -> list[dict[str, float]]:
 
 
 def group_key(question: StaticBatch) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return question.serving.key

@@ -108,5 +108,5 @@ def _maximum(found: Setup, one: TableCase) -> dict[str, float]:
 
 
 def group_key(question: TableCase) -> tuple[Any, ...]:
-    """Rows with equal keys are predicted in one call."""
+    """Return the key of rows that one call predicts together."""
     return question.serving.key, question.kind

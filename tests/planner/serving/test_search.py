@@ -205,7 +205,7 @@ def test_a_load_that_nothing_carries_is_answered_with_what_would():
     assert " 1000000000 " not in words
 
 
-def test_the_nearest_latency_is_told_where_no_load_is_carried():
+def test_the_nearest_latency_is_named_where_no_load_is_carried():
     words = nearest_words(search_serving(question(ttft=0.001), top=1))
     assert "the best is " in words
     assert "(target 1.00 ms)" in words

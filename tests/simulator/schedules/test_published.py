@@ -68,7 +68,7 @@ def test_automatic_schedule_uses_the_memory_it_is_given():
 
 
 @pytest.mark.parametrize(("p", "m"), [(4, 4), (8, 8), (8, 16), (8, 32), (16, 16), (16, 32)])
-def test_chimera_idles_alike_however_many_micro_batches(p, m):
+def test_chimeras_idle_time_does_not_depend_on_the_micro_batches(p, m):
     """Bubble share (D - 2) / (3N/2 + D - 2), a backward taking two forwards (Li and Hoefler, table 2)."""
     share = (p - 2) / (1.5 * m + p - 2)
     assert bubble("chimera", p, m, 2) / (3 * m) == pytest.approx(share / (1 - share))
