@@ -101,8 +101,7 @@ def search(
     if top < 1:
         raise InputError(f"top must be 1 or more, found {top}")
     if setting.stragglers:
-        problem = "a search reckons with healthy devices; simulate and what-if price stragglers"
-        raise InputError(problem, "stragglers")
+        raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom)
     enumeration = Enumeration(space, RULES)
