@@ -20,14 +20,7 @@ class Config(NamedTuple):
         Raises:
             InputError: it is something else.
         """
-        for key in keys:
-            value = self.values.get(key)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise InputError(f"{key}: a whole number is needed, found {shown(value)}", self.where)
-            return value
-        return None
+        return self._first(keys, int, "a whole number")
 
     def flag(self, *keys: str) -> bool | None:
         """The first key that is present, as a boolean; None without any.
@@ -35,12 +28,15 @@ class Config(NamedTuple):
         Raises:
             InputError: it is something else.
         """
+        return self._first(keys, bool, "true or false")
+
+    def _first(self, keys: tuple[str, ...], kind: type, needed: str) -> Any:
         for key in keys:
             value = self.values.get(key)
             if value is None:
                 continue
-            if not isinstance(value, bool):
-                raise InputError(f"{key}: true or false is needed, found {shown(value)}", self.where)
+            if type(value) is not kind:  # A boolean is an int too.
+                raise InputError(f"{key}: {needed} is needed, found {shown(value)}", self.where)
             return value
         return None
 
