@@ -15,8 +15,8 @@ from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
 from planner.serving.deployment import scenario_of
 from planner.serving.fronts import serving_fronts
-from planner.serving.mix.offers import Offer
 from planner.serving.mix.search import Mix, search_mix
+from planner.serving.offers import Offer
 from planner.serving.plan import ServingPlan
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
@@ -71,6 +71,7 @@ def deploy(
     share: float | None = None,
     engine: str | None = None,
     objective: str | None = None,
+    watts: float | None = None,
     split: bool = True,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
@@ -83,13 +84,16 @@ def deploy(
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
-        model, cluster: catalogue name, path, mapping or object.
+        model: catalogue name, path, mapping or object.
+        cluster: the same; or GPU types to choose from as ``"dgx-h100=8,dgx-a100-80gb=16@1.2"``, each with the
+            devices available and $ an hour and device. Prompts and outputs may then run on different types.
         gpus: devices to use at most.
         isl, osl: prompt and output tokens of a request.
         rate: requests a second.
         ttft, tpot: targets, s; ``share`` of the requests must meet both.
         engine: preset by name.
         objective: goodput, cost, energy or latency.
+        watts: power of all devices at most, W.
         split: try separate pools for prefill and decode too.
         fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
         top: deployments to return.
@@ -103,6 +107,7 @@ def deploy(
     """
     given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
     given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
+    given["watts"] = _budget(watts)
     question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
     found = search_serving(question, max(top, refine), progress)
     runs: dict[int, RefinedServing] = {}
@@ -113,6 +118,17 @@ def deploy(
     except KeyboardInterrupt:
         interrupted = True
     return DeploymentSearch(found, runs, interrupted)
+
+
+def _budget(watts: float | None) -> float | None:
+    """A power budget, W.
+
+    Raises:
+        InputError: not a positive number, or too large.
+    """
+    if watts is not None and not 0 < watts < MOST_WATTS:
+        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
+    return watts
 
 
 def mix(
@@ -152,14 +168,12 @@ def mix(
         InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
         InfeasibleError: no mix carries the load.
     """
-    if watts is not None and not 0 < watts < MOST_WATTS:
-        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
     offers = [Offer.parse(text) for text in types]
     cluster = offers[0].cluster
     given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
     given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
     question = serving_question(scenario, given, fix or {}, limit or {})
-    return search_mix(question, offers, watts=watts, progress=progress)
+    return search_mix(question, offers, watts=_budget(watts), progress=progress)
 
 
 def serving_front(

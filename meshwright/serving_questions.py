@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.cluster import clusters
+from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
+from hwmodels.parsing import exists
 from meshwright.scenarios import scenario_path
+from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
+from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines, nearest
 from simulator.serving.scenario import ServingDefinition
 from simulator.serving.setting import pools_of
@@ -46,12 +49,17 @@ def serving_question(
     Raises:
         InputError: a wrong key or value, an unknown name.
     """
+    offers = _offers(given["cluster"], given["gpus"], given["objective"] == "cost")
+    most = given["gpus"] if offers else None
+    if offers:
+        given = {**given, "cluster": offers[0].cluster, "gpus": offers[0].devices}
     data, where, folder = _data(scenario, given, where, folder or Path())
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     pools = pools_of(written.deployment, f"{where}: deployment")
-    gpus = written.gpus or sum(pool.devices * pool.replicas for pool in pools)
+    own = [pool for pool in pools if pool.cluster in (None, written.cluster)]
+    gpus = written.gpus or sum(pool.devices * pool.replicas for pool in own or pools)
     try:
         cluster = cluster.resized(gpus)
     except InputError as error:
@@ -63,6 +71,9 @@ def serving_question(
     return ServingQuestion(
         model=model,
         cluster=cluster,
+        offers=offers or _offers_of_pools(cluster, pools, folder, f"{where}: deployment"),
+        most_devices=most,
+        watts=given.get("watts"),
         workload=written.workload,
         engine=_engine(given, written.deployment.engine),
         objective=given["objective"] or "goodput",
@@ -71,6 +82,46 @@ def serving_question(
         seed=written.seed,
         folder=folder,
     )
+
+
+def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:
+    """GPU types from ``dgx-h100=8,dgx-a100-80gb=16@1.2``; none where one cluster is named alone.
+
+    Raises:
+        InputError: another form, a type twice, or no count of devices.
+        UnknownNameError: no such device or cluster.
+    """
+    if not isinstance(written, str) or not any(mark in written for mark in ",=@") or exists(Path(written)):
+        return ()
+    flag = "--cluster"
+    found = []
+    for text in written.split(","):
+        offer = Offer.parse(text, flag, priced)
+        count = offer.available or gpus
+        if count is None:
+            raise InputError(
+                f"write how many devices are available: {text.strip()}=COUNT, or give --gpus", flag
+            )
+        most = offer.cluster.nodes * offer.cluster.devices_per_node
+        if offer.available and offer.available > most:
+            raise InputError(f"{offer.cluster.name} has {most:,} devices, asked for {count:,}", flag)
+        found.append(offer.resized(min(count, gpus or count, most)))
+    check_types(found, flag)
+    return tuple(found)
+
+
+def _offers_of_pools(cluster: Cluster, pools: list[Pool], folder: Path, where: str) -> tuple[Offer, ...]:
+    """GPU types of a scenario whose pools name clusters of their own; none where all share one."""
+    taken: dict[str, tuple[Cluster, int]] = {}
+    for index, pool in enumerate(pools):
+        if pool.cluster is not None:
+            own = find(clusters, pool.cluster, folder, f"{where}.pools.{index}.cluster")
+            count = taken.get(own.device.name, (own, 0))[1] + pool.devices * pool.replicas
+            taken[own.device.name] = own, count
+    others = [
+        of_cluster(own.resized(count)) for name, (own, count) in taken.items() if name != cluster.device.name
+    ]
+    return (of_cluster(cluster), *others) if others else ()
 
 
 def _data(

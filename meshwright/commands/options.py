@@ -66,7 +66,8 @@ Model = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Cluster: name or YAML file; a,b compares clusters.", autocompletion=_names("clusters")
+        help="Cluster: name or YAML file; a,b compares clusters; serving: GPU types (a=8,b=16@1.2).",
+        autocompletion=_names("clusters"),
     ),
 ]
 Gpus = Annotated[str | None, typer.Option(help="GPUs of the job; 256..2048 compares sizes.")]
@@ -173,7 +174,7 @@ Mix = Annotated[
         help="Serving: cheapest mix of GPU types (l4,a100-sxm-80gb=8,h100-sxm@2.5; =maximum, @price).",
     ),
 ]
-Watts = Annotated[float | None, typer.Option(help="Serving: power limit of a mix, W.")]
+Watts = Annotated[float | None, typer.Option(help="Serving: power limit of all devices, W.")]
 
 
 def question(**flags: str | float | None) -> dict[str, object]:

@@ -105,12 +105,11 @@ def answer(flags: SimpleNamespace) -> None:
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
         asked = {"model": flags.model, **load, **held, "watts": flags.watts}
         plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json)
+    elif flags.serve or asks_serving(flags.scenario):
+        _answer_serving(flags, {**place, **load}, held, files)
     else:
-        refuse_given({"--watts": flags.watts}, "only a mix (--mix) has a power budget")
-        if flags.serve or asks_serving(flags.scenario):
-            _answer_serving(flags, {**place, **load}, held, files)
-        else:
-            _answer_training(flags, held, files)
+        refuse_given({"--watts": flags.watts}, "only serving plans have a power budget")
+        _answer_training(flags, held, files)
 
 
 def _refuse_unread(flags: SimpleNamespace) -> None:
@@ -141,12 +140,13 @@ def _answer_serving(
     flags: SimpleNamespace, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles
 ) -> None:
     from meshwright.commands.fronts import show_serving_fronts
-    from meshwright.commands.serving_plan import plan_serving
+    from meshwright.commands.serving_plan import plan_serving, refuse_given
 
     if flags.pareto:
+        refuse_given({"--watts": flags.watts}, "fronts show every power")
         show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
-    asked = {**asked, "objective": flags.objective, "split": not flags.together}
+    asked = {**asked, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
     plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
 
 

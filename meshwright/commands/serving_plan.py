@@ -180,10 +180,12 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from meshwright.commands.sizing import count
 
-    check_given(scenario, arguments, NEEDED)
+    counted = "=" in (arguments["cluster"] or "")
+    check_given(scenario, arguments, tuple(name for name in NEEDED if name != "gpus" or not counted))
     return {
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
+        "watts": arguments["watts"],
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
         **_targets(arguments),
     }

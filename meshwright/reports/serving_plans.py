@@ -36,6 +36,11 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
             "tpot": question.workload.slo.tpot,
             "e2e": question.workload.slo.e2e,
             "slo_share": question.workload.slo.share,
+            "watts": question.watts,
+            "types": [
+                {"device": one.name, "available": one.devices, "usd_per_hour": one.usd_per_hour}
+                for one in question.types
+            ],
         },
         "objective": question.objective,
         "deployments": [_described(search, refined, plan, index) for index, plan in enumerate(search.plans)],
@@ -81,7 +86,8 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
         for name in ("tensor", "data", "pipeline", "expert", "weights", "kv", "clock_mhz", "power_cap_w")
     }
     limits = {"token_budget": group.budget, "max_sequences": group.sequences}
-    return {"role": group.role, "replicas": group.replicas, **degrees, **limits}
+    device = group.shape.offer.name
+    return {"role": group.role, "device": device, "replicas": group.replicas, **degrees, **limits}
 
 
 def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]:
@@ -105,9 +111,18 @@ def _title(search: ServingSearch) -> str:
     ]
     within = f", {percent(slo.share, 0)} within {', '.join(targets)}" if targets else ""
     return (
-        f"{question.model.name} on up to {question.devices} {question.cluster.device.name}: "
+        f"{question.model.name} on up to {_devices(search)}: "
         f"{question.prompt:,.0f} in, {question.output:,.0f} out{within}"
     )
+
+
+def _devices(search: ServingSearch) -> str:
+    question = search.question
+    types = " and ".join(f"{offer.devices} {offer.name}" for offer in question.types)
+    total = sum(offer.devices for offer in question.types)
+    if len(question.types) > 1 and question.devices < total:
+        types += f" ({question.devices} in all)"
+    return types if question.watts is None else f"{types} within {question.watts:,.0f} W"
 
 
 def _row(refined: Runs, plan: ServingPlan, index: int) -> list[str]:
@@ -140,16 +155,23 @@ def _gap(search: ServingSearch) -> list[str]:
 
 def _basis(search: ServingSearch) -> Table:
     question = search.question
-    device = question.cluster.device
-    calibration = device.kernels.calibration
+    kernels = [
+        f"{device.kernels.calibration.name}: {device.kernels.calibration.status}"
+        for device in (offer.cluster.device for offer in question.types)
+    ]
+    prices = [
+        f"{offer.name if len(question.types) > 1 else ''} {offer.usd_per_hour:g}".strip()
+        for offer in question.types
+    ]
+    listed = all(offer.usd_per_hour == offer.cluster.device.price_per_hour_usd for offer in question.types)
     rate = "the largest within the targets" if question.rate is None else f"{question.rate:g} requests/s"
     return facts(
         {
             "engine": question.engine,
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
             "model": "steady state; --refine N runs the best N on the event engine",
-            "kernels": f"{calibration.name}: {calibration.status}",
-            "price": f"{device.price_per_hour_usd:g} $ an hour and device, list price",
+            "kernels": ", ".join(dict.fromkeys(kernels)),
+            "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
         },
         "What this rests on",
     )

@@ -24,13 +24,21 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     if rate is not None:
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
     pools = [_pool(group) for group in plan.groups]
+    first = plan.groups[0].shape.offer
+    taken: dict[str, int] = {}
+    for pool, group in zip(pools, plan.groups, strict=True):
+        offer = group.shape.offer
+        taken[offer.name] = taken.get(offer.name, 0) + group.devices
+        if offer.name != first.name:
+            pool["cluster"] = cluster_reference(offer.cluster)
     deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
     deployment |= pools[0] if len(pools) == 1 else {"pools": pools}
+    devices = " and ".join(f"{count} {name}" for name, count in taken.items())
     return {
-        "title": f"{question.model.name} on {plan.devices} {question.cluster.device.name}: {plan.describe()}",
+        "title": f"{question.model.name} on {devices}: {plan.describe()}",
         "model": reference(models, question.model),
-        "cluster": cluster_reference(question.cluster),
-        "gpus": plan.devices,
+        "cluster": cluster_reference(first.cluster),
+        "gpus": taken[first.name],
         "workload": workload,
         "deployment": deployment,
         "seed": question.seed,

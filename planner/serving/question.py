@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
+from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.deployment import Pool
@@ -44,7 +45,7 @@ class ServingQuestion:
     """One search.
 
     Attributes:
-        model, cluster: what is served, on the devices in use.
+        model, cluster: what is served, on the devices in use; of several types, the first.
         workload: lengths, arrivals and targets; its mean rate is the load.
         engine: preset by name.
         objective: one of ``OBJECTIVES``.
@@ -53,6 +54,10 @@ class ServingQuestion:
         split: whether prefill and decode pools are tried too.
         seed: seed of drawn lengths and arrivals.
         folder: base of the trace's relative path.
+        offers: GPU types to choose from, sized to what is available; by default ``cluster`` alone.
+        most_devices: devices of all types at most.
+        watts: power of all devices at most, W.
+        named: whether replicas are described with their GPU type.
     """
 
     model: Model
@@ -65,6 +70,10 @@ class ServingQuestion:
     split: bool = True
     seed: int = 0
     folder: Path = field(default_factory=Path)
+    offers: tuple[Offer, ...] = ()
+    most_devices: int | None = None
+    watts: float | None = None
+    named: bool = False
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -87,10 +96,12 @@ class ServingQuestion:
                 f"{self.model.max_sequence:,} that {self.model.name} takes",
                 "workload",
             )
-        if self.objective == "cost" and not self.cluster.device.price_per_hour_usd:
+        check_types(self.offers, "cluster")
+        free = [offer.name for offer in self.types if not offer.usd_per_hour]
+        if self.objective == "cost" and free:
+            ways = "price_per_hour_usd" if not self.offers else f"write {free[0]}=COUNT@PRICE"
             raise InputError(
-                f"objective cost needs a price; {self.cluster.device.name} has none (price_per_hour_usd)",
-                "objective",
+                f"objective cost needs a price; {', '.join(free)} has none ({ways})", "objective"
             )
 
     def _check_trace(self) -> None:
@@ -107,8 +118,22 @@ class ServingQuestion:
 
     @property
     def devices(self) -> int:
-        """Devices in use."""
-        return self.cluster.devices
+        """Devices that a deployment may use."""
+        held = sum(offer.devices for offer in self.offers) or self.cluster.devices
+        return held if self.most_devices is None else min(held, self.most_devices)
+
+    @property
+    def types(self) -> tuple[Offer, ...]:
+        """GPU types to choose from."""
+        return self.offers or (of_cluster(self.cluster),)
+
+    def at(self, offer: Offer) -> ServingQuestion:
+        """The question on one GPU type."""
+        named = self.named or len(self.types) > 1
+        found = replace(self, cluster=offer.cluster, offers=(offer,), named=named)
+        if "sample" in self.__dict__:
+            found.__dict__["sample"] = self.sample
+        return found
 
     @cached_property
     def sample(self) -> Sample:

@@ -54,6 +54,7 @@ class ReplicaCases:
         budget, sequences: limits of a step.
         replicas: number of replicas among which a router balances arrivals.
         prompt, output: mean tokens of a request.
+        bandwidth: of the link between a prefill and a decode replica, B/s.
     """
 
     question: ServingQuestion
@@ -65,6 +66,7 @@ class ReplicaCases:
     replicas: Array
     prompt: Array
     output: Array
+    bandwidth: Array
 
     @classmethod
     def of(
@@ -84,7 +86,8 @@ class ReplicaCases:
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
         every = np.ones(len(shape))
         output, prompt = question.output * every, question.prompt * every
-        return cls(question, shapes, shape, role, budget, sequences, every, prompt, output)
+        own = np.array([kind.nic_bandwidth for kind in shapes])[shape]
+        return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, own)
 
     @cached_property
     def steps(self) -> StepArrays:
@@ -97,16 +100,32 @@ class ReplicaCases:
         return np.array([shape.kv_tokens for shape in self.shapes], float)[self.shape]
 
     @cached_property
-    def transfer_s(self) -> Array:
-        """Seconds to send one prompt's KV to the decode pool."""
-        return np.array([transfer_s(self.question, shape) for shape in self.shapes])[self.shape]
+    def sending_s(self) -> Array:
+        """Seconds of the link to send one prompt's KV to a decode replica."""
+        token = np.array([shape.kv_token_bytes for shape in self.shapes])[self.shape]
+        return self.prompt * token / self.bandwidth
+
+    def transfer_s(self, rate: Array, prefill_s: Array) -> Array:
+        """Seconds from the end of a prompt to the arrival of its KV; infinite where the link is too slow.
+
+        Layers are sent while later ones are computed. The link sends one prompt at a time: waits are those of
+        M/D/1.
+
+        Args:
+            rate: requests a second of one replica, shape (cases,).
+            prefill_s: computation of a prompt, s.
+        """
+        layer, busy = 1.0 / self.question.model.layers, rate * self.sending_s
+        wait = self.sending_s * busy / (2.0 * np.maximum(1.0 - busy, 1e-9))
+        last, late = layer * self.sending_s, self.sending_s + wait - (1.0 - layer) * prefill_s
+        return np.where(busy < 1.0, np.maximum(last, late), np.inf)
 
     def __len__(self) -> int:
         return len(self.shape)
 
     def __getitem__(self, index: Ints) -> ReplicaCases:
         """Some of the cases, by their numbers; numbers may repeat."""
-        names = ("shape", "role", "budget", "sequences", "replicas", "prompt", "output")
+        names = ("shape", "role", "budget", "sequences", "replicas", "prompt", "output", "bandwidth")
         some = replace(self, **{name: getattr(self, name)[index] for name in names})
         some.__dict__["steps"] = self.steps
         return some
@@ -160,7 +179,9 @@ class ReplicaCases:
         first, token = ttft_quantile(self.question, state), tpot_quantile(self.question, state)
         mixed, prefill = self.role == MIXED, self.role == PREFILL
         # The first token follows the transfer of the KV and a step of the decode pool.
-        first = first + np.where(prefill, self.transfer_s + (slo.tpot or 0.0), 0.0)
+        if prefill.any():
+            sent = self.transfer_s(rate, state.prefill_s) + (slo.tpot or 0.0)
+            first = first + np.where(prefill, sent, 0.0)
         held = state.stable.copy()
         if slo.ttft is not None:
             held &= (self.role == DECODE) | (first <= slo.ttft)
@@ -260,13 +281,3 @@ def best_of_group(rates: Array, group: Ints) -> Ints:
     np.maximum.at(best, group, rates)
     near = np.flatnonzero(rates >= best[group] * (1.0 - 2.0 * CLOSE))
     return near[np.unique(group[near], return_index=True)[1]]
-
-
-def transfer_s(question: ServingQuestion, prefill: ReplicaShape) -> float:
-    """Seconds to send one prompt's KV of the last layer to the decode pool, others being sent while it runs.
-
-    A replica uses its devices' share of the node's NICs.
-    """
-    cluster = question.cluster
-    bandwidth = cluster.network.bandwidth * min(prefill.devices / cluster.devices_per_node, 1.0)
-    return question.prompt * prefill.kv_token_bytes / question.model.layers / bandwidth

@@ -7,7 +7,7 @@ scored once by its limits and once by its number of replicas; rows of one pool a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,6 @@ from planner.serving.score import (
     ReplicaCases,
     best_of_group,
     largest_rate,
-    transfer_s,
     ttft_quantile,
 )
 from planner.serving.shapes import ReplicaShape
@@ -34,6 +33,8 @@ Ints = NDArray[np.int64]
 NEVER = 1e9
 """Seconds that represent an infinite wait."""
 LEAST_RATE = 1e-6
+BUSY_LINK = 0.9
+"""Highest share of time for which a decode replica receives KV: it waits for the link little."""
 ABOVE = 1.02
 """Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
 MOST_COUNTS = 128
@@ -65,6 +66,10 @@ class Phase:
     watts: Array
     tried: int
     """Pairs of limits that were compared."""
+    bandwidth: float
+    """Of the link to the other pool, B/s."""
+    sending_s: float
+    """Seconds of that link to send one prompt's KV."""
 
     def group(self, replicas: int) -> ReplicaGroup:
         """That many replicas."""
@@ -78,10 +83,11 @@ def phases(
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
-    cases = ReplicaCases.of(question, kept, roles)
-    most = np.array([question.devices // shape.devices for shape in kept], np.int64)
-    group = cases.role * len(kept) + cases.shape
-    _, group = np.unique(group, return_inverse=True)
+    cases = _with_links(ReplicaCases.of(question, kept, roles), kept)
+    most = np.array([shape.most for shape in kept], np.int64)
+    keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
+    _, group = np.unique(keys, axis=1, return_inverse=True)
+    group = group.ravel()
     cases = cases.shared_by(most[cases.shape])
     rates = largest_rate(cases, group=group)
     if progress:
@@ -104,8 +110,9 @@ def phases(
     every, limit = np.concatenate(counts), np.concatenate(held)
     load = limit if question.rate is None else question.rate / every
     state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
+    sent = sent_s(chosen[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
     figures = (
-        np.minimum(ttft_quantile(question, state), NEVER),
+        np.minimum(ttft_quantile(question, state) + sent, NEVER),
         np.where(state.stable, state.tpot_s, NEVER),
         np.where(state.stable, state.decode_s, NEVER),
         state.watts * every,
@@ -124,9 +131,31 @@ def phases(
             decode=decode[at],
             watts=watts[at],
             tried=int(tried[at]),
+            bandwidth=float(chosen.bandwidth[at]),
+            sending_s=float(chosen.sending_s[at]),
         )
         for at in range(len(best))
     ]
+
+
+def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
+    """Seconds from the end of a prompt to the arrival of its KV at a decode replica; 0 for other roles."""
+    return np.where(cases.role == PREFILL, cases.transfer_s(rate, prefill_s), 0.0)
+
+
+def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape]) -> ReplicaCases:
+    """The cases, with prefill replicas repeated for each narrower link to replicas of another type."""
+    found = [np.arange(len(cases))]
+    widths = [cases.bandwidth]
+    for index, shape in enumerate(kept):
+        own = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
+        others = {other.nic_bandwidth for other in kept if other.offer.name != shape.offer.name}
+        for width in sorted(other for other in others if other < shape.nic_bandwidth) if len(own) else ():
+            found.append(own)
+            widths.append(np.full(len(own), width))
+    if len(found) == 1:
+        return cases
+    return replace(cases[np.concatenate(found)], bandwidth=np.concatenate(widths))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +174,7 @@ class Scores:
     second: Ints
     replicas: Ints
     devices: Ints
+    usd_per_hour: Array
     goodput: Array
     ttft: Array
     tpot: Array
@@ -175,11 +205,6 @@ class Scores:
     def latency(self) -> Array:
         """Seconds of a request from its arrival to its last token."""
         return self.ttft + self.decode_s
-
-    @cached_property
-    def usd_per_hour(self) -> Array:
-        """List price of the devices in use."""
-        return self.devices.astype(np.float64) * self.question.cluster.device.price_per_hour_usd
 
     @cached_property
     def meets(self) -> NDArray[np.bool_]:
@@ -268,9 +293,20 @@ def scores(
         columns += [
             _apart(question, first, prefill, second, decode)
             for second, decode in enumerate(by_role["decode"])
+            if linked(prefill, decode)
         ]
     joined = [np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True)]
+    if question.watts is not None:
+        within = joined[-1] <= question.watts
+        joined = [part[..., within] for part in joined]
     return Scores(question, by_role["mixed"], by_role["prefill"], by_role["decode"], *joined)
+
+
+def linked(prefill: Phase, decode: Phase) -> bool:
+    """Whether the prefill replicas were scored with their link to these decode replicas."""
+    if prefill.shape.offer.name == decode.shape.offer.name:
+        return prefill.bandwidth == prefill.shape.nic_bandwidth
+    return prefill.bandwidth == min(prefill.shape.nic_bandwidth, decode.shape.nic_bandwidth)
 
 
 def _counts(question: ServingQuestion, most: int) -> Ints:
@@ -291,7 +327,7 @@ def _thinned(counts: Ints) -> Ints:
 
 def _together(question: ServingQuestion, index: int, phase: Phase) -> tuple[np.ndarray, ...]:
     """Rows of one mixed pool."""
-    counts = _counts(question, len(phase.ttft))
+    counts = _counts(question, min(len(phase.ttft), question.devices // phase.shape.devices))
     at = counts - 1
     none = np.zeros_like(counts)
     return (
@@ -299,6 +335,7 @@ def _together(question: ServingQuestion, index: int, phase: Phase) -> tuple[np.n
         none - 1,
         np.stack([counts, none]),
         counts * phase.shape.devices,
+        counts * phase.shape.devices * phase.shape.offer.usd_per_hour,
         counts * phase.rate[at],
         phase.ttft[at],
         phase.tpot[at],
@@ -316,14 +353,22 @@ def _apart(
     before, after = (grid.ravel() for grid in grids)
     devices = before * prefill.shape.devices + after * decode.shape.devices
     fits = devices <= question.devices
+    if prefill.shape.offer.name == decode.shape.offer.name:
+        fits &= devices <= prefill.shape.offer.devices
     before, after, devices = before[fits], after[fits], devices[fits]
     goodput = np.minimum(before * prefill.rate[before - 1], after * decode.rate[after - 1])
-    ttft = prefill.ttft[before - 1] + transfer_s(question, prefill.shape) + decode.tpot[after - 1]
+    goodput = np.minimum(goodput, BUSY_LINK * after / prefill.sending_s)
+    usd = before * prefill.shape.devices * prefill.shape.offer.usd_per_hour
+    usd = usd + after * decode.shape.devices * decode.shape.offer.usd_per_hour
+    load = goodput if question.rate is None else question.rate
+    slow = load * prefill.sending_s > BUSY_LINK * after
+    ttft = np.where(slow, NEVER, prefill.ttft[before - 1] + decode.tpot[after - 1])
     return (
         np.full_like(before, first),
         np.full_like(before, second),
         np.stack([before, after]),
         devices,
+        usd,
         goodput,
         np.minimum(ttft, NEVER),
         decode.tpot[after - 1],

@@ -54,19 +54,21 @@ def search_serving(
     """
     removed: Counter[str] = Counter()
     kept: list[ReplicaShape] = []
-    total = sum(1 for _ in choices(question))
-    for shape in shapes(question, removed):
-        kept.append(shape)
-        if progress:
-            progress(0.5 * (len(kept) + sum(removed.values())) / total)
+    types = question.types
+    alone = [question] if len(types) == 1 else [question.at(offer) for offer in types]
+    total = sum(1 for one in alone for _ in choices(one))
+    for one in alone:
+        for shape in shapes(one, removed):
+            kept.append(shape)
+            if progress:
+                progress(0.5 * (len(kept) + sum(removed.values())) / total)
     if not kept:
-        raise nothing_fits(question, removed)
+        raise nothing_fits(max(alone, key=_memory), removed)
     table = scores(question, kept, progress)
     if not len(table):
-        raise InfeasibleError(
-            f"no replica count that --fix and --limit leave fits {question.devices} "
-            f"{question.cluster.device.name}"
-        )
+        budget = "" if question.watts is None else f" within {question.watts:,.0f} W"
+        names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)
+        raise InfeasibleError(f"no replica count that --fix and --limit leave fits {names}{budget}")
     keys = table.latency, table.groups, table.devices, np.round(table.value, 9), ~table.meets
     order = np.lexsort(keys)
     good = int(np.count_nonzero(table.meets))
@@ -81,6 +83,11 @@ def search_serving(
         removed=dict(removed),
         nearest=None if good else plans[0],
     )
+
+
+def _memory(question: ServingQuestion) -> float:
+    """Memory of all devices of a type, B."""
+    return question.cluster.devices * question.cluster.device.memory_bytes
 
 
 def _nearest(table: Scores) -> int:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hwmodels.errors import InfeasibleError
+from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.capped import iteration_table
 from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
@@ -33,16 +34,31 @@ class ReplicaShape:
     """KV tokens of one attention rank."""
     kv_token_bytes: float
     """KV of one token over a replica's devices."""
+    offer: Offer
+    """Its GPU type."""
+    named: bool = False
+    """Whether a description names the GPU type."""
 
     @property
     def devices(self) -> int:
         """Devices of a replica."""
         return self.pool.devices
 
+    @property
+    def most(self) -> int:
+        """Replicas that the devices of its type hold."""
+        return self.offer.devices // self.devices
+
+    @property
+    def nic_bandwidth(self) -> float:
+        """Bandwidth of a replica's share of its nodes' NICs, B/s."""
+        cluster = self.offer.cluster
+        return cluster.network.bandwidth * min(self.devices / cluster.devices_per_node, 1.0)
+
     def describe(self) -> str:
         """Degrees and formats in the field's shorthand."""
         pool = self.pool
-        parts = [f"TP{pool.tensor}"]
+        parts = [*([self.offer.name] if self.named else []), f"TP{pool.tensor}"]
         parts += [f"DP{pool.data}"] if pool.data > 1 else []
         parts += [f"PP{pool.pipeline}"] if pool.pipeline > 1 else []
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
@@ -182,7 +198,7 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
 
 
 def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[ReplicaShape]:
-    """Every shape that the rules keep; ``removed`` counts the others by rule."""
+    """Every shape of one GPU type that the rules keep; ``removed`` counts the others by rule."""
     made: dict[tuple[Any, ...], IterationTable] = {}
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
@@ -245,4 +261,6 @@ def make_shape(
     table = iteration_table(price, budget, options.max_sequences, context, like=like)
     if made is not None:
         made.setdefault(sharded, table)
-    return ReplicaShape(pool, options, table, held.kv_tokens, held.kv_token * pool.tensor * pool.pipeline)
+    token = held.kv_token * pool.tensor * pool.pipeline
+    offer = question.types[0]
+    return ReplicaShape(pool, options, table, held.kv_tokens, token, offer, question.named)

@@ -1,8 +1,7 @@
-"""GPU types on offer, and replicas of each with the load that a bucket puts on them."""
+"""Replicas of the GPU types on offer, with the load that a bucket puts on each."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,59 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.cluster import Cluster, clusters, usual_cluster
-from hwmodels.errors import InfeasibleError, InputError
+from hwmodels.errors import InfeasibleError
 from planner.serving.mix.allocation import Costs
 from planner.serving.mix.buckets import Bucket
+from planner.serving.offers import Offer
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases, best_of_group, largest_rate
 from planner.serving.scores import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, shapes
 
 Array = NDArray[np.float64]
-
-FORM = re.compile(r"(?P<name>[^=@]+)(=(?P<count>\d{1,7}))?(@(?P<price>\d{1,5}(\.\d{1,4})?))?")
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One GPU type.
-
-    Attributes:
-        cluster: a node of it, or an NVLink domain of several.
-        available: devices that can be rented; None for no limit.
-        usd_per_hour: price of one device, $ an hour.
-    """
-
-    cluster: Cluster
-    available: int | None
-    usd_per_hour: float
-
-    @property
-    def name(self) -> str:
-        """Name of the device."""
-        return self.cluster.device.name
-
-    @classmethod
-    def parse(cls, text: str) -> Offer:
-        """Read ``NAME[=COUNT][@PRICE]``: a device or a cluster, devices available, $ an hour and device.
-
-        Raises:
-            InputError: another form, or no price.
-            UnknownNameError: no such device or cluster.
-        """
-        found = FORM.fullmatch(text.strip())
-        if found is None:
-            raise InputError(f"must be NAME, NAME=COUNT or NAME=COUNT@PRICE, found {text!r}", "--mix")
-        name = found["name"].strip()
-        cluster = clusters.get(name) if name in clusters.names() else usual_cluster(name)
-        price = float(found["price"]) if found["price"] else cluster.device.price_per_hour_usd
-        if not price:
-            raise InputError(f"{name} has no price; write {name}@PRICE, $ an hour and device", "--mix")
-        count = int(found["count"]) if found["count"] else None
-        if count == 0:
-            raise InputError(f"{name} must have at least one device, found 0", "--mix")
-        return cls(cluster, count, price)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +54,7 @@ def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> 
     most = offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
     held = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
     return replace(
-        question,
-        cluster=offer.cluster.resized(most),
+        question.at(offer.resized(most)),
         workload=longest.workload(question.workload),
         fix=held,
         split=False,

@@ -10,7 +10,8 @@ import numpy as np
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import TIME_LIMIT_S, Allocation, Costs, allocate
 from planner.serving.mix.buckets import Bucket, buckets
-from planner.serving.mix.offers import Offer, Option, costs_of, options
+from planner.serving.mix.offers import Option, costs_of, options
+from planner.serving.offers import Offer, check_types
 from planner.serving.question import ServingQuestion
 
 SLICES = 8
@@ -85,10 +86,7 @@ def search_mix(
         InputError: a type twice, no targets, a workload without a rate, or no solver installed.
         InfeasibleError: no type serves a bucket, or the devices available cannot carry the load.
     """
-    names = [offer.name for offer in offers]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{twice} is given twice; give a GPU type once, with the count of all", "--mix")
+    check_types(tuple(offers), "--mix")
     if not question.workload.slo.given:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:

@@ -11,8 +11,8 @@ import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.mix.allocation import Allocation
 from planner.serving.mix.buckets import buckets
-from planner.serving.mix.offers import Offer
 from planner.serving.mix.run import run_mix, scenario_of_mix
+from planner.serving.offers import Offer
 from planner.serving.sample import Sample
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
