@@ -8,7 +8,7 @@ bucket are equal, so a whole number of them stands for the paper's binary variab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class Costs:
         devices: devices of one replica, shape (options,).
         available: devices of each type, infinite where nothing limits them, shape (types,).
         watts: power of one busy replica, W, shape (options,).
+        names: of the types.
+        rate: of all buckets, requests a second.
     """
 
     price: Array
@@ -46,6 +48,16 @@ class Costs:
     devices: Array
     available: Array
     watts: Array
+    names: tuple[str, ...]
+    rate: float
+
+    def of_type(self, kind: int) -> Costs:
+        """The options of one type."""
+        mine = self.type_of == kind
+        fields = {name: getattr(self, name)[mine] for name in ("price", "load", "devices", "watts")}
+        first = np.zeros(int(mine.sum()), np.int64)
+        only = slice(kind, kind + 1)
+        return replace(self, **fields, type_of=first, available=self.available[only], names=self.names[only])
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,85 @@ class Allocation:
         return self.gap <= GAP
 
 
+class MixProgram:
+    """The constraints that every mix keeps: each slice is served, and loads fit in the replicas.
+
+    Args:
+        costs: the replicas on offer.
+        slices: equal parts of each bucket's rate.
+        sense: 1 to minimise the objective, -1 to maximise it.
+        part: serve a share of every bucket, a variable, in parts of slices.
+
+    Raises:
+        InputError: PuLP or HiGHS is not installed.
+    """
+
+    def __init__(self, costs: Costs, slices: int, sense: int = 1, part: bool = False) -> None:
+        try:
+            import pulp
+        except ImportError:
+            raise InputError(GET_SOLVER) from None
+        self.pulp, self.costs = pulp, costs
+        self.problem = problem = pulp.LpProblem("mix", sense)
+        options, buckets = costs.load.shape
+        whole = pulp.LpContinuous if part else pulp.LpInteger
+        self.share: Any = problem.add_variable("served", 0, 1) if part else 1
+        self.replicas = [
+            problem.add_variable(f"n_{option}", 0, None, pulp.LpInteger) for option in range(options)
+        ]
+        self.sent = {
+            (option, bucket): problem.add_variable(f"x_{option}_{bucket}", 0, slices, whole)
+            for option, bucket in np.argwhere(np.isfinite(costs.load)).tolist()
+        }
+        for bucket in range(buckets):
+            served = [self.sent[at] for at in self.sent if at[1] == bucket]
+            self.keep(pulp.lpSum(served) == slices * self.share)
+        for option, count in enumerate(self.replicas):
+            loads = [
+                float(costs.load[at]) / slices * part for at, part in self.sent.items() if at[0] == option
+            ]
+            self.keep(pulp.lpSum(loads) <= count)
+
+    def keep(self, constraint: Any) -> None:
+        """Add a constraint, or the objective."""
+        self.problem += constraint
+
+    def devices(self, kind: int) -> Any:
+        """Devices of a type, as an expression."""
+        mine = np.flatnonzero(self.costs.type_of == kind)
+        return self.pulp.lpSum(float(self.costs.devices[at]) * self.replicas[at] for at in mine)
+
+    def total(self, of_each: Array) -> Any:
+        """Sum of a figure over the replicas, as an expression."""
+        return self.pulp.lpSum(
+            float(figure) * count for figure, count in zip(of_each, self.replicas, strict=True)
+        )
+
+    def hold_available(self) -> None:
+        """Rent no more devices of a type than there are."""
+        for kind, most in enumerate(self.costs.available):
+            if np.isfinite(most):
+                self.keep(self.devices(kind) <= float(most))
+
+    def solve(self, time_limit_s: float) -> bool:
+        """Solve; whether a mix was found.
+
+        Raises:
+            InputError: HiGHS is not installed.
+        """
+        solver = self.pulp.HiGHS(msg=False, timeLimit=time_limit_s, gapRel=GAP / 10, threads=1)
+        if not solver.available():
+            raise InputError(GET_SOLVER)
+        self.problem.solve(solver)
+        found = self.pulp.LpSolutionOptimal, self.pulp.LpSolutionIntegerFeasible
+        return self.problem.sol_status in found
+
+    @property
+    def late(self) -> bool:
+        """Whether the solver stopped before it found a mix or proved that there is none."""
+        return self.problem.sol_status == self.pulp.LpSolutionNoSolutionFound
+
+
 def allocate(
     costs: Costs, slices: int, watts: float | None = None, time_limit_s: float = TIME_LIMIT_S
 ) -> Allocation:
@@ -90,47 +181,83 @@ def allocate(
         InputError: PuLP or HiGHS is not installed.
         InfeasibleError: the devices available cannot carry the load, or the solver found no mix in time.
     """
-    try:
-        import pulp
-    except ImportError:
-        raise InputError(GET_SOLVER) from None
-    problem = pulp.LpProblem("mix", pulp.LpMinimize)
-    options, buckets = costs.load.shape
-    replicas = [problem.add_variable(f"n_{option}", 0, None, pulp.LpInteger) for option in range(options)]
-    sent = {
-        (option, bucket): problem.add_variable(f"x_{option}_{bucket}", 0, slices, pulp.LpInteger)
-        for option, bucket in np.argwhere(np.isfinite(costs.load)).tolist()
-    }
-    problem += pulp.lpSum(float(price) * count for price, count in zip(costs.price, replicas, strict=True))
-    for bucket in range(buckets):
-        problem += pulp.lpSum(sent[at] for at in sent if at[1] == bucket) == slices
-    for option, count in enumerate(replicas):
-        loads = [float(costs.load[at]) / slices * part for at, part in sent.items() if at[0] == option]
-        problem += pulp.lpSum(loads) <= count
-    for kind, most in enumerate(costs.available):
-        if np.isfinite(most):
-            held = [float(costs.devices[at]) * replicas[at] for at in np.flatnonzero(costs.type_of == kind)]
-            problem += pulp.lpSum(held) <= float(most)
+    program = MixProgram(costs, slices)
+    program.keep(program.total(costs.price))
+    program.hold_available()
     if watts is not None:
-        drawn = zip(costs.watts, replicas, strict=True)
-        problem += pulp.lpSum(float(power) * count for power, count in drawn) <= watts
-    solver = pulp.HiGHS(msg=False, timeLimit=time_limit_s, gapRel=GAP / 10, threads=1)
-    if not solver.available():
-        raise InputError(GET_SOLVER)
-    problem.solve(solver)
-    if problem.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        raise InfeasibleError(_why(problem.sol_status == pulp.LpSolutionNoSolutionFound, time_limit_s, watts))
-    counts = np.array([round(count.value() or 0.0) for count in replicas], np.int64)
-    share = np.zeros((options, buckets))
-    for at, part in sent.items():
+        program.keep(program.total(costs.watts) <= watts)
+    if not program.solve(time_limit_s):
+        if program.late:
+            raise InfeasibleError(
+                f"the solver found no mix within {time_limit_s:g} s; fewer types, shapes or slices would help"
+            )
+        raise InfeasibleError(shortage(costs, slices, watts, time_limit_s))
+    counts = np.array([round(count.value() or 0.0) for count in program.replicas], np.int64)
+    share = np.zeros(costs.load.shape)
+    for at, part in program.sent.items():
         share[at] = round(part.value() or 0.0) / slices
     cost = float(costs.price @ counts)
-    solved: Any = problem.solverModel
+    solved: Any = program.problem.solverModel
     return Allocation(counts, share, cost, min(float(solved.getInfo().mip_dual_bound), cost))
 
 
-def _why(late: bool, time_limit_s: float, watts: float | None) -> str:
-    if late:
-        return f"the solver found no mix within {time_limit_s:g} s; fewer types, shapes or slices would help"
+def shortage(costs: Costs, slices: int, watts: float | None, time_limit_s: float) -> str:
+    """Which types are short, the devices that would carry the load, and the load that can be carried.
+
+    Two more programs: the extra devices of the least price (and the least power), and the largest part of the
+    load, in the same proportions of the buckets, on what is available.
+    """
+    carried = carried_share(costs, slices, watts, time_limit_s)
+    least = np.array(
+        [np.min(costs.price[mine] / costs.devices[mine], initial=np.inf) for mine in _members(costs)]
+    )
+    program = MixProgram(costs, slices)
+    extra = [
+        program.problem.add_variable(
+            f"extra_{kind}", 0, 0 if np.isinf(most) else None, program.pulp.LpInteger
+        )
+        for kind, most in enumerate(costs.available)
+    ]
+    for kind, most in enumerate(costs.available):
+        if np.isfinite(most):
+            program.keep(program.devices(kind) <= float(most) + extra[kind])
+    priced = zip(np.where(np.isfinite(least), np.maximum(least, 1e-3), 1.0), extra, strict=True)
+    cost = program.pulp.lpSum(float(price) * more for price, more in priced)
+    # Of equal numbers of extra devices, those of the least power, then price.
+    program.keep(cost + 1e-6 * program.total(costs.watts if watts is not None else costs.price))
+    parts = []
+    if program.solve(time_limit_s):
+        counts = [round(more.value() or 0.0) for more in extra]
+        parts = [
+            f"{costs.names[kind]} ({costs.available[kind]:,.0f} available, "
+            f"{costs.available[kind] + more:,.0f} needed)"
+            for kind, more in enumerate(counts)
+            if more
+        ]
+        needed = sum(
+            float(power) * round(count.value() or 0.0)
+            for power, count in zip(costs.watts, program.replicas, strict=True)
+        )
+        if watts is not None and needed > watts:
+            parts.append(f"power ({watts:,.0f} W available, {needed:,.0f} W needed)")
     budget = f" within {watts:,.0f} W" if watts is not None else ""
-    return f"the devices available cannot carry the load{budget}; more devices or wider targets would help"
+    short = f"; short of {', '.join(parts)}" if parts else ""
+    return (
+        f"the devices available cannot carry the load{budget}{short}; they carry about "
+        f"{carried * costs.rate:.3g} of {costs.rate:.3g} requests/s within the targets; "
+        "more devices, a lower rate or wider targets would help"
+    )
+
+
+def carried_share(costs: Costs, slices: int, watts: float | None, time_limit_s: float) -> float:
+    """The largest share of every bucket's rate that the devices available carry."""
+    program = MixProgram(costs, slices, sense=-1, part=True)
+    program.keep(program.share)
+    program.hold_available()
+    if watts is not None:
+        program.keep(program.total(costs.watts) <= watts)
+    return float(program.share.value() or 0.0) if program.solve(time_limit_s) else 0.0
+
+
+def _members(costs: Costs) -> list[NDArray[np.bool_]]:
+    return [costs.type_of == kind for kind in range(len(costs.available))]

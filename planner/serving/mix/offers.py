@@ -120,4 +120,6 @@ def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[
         devices=np.array([option.shape.devices for option in found], float),
         available=np.array(available, float),
         watts=np.array([option.watts for option in found]),
+        names=tuple(offer.name for offer in offers),
+        rate=float(rate.sum()),
     )

@@ -116,11 +116,13 @@ def _alone(
     mine = costs.type_of == kind
     if not np.all(np.isfinite(costs.load[mine]).any(axis=0)):
         return "misses the targets of some requests"
-    available = np.where(np.arange(len(costs.available)) == kind, costs.available, 0.0)
     try:
-        return allocate(replace(costs, available=available), slices, watts, time_limit_s)
+        found = allocate(costs.of_type(kind), slices, watts, time_limit_s)
     except InfeasibleError as error:
         return str(error)
+    replicas, share = np.zeros(len(mine), np.int64), np.zeros(costs.load.shape)
+    replicas[mine], share[mine] = found.replicas, found.share
+    return replace(found, replicas=replicas, share=share)
 
 
 def _check_served(found: Sequence[Bucket], made: Sequence[Option], without: Mapping[str, str]) -> None:

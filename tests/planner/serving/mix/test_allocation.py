@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import numpy as np
@@ -25,6 +26,8 @@ def costs(price, load, available=None, devices=None, watts=None):
         devices=np.ones(len(price)) if devices is None else np.array(devices, float),
         available=np.full(len(price), np.inf) if available is None else np.array(available, float),
         watts=np.full(len(price), 300.0) if watts is None else np.array(watts, float),
+        names=tuple(f"type {kind}" for kind in types),
+        rate=10.0,
     )
 
 
@@ -99,10 +102,40 @@ def test_what_is_available_and_the_power_bind():
     assert short.usd_per_hour > free.usd_per_hour
     cool = allocate(costs(price, load, watts=[300, 350]), slices=4, watts=360)
     assert cool.replicas @ np.array([300, 350]) <= 360
-    with pytest.raises(InfeasibleError, match="cannot carry the load within 300 W"):
+    with pytest.raises(
+        InfeasibleError, match=r"within 300 W; short of power \(300 W available, 350 W needed\)"
+    ):
         allocate(costs(price, load, watts=[300, 350]), slices=4, watts=300)
-    with pytest.raises(InfeasibleError, match="cannot carry the load;"):
+
+
+def test_a_short_type_is_named_with_what_would_do_and_the_load_that_is_carried():
+    load, price = [[0.9, 2.4], [0.5, 0.5]], [1.0, 5.0]
+    with pytest.raises(InfeasibleError) as told:
         allocate(costs(price, load, available=[1, 0]), slices=4)
+    # One device of 3.3 carries 30 % of the load; three more of type 0 cost less than one of type 1.
+    assert "short of type 0 (1 available, 4 needed)" in str(told.value)
+    assert "about 3.03 of 10 requests/s" in str(told.value)
+    assert "type 1" not in str(told.value)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=2))
+def test_what_would_do_does_and_one_less_does_not(available):
+    load, price = [[0.9, 2.4, 0.4], [0.5, 1.5, 0.9]], [1.0, 1.7]
+    try:
+        allocate(costs(price, load, available=available), slices=4)
+    except InfeasibleError as error:
+        found = re.findall(r"type (\d) \((\d+) available, (\d+) needed\)", str(error))
+        enough = list(available)
+        for kind, had, needed in found:
+            assert int(had) == available[int(kind)]
+            enough[int(kind)] = int(needed)
+        assert found
+        allocate(costs(price, load, available=enough), slices=4)
+        for kind, _, _ in found:
+            fewer = [count - (index == int(kind)) for index, count in enumerate(enough)]
+            with pytest.raises(InfeasibleError):
+                allocate(costs(price, load, available=fewer), slices=4)
 
 
 def test_no_slice_goes_where_the_targets_are_missed():
