@@ -123,18 +123,38 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
     for key, indices in calls.items():
         kind, sizes = CALLS[key[0]]
         rows = [sizes(ops[index]) for index in indices]
-        stacked, which = _distinct(_stacked(rows))
-        found = kind([ops[index] for index in indices], prices, *stacked)
-        found = found if which is None else np.take(found, which, axis=-1)
+        members, shape = [ops[index] for index in indices], _cases(rows)
+        if len(shape) > 1:
+            found = np.broadcast_to(kind(members, prices, *_columns(rows, shape)), (len(rows), *shape))
+        else:
+            stacked, which = _distinct(_stacked(rows, shape))
+            found = kind(members, prices, *stacked)
+            found = found if which is None else np.take(found, which, axis=-1)
         for index, row in zip(indices, found, strict=True):
             seconds[index] = row * ops[index].repeats
     return seconds
 
 
-def _stacked(rows: list[tuple[Any, ...]]) -> Array:
-    """Sizes of many ops side by side, shape (sizes, ops, cases)."""
+def _cases(rows: list[tuple[Any, ...]]) -> tuple[int, ...]:
+    """Common shape of the sizes of ops."""
     shapes = {getattr(size, "shape", ()) for row in rows for size in row} - {()}
-    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    return shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+
+
+def _columns(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> list[Array]:
+    """Each size of many ops side by side, on the axes on which it varies: it broadcasts to (ops, *shape)."""
+    columns = []
+    for sizes in zip(*rows, strict=True):
+        own = np.broadcast_shapes(*(np.shape(size) for size in sizes))
+        column = np.empty((len(rows), *(1,) * (len(shape) - len(own)), *own))
+        for number, size in enumerate(sizes):
+            column[number] = size
+        columns.append(column)
+    return columns
+
+
+def _stacked(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> Array:
+    """Sizes of many ops side by side, shape (sizes, ops, cases)."""
     sizes = np.empty((len(rows[0]), len(rows), *shape))
     for number, row in enumerate(rows):
         for column, size in enumerate(row):

@@ -67,7 +67,7 @@ class FlashAttention(Strict):
 
 
 class AttentionCalls(NamedTuple):
-    """Equal-shape arrays of attention calls; head_dim is the mean of the query and the value dimension."""
+    """Arrays of attention calls, broadcast; head_dim is the mean of the query and the value dimension."""
 
     batch: Array
     seq_q: Array

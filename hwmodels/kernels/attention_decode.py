@@ -52,7 +52,7 @@ class SplitKv(Strict):
 
 
 class DecodeCalls(NamedTuple):
-    """Equal-shape arrays of decode calls; kv_bytes is bytes per cached element."""
+    """Arrays of decode calls, broadcast; kv_bytes is bytes per cached element."""
 
     batch: Array
     seq_kv: Array
@@ -90,7 +90,7 @@ def split_kv_seconds(form: SplitKv, chip: Chip, call: DecodeCalls, cache_in_l2: 
     per_block = form.block_overhead_s * (head_dim / 128.0) ** form.head_dim_exponent
     shortest = np.where(group > 1.0, form.shortest_split_grouped, form.shortest_split_multi_head)
 
-    core = np.full(np.shape(length), np.inf)
+    core: Array = np.full((), np.inf)
     for split in SPLITS:
         waves = batch * kv_heads * (split / chip.multiprocessors)
         one = power_norm(per_key * np.ceil(length / split), per_block, form.block_exponent)

@@ -15,7 +15,7 @@ from hwmodels.kernels import (
     attention_mixed,
 )
 from hwmodels.kernels import linear_attention as scan
-from hwmodels.kernels.base import Array, Kernels, broadcast
+from hwmodels.kernels.base import Array, Kernels, as_floats, broadcast
 from hwmodels.kernels.chip import element_bytes
 
 # The backward pass recomputes the scores: five products, forward two (Dao 2023, FlashAttention-2).
@@ -59,7 +59,7 @@ class AttentionKernels(Kernels):
         mean_dim = np.asarray(head_dim, dtype=np.float64)
         if v_head_dim is not None:
             mean_dim = 0.5 * (mean_dim + np.asarray(v_head_dim, dtype=np.float64))
-        call = attention.AttentionCalls(*broadcast(batch, seq_q, seq_kv, heads, kv_heads, mean_dim))
+        call = attention.AttentionCalls(*as_floats(batch, seq_q, seq_kv, heads, kv_heads, mean_dim))
         figures = self._chip(dtype)
         if direction == "backward":
             fitted = self._entry("attention_backward", dtype)[1]
@@ -106,7 +106,7 @@ class AttentionKernels(Kernels):
                 batch, seq_kv, heads, kv_heads, head_dim, dtype, cache_in_l2=cache_in_l2
             )
             return attention_decode.EMULATED_CACHE * whole
-        batch, seq_kv, heads, kv_heads, head_dim = broadcast(batch, seq_kv, heads, kv_heads, head_dim)
+        batch, seq_kv, heads, kv_heads, head_dim = as_floats(batch, seq_kv, heads, kv_heads, head_dim)
         figures = self._chip(dtype)
         kv_bytes = self._cache_bytes(dtype, kv_dtype)
         key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype

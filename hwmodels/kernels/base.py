@@ -147,5 +147,9 @@ class Kernels:
         return grids_of(Path(path)) if path else {}
 
 
+def as_floats(*values: ArrayLike) -> tuple[Array, ...]:
+    return tuple(np.asarray(value, dtype=np.float64) for value in values)
+
+
 def broadcast(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in values)))
+    return tuple(np.broadcast_arrays(*as_floats(*values)))

@@ -123,10 +123,14 @@ def _tile_wave_block(
     batch, m, n, k = (a.astype(np.float32) for a in shape[:4])
     memory, reduction = _memory_us(form, chip, shape)
     per_flop = 1e6 * chip.multiprocessors / chip.peak
-    deep = bool(k.max() >= 2 * SHORTEST_SPLIT)
-    split = np.array([s for s in splits if s == 1 or deep], dtype=np.float32)[:, None]
+    deepest = float(k.max())
+    used = [s for s in splits if s == 1 or deepest > s * (SHORTEST_SPLIT - 1)]
+    split = np.array(used, dtype=np.float32)[:, None]
     rows, columns = (np.array(sizes, dtype=np.float64)[:, None, None] for sizes in zip(*tiles, strict=True))
     depth = np.ceil(k / split)
+    # One tile's time depends on the depth alone, and products of one layer have few depths.
+    depths, which = np.unique(k, return_inverse=True)
+    steps = np.ceil(depths / split)
 
     row_blocks, column_blocks = (
         np.ceil(size / tile.astype(np.float32)) for size, tile in ((m, rows), (n, columns))
@@ -135,13 +139,13 @@ def _tile_wave_block(
     math_us = 2.0 * rows * columns * per_flop / form.compute_efficiency
     feed_us = (rows + columns) * chip.element_bytes * per_flop / form.feed_bytes_per_flop
     one = power_norm(
-        (depth + np.float32(form.fixed_depth)) * math_us.astype(np.float32),
-        depth * feed_us.astype(np.float32),
+        (steps + np.float32(form.fixed_depth)) * math_us.astype(np.float32),
+        steps * feed_us.astype(np.float32),
         form.feed_exponent,
-    )
+    )[..., which]
     stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
     us = power_norm(one * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
-    if deep:
+    if len(used) > 1:
         parts = us[:, 1:]
         parts += np.float32(form.split_overhead_s * 1e6) + split[1:] * reduction
         np.copyto(parts, np.inf, where=depth[1:] < SHORTEST_SPLIT)
@@ -189,6 +193,9 @@ def power_norm(a: Array, b: Array, exponent: float) -> Array:
     """Return (a^p + b^p)^(1/p): a smooth maximum of two overlapped times."""
     high = np.maximum(a, b)
     ratio = np.minimum(a, b) / high
+    if exponent == 4.0 and ratio.dtype == np.float64:
+        # A tenth of the time of two powers.
+        return high * np.sqrt(np.sqrt(1.0 + np.square(np.square(ratio))))
     return high * (1.0 + ratio**exponent) ** (1.0 / exponent)
 
 

@@ -39,8 +39,8 @@ class ResidualGrid:
 
     def factor(self, *coordinates: ArrayLike) -> Array:
         """Return measured over predicted time at broadcast coordinates, clamped to the grid's edge."""
-        arrays = np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in coordinates))
-        shape, logs = arrays[0].shape, self.logs
+        arrays = [np.asarray(c, dtype=np.float64) for c in coordinates]
+        shape, logs = np.broadcast_shapes(*(values.shape for values in arrays)), self.logs
         varying: list[tuple[NDArray[np.intp], NDArray[np.intp], Array]] = []
         for axis, values in zip(self.axes, arrays, strict=True):
             constant = values.size > 0 and bool((values == values.flat[0]).all())

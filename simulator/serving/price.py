@@ -218,11 +218,14 @@ class StepPrice:
     def _seconds(self, ops: Iterable[Op]) -> Array:
         """Elapsed seconds of ops, one after the other."""
         listed = list(ops)
+        reduces = [getattr(op, "operation", "") == "all_reduce" for op in listed]
+        others = iter(price([op for op, one in zip(listed, reduces, strict=True) if not one], self.prices))
         total: Array = np.zeros(())
-        for op, seconds in zip(listed, price(listed, self.prices), strict=True):
-            reduces = getattr(op, "operation", "") == "all_reduce"
-            alone = np.asarray(seconds, dtype=np.float64)
-            total = total + (self._reduce(op) if reduces else self._narrowed(op, alone))
+        for op, reduced in zip(listed, reduces, strict=True):
+            if reduced:
+                total = total + self._reduce(op)
+            else:
+                total = total + self._narrowed(op, np.asarray(next(others), dtype=np.float64))
         return total
 
     def _reduce(self, op: Op) -> Array:

@@ -12,7 +12,18 @@ import simulator.pricing
 from hwmodels.cluster import clusters, usual_cluster
 from hwmodels.kernels import KernelModel
 from simulator.models import models
-from simulator.ops import SERVING, Batch, Collective, MemoryBound, Product, Rank, Shard, backward, layer
+from simulator.ops import (
+    SERVING,
+    Batch,
+    Collective,
+    Formats,
+    MemoryBound,
+    Product,
+    Rank,
+    Shard,
+    backward,
+    layer,
+)
 from simulator.pricing import Prices, price
 
 H100 = clusters.get("dgx-h100").resized(8)
@@ -123,3 +134,19 @@ def test_repeats_multiply(prices):
         price([MemoryBound(name="n", kind="norm", bytes=1e8, repeats=times)], prices)[0] for times in (1, 3)
     )
     assert thrice == pytest.approx(3 * once)
+
+
+@pytest.mark.parametrize("serving", ["llama3-8b", "deepseek-v3", "mixtral-8x7b"])
+def test_cases_on_two_axes_cost_what_they_cost_one_by_one(serving):
+    """Sizes that vary on one axis only are priced on that axis; the result is that of the full grid."""
+    cluster = usual_cluster("h100-sxm")
+    served = Prices(cluster.device.kernels, cluster, served=True)
+    model, shard = models.get(serving), Shard(tensor=2)
+    rows, keys = np.array([1.0, 3.0, 64.0, 500.0]), np.array([16.0, 700.0, 4096.0])
+    for batch in (Batch.decode, lambda first, second: Batch.prefill(1.0, first, first + second)):
+        grid = layer(Rank(model, batch(rows[:, None], keys[None, :]), shard, Formats(), SERVING))
+        pairs = np.repeat(rows, len(keys)), np.tile(keys, len(rows))
+        flat = layer(Rank(model, batch(*pairs), shard, Formats(), SERVING))
+        for op, seconds, expected in zip(grid, price(grid, served), price(flat, served), strict=True):
+            whole = np.broadcast_to(seconds, (len(rows), len(keys))).ravel()
+            assert np.allclose(whole, expected, rtol=1e-12, atol=0), op.name

@@ -161,3 +161,19 @@ def test_no_product_of_steady_work_runs_faster_than_settled_clocks_let_it():
     assert float(steady.settled_seconds(rate, "bf16")) == 1.0
     assert float(device.kernels.settled_seconds(1e15, "bf16")) == 0.0
     assert devices.get("mi355x").settled("bf16") == float("inf")
+
+
+def test_a_product_costs_the_same_alone_and_beside_products_of_other_depths():
+    products = ((1, 128, 64), (64, 4096, 300), (17, 1024, 520), (4096, 8192, 8192), (3, 512, 28672))
+    kernels = devices.get("h100-sxm").kernels
+    m, n, k = (np.array(sizes, dtype=float) for sizes in zip(*products, strict=True))
+    together = kernels.gemm(m, n, k)
+    alone = [float(kernels.gemm(*sizes)) for sizes in products]
+    assert together == pytest.approx(alone, rel=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.7, 4.0])
+def test_overlapped_times_follow_the_power_norm(exponent):
+    a, b = np.array([1e-6, 3.0, 5.0]), np.array([2e-3, 3.0, 1e-9])
+    expected = (a**exponent + b**exponent) ** (1.0 / exponent)
+    assert power_norm(a, b, exponent) == pytest.approx(expected, rel=1e-14)
