@@ -258,8 +258,11 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
             steps = steps.beside_step(step)
         arriving = others * cases.ranks
         prefill, delay, first = _prompts(cases, arriving, step, tpot, steps)
-        interference = np.minimum(arriving * delay, MOST_INTERFERENCE)
-        before, moved = moved, (1 - DAMPING) * (step / (1.0 - interference) - tpot)
+        taken = arriving * delay
+        # In a closed loop the prompts of one step follow from the clients, however long the step is.
+        mean = np.where(closed, step + taken * tpot, step / (1.0 - np.minimum(taken, MOST_INTERFERENCE)))
+        interference = 1.0 - step / mean
+        before, moved = moved, (1 - DAMPING) * (mean - tpot)
         longest = gaps * full / (1.0 - interference)
         busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
         stable = closed | (through * longest <= slots) & (busy < 1.0)
@@ -267,7 +270,7 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
         service = cases.fixed + first + prefill
-        queue = _budget_wait(cases, arriving, steps) + _slot_wait(
+        queue = _budget_wait(cases, arriving, steps, decode + service) + _slot_wait(
             cases, through, tpot, alone, longest, service
         )
         wait = DAMPING * wait + (1 - DAMPING) * queue
@@ -331,14 +334,22 @@ def _prompts(
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following)
 
 
-def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills) -> Array:
+def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
     """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
-    factor above it."""
+    factor above it. Clients wait for two prompts, or until all clients' prompts are computed once.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        steps: steps with prompts.
+        running: seconds of a request without the wait.
+    """
     busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
     servers = cases.shared / cases.lanes * steps.ranks * steps.most
     wait = 0.5 * busy ** (np.sqrt(2.0 * servers + 2.0) - 1.0) / (1.0 - busy) * steps.full
     wait = wait * (1.0 + cases.varied) * cases.lanes / cases.shared
-    bound = 0.5 * np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
+    others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
+    bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
     return np.where(cases.closed, np.minimum(wait, bound), wait)
 
 

@@ -70,6 +70,20 @@ def test_the_event_engine_agrees(table, clients):
     assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
 
 
+@pytest.mark.parametrize("clients", [16, 48, 64])
+def test_the_event_engine_agrees_where_prompts_fill_all_steps(table, clients):
+    """Prompts of 2,000 tokens and 64 outputs: with 48 clients most of a decode's time is prompts."""
+    found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
+    random = np.random.default_rng(3)
+    prompts, outputs = random.integers(1900, 2100, 12 * clients), random.integers(60, 69, 12 * clients)
+    changes = {"token_budget": 2048, "max_sequences": 64, "prefix_caching": False}
+    run = Client(found, table, 25_000, changes).closed(prompts, outputs, clients)
+    state = steady_state(table, Load(2000.0, 64.0, clients), LIMITS)
+    middle = slice(2 * clients, -clients)
+    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.03)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
+
+
 @pytest.mark.parametrize("clients", [8, 32, 96])
 def test_the_event_engine_agrees_on_pipelines(table, clients):
     """Two stages: two micro batches in flight, each with half of the clients."""
