@@ -135,6 +135,10 @@ class Setting:
         """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
         return plans.micro_batch * self.training.seq_len / plans.context
 
+    def mask_seconds(self, plans: Plans) -> np.ndarray:
+        """Host time of the first and the last stage to build one micro batch's mask, shape (plans,)."""
+        return self.framework.mask_seconds * self.training.seq_len**2 * (plans.pipeline > 1)
+
     @cached_property
     def pace(self) -> float:
         """Kernel time of the slowest device over that of the average device."""

@@ -203,6 +203,13 @@ class Framework(Sourced):
         description="host time to fetch and broadcast a micro batch before its forward pass, while the "
         "device waits",
     )
+    mask_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="host time for one element of the attention mask (sequence x sequence) that the first "
+        "and the last stage of a pipeline build on the CPU for every micro batch, while the device waits",
+    )
     exchange_seconds: float = Field(
         0.0,
         ge=0,

@@ -274,7 +274,9 @@ def stage_times(
         forward += piece.count * piece.forward
         backward += piece.count * piece.backward
     forward_ends, backward_ends = _ends(stages, pieces)
-    forward += setting.framework.fetch_seconds
+    waits[[FIRST, LAST]] = setting.mask_seconds(plans)
+    forward_ends += waits[FIRST]
+    forward += setting.framework.fetch_seconds + waits
     sharded = Sharding(setting, plans).parameters
     index = np.flatnonzero(sharded)
     if not len(index):
@@ -292,7 +294,8 @@ def stage_times(
     host = host_waits(sharding, gathered, m)
     forward[:, index] = ahead + (shown[0] + host[0])
     backward[:, index] = behind + (shown[1] + host[1])
-    exposed[:, index], waits[:, index] = shown[0] + shown[1], host[0] + host[1]
+    exposed[:, index] = shown[0] + shown[1]
+    waits[:, index] += host[0] + host[1]
     return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded, exchanges)
 
 

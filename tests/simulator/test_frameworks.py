@@ -288,6 +288,25 @@ def test_fetching_a_micro_batch_lengthens_its_pass_once_a_rank(make_setting, chu
     assert engine - before == pytest.approx(analytic, rel=0.03)
 
 
+def test_masks_lengthen_the_passes_of_a_pipelines_ends(make_setting):
+    plan = Plan(tensor=4, pipeline=4, micro_batch=2)
+    without, building = (
+        make_setting(devices=16, global_batch=64, mask_seconds=seconds / 2048**2) for seconds in (0.0, 0.02)
+    )
+    before, after = (predict(setting, Plans.of(plan)) for setting in (without, building))
+    # 32 micro batches on the slowest stage, the last, and the first stage's pass that fills the pipeline.
+    assert after.time[0] - before.time[0] == pytest.approx(33 * 0.02, rel=0.02)
+    assert after.seconds["launch"][0] - before.seconds["launch"][0] == pytest.approx(32 * 0.02)
+    engine = [run(step_program(setting, plan)).period for setting in (without, building)]
+    assert engine[1] - engine[0] == pytest.approx(33 * 0.02, rel=0.03)
+    single = Plans.of(Plan(tensor=8, data=2, micro_batch=2))
+    alone = [predict(setting, single).time[0] for setting in (without, building)]
+    assert alone[1] == alone[0]
+    # A mask has as many elements as the sequence squared.
+    longer = make_setting(seq_len=4096, mask_seconds=building.framework.mask_seconds)
+    assert longer.mask_seconds(Plans.of(plan)) == pytest.approx(4 * 0.02)
+
+
 def test_an_exchange_that_the_host_waits_for_is_part_of_each_transfer(make_setting):
     plans = Plans.of(Plan(tensor=8, pipeline=2))
     plain, waiting = (

@@ -188,6 +188,8 @@ class _Build:
             for passes in (forward, backward, weight):
                 passes.begin_layer()
         forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
+        if first or last:
+            forward.wait("fetch", float(self.setting.mask_seconds(self.plans)[0]))
         if self.in_passes:
             gathered, together = np.array([max(len(layers), 1)]), np.array([self.micro_batches])
             waits = host_waits(self.sharding, gathered, together)

@@ -196,6 +196,12 @@ def test_schedules(words, chunks, schedule):
     assert read(pp="2", pp_schedule=words, vpp=chunks, n_gpus="8").plan.schedule == schedule
 
 
+@pytest.mark.parametrize(("fork", "seconds"), [("OpenLLM-France fork", 0.05), ("BigScience", 0.0)])
+def test_one_version_of_the_pipeline_engine_builds_masks_on_the_cpu(fork, seconds):
+    case = read(framework=f"Megatron-DeepSpeed ({fork})", pp="2", seq_len="4096")
+    assert case.setting.mask_seconds(Plans.of(case.plan)) == pytest.approx(seconds, rel=0.01)
+
+
 def test_recipes_say_what_rows_leave_out():
     gpt = {"model_name": "GPT3-175B", "ffn_type": "gelu", "n_kv_heads": "", "flash_attention": "1"}
     nemo, mlperf = read(**gpt).setting, read(**gpt, framework="NeMo (MLPerf v4.0)").setting
