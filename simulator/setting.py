@@ -87,6 +87,7 @@ class Setting:
             norm=framework.norm,
             fused_latent_rope=framework.fused_latent_rope,
             rotary=framework.rotary,
+            gated_activation=framework.gated_activation,
             swaps_batch=framework.swaps_batch,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,

@@ -71,6 +71,11 @@ class Framework(Sourced):
         description="rotary embedding as torch kernels over both halves of each head; empty: as "
         "``elementwise`` says",
     )
+    gated_activation: Literal["", "eager"] = Field(
+        "",
+        description="activation of a gated MLP as two torch kernels, activation and product; empty: as "
+        "``elementwise`` says",
+    )
     swaps_batch: bool = Field(
         False,
         description="fused attention reads copies of query, key and value with the batch before the "
@@ -249,6 +254,12 @@ class Framework(Sourced):
     context_bytes: float = Field(ge=0, le=1e13, description="memory of the driver context and libraries")
     buffer_bytes_per_group: float = Field(
         ge=0, le=1e13, description="communication buffers of one process group"
+    )
+    bucket_parameters: float = Field(
+        4e7,
+        gt=0,
+        description="parameters of a bucket of gradients that is reduced at once, where layers are not; "
+        "Megatron-LM's --ddp-bucket-size by default, DDP's is of the same order",
     )
     bucket_bytes: float = Field(
         0.0, ge=0, le=1e13, description="flat buckets for reducing and gathering, where they are extra memory"

@@ -27,7 +27,7 @@ def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True)
 
 def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
     """The activation, with the product of both halves where it is gated; ``elements`` of its output."""
-    model, fusion = rank.model, rank.how.elementwise
+    model, fusion = rank.model, rank.how.gated_activation or rank.how.elementwise
     table = passes.GATED if model.gated else passes.PLAIN
     # Two separate kernels save the activated half beside both halves.
     inputs = (2 if model.gated else 1) + (1 if model.gated and fusion == "eager" else 0)

@@ -75,6 +75,8 @@ class Implementation:
         joins_residual: the residual sum is part of the norm that follows.
         fused_latent_rope: whether one kernel rotates latent attention's heads and joins their parts.
         rotary: kernels of the rotary embedding (``elementwise.ROTARY``); empty: those of ``elementwise``.
+        gated_activation: kernels of a gated MLP's activation (``elementwise.GATED``); empty: those of
+            ``elementwise``.
         swaps_batch: whether fused attention reads copies with the batch before the sequence.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
@@ -114,6 +116,7 @@ class Implementation:
     joins_residual: bool = False
     fused_latent_rope: bool = True
     rotary: Literal["", "halves"] = ""
+    gated_activation: Literal["", "eager"] = ""
     swaps_batch: bool = False
     splits_projection: bool = False
     dropout: bool = False

@@ -376,8 +376,9 @@ def data_parallel_times(
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
     step = once_a_step(sharding, dense, experts, m)
-    gradients = step.reductions * exposed_once(sharding, step.reduce, backward, window)
-    return step, gradients, exposed_once(sharding, step.gather, forward, window)
+    reduced = exposed_once(sharding, step.reduce, backward, sharding.reduce_contention, window)
+    gathered = exposed_once(sharding, step.gather, forward, sharding.contention, window)
+    return step, step.reductions * reduced, gathered
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:

@@ -59,14 +59,20 @@ def move_state(
 
 
 def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
-    """Reduce ``count`` gradients once over the ranks that share them."""
+    """Reduce ``count`` gradients once over the ranks that share them.
+
+    Where the framework all-reduces, one all-reduce spans all copies of a shard group.
+    """
     cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
     found = Cost.none()
-    for operation, chosen in (("reduce_scatter", sharding.scatters), ("all_reduce", ~sharding.scatters)):
+    for operation, chosen, ranks in (
+        ("reduce_scatter", sharding.scatters, groups.shard),
+        ("all_reduce", ~sharding.scatters, groups.shard * groups.replicas),
+    ):
         if chosen.any():
-            cost = cluster.collective_cost(operation, size, groups.shard, groups.shard_stride)
+            cost = cluster.collective_cost(operation, size, ranks, groups.shard_stride)
             found = found + cost * chosen
-    replicated = groups.replicas > 1
+    replicated = sharding.scatters & (groups.replicas > 1)
     if replicated.any():
         part = size / groups.shard
         outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
@@ -131,7 +137,11 @@ def once_a_step(
 
 
 def exposed_once(
-    sharding: Sharding, exchange: Exchange, window: np.ndarray, passes: np.ndarray | float = 1.0
+    sharding: Sharding,
+    exchange: Exchange,
+    window: np.ndarray,
+    slow: np.ndarray,
+    passes: np.ndarray | float = 1.0,
 ) -> np.ndarray:
     """Exposed seconds of a step's exchange: the longer of all chunks beside all passes and of the last chunk
     beside its own pass.
@@ -140,10 +150,11 @@ def exposed_once(
         sharding: of the plans.
         exchange: one round of the exchange.
         window: seconds of one micro batch's kernels, which can overlap it, shape (plans,).
+        slow: share of their speed that these kernels lose meanwhile, shape (plans,).
         passes: micro batches' worth of passes between a rank's first finished gradient and its last
             (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
     """
-    slow, chunks = sharding.contention, sharding.plans.virtual_pipeline
+    chunks = sharding.plans.virtual_pipeline
     last_tail = np.minimum(1.0, exchange.tail * chunks)
     last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, slow)
     return np.maximum(exchange.exposed(passes * window, slow), last)

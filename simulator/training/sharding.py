@@ -31,10 +31,6 @@ STATE_FIELDS = (
 )
 """The plan fields that decide the state of a device and its sharding group, for most models and schedules."""
 
-BUCKET_PARAMETERS = 40e6
-"""Parameters of a gradient bucket; Megatron-LM's default (``--ddp-bucket-size``), DDP's is of the same
-order."""
-
 
 @dataclass
 class StateGroups:
@@ -128,8 +124,14 @@ class Sharding:
 
     @cached_property
     def contention(self) -> np.ndarray:
-        """Share of their speed that kernels lose beside gathers and reductions, shape (plans,)."""
+        """Share of their speed that kernels lose beside gathers and reduce-scatters, shape (plans,)."""
         return contention(self.setting, self.dense.shard * self.dense.shard_stride)
+
+    @cached_property
+    def reduce_contention(self) -> np.ndarray:
+        """Share of their speed that kernels lose beside reductions of gradients, shape (plans,)."""
+        ranks = self.dense.shard * self.dense.shard_stride * self.dense.replicas
+        return np.where(self.scatters, self.contention, contention(self.setting, ranks))
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""
@@ -154,8 +156,7 @@ class Sharding:
         again = (self.plans.recompute == FULL) & self.setting.framework.gathers_again
         return np.where(again, 2.0, 1.0)
 
-    @staticmethod
-    def buckets(parameters: np.ndarray | float) -> np.ndarray:
+    def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are
         not gathered layer by layer; all but one have kernels to run beside."""
-        return np.maximum(parameters / BUCKET_PARAMETERS, 1.0)
+        return np.maximum(parameters / self.setting.framework.bucket_parameters, 1.0)

@@ -159,6 +159,34 @@ def test_sending_parameters_rank_by_rank_grows_with_the_ranks(make_setting):
     assert sent[1] / sent[0] > gathered[1] / gathered[0]
 
 
+def test_an_all_reduce_spans_all_copies_of_a_shard_group(make_setting):
+    def reduction(scatters, shard_group):
+        setting = make_setting(model="llama2-7b", devices=64, scatter_from_zero=scatters)
+        step = predict(setting, Plans.of(Plan(data=64, zero=1, shard_group=shard_group)))
+        return step.communication["gradients"][0], step.seconds["gradients"][0]
+
+    assert reduction(scatters=3, shard_group=8) == reduction(scatters=3, shard_group=0)
+    assert reduction(scatters=1, shard_group=8) != reduction(scatters=1, shard_group=0)
+
+
+def test_the_last_bucket_of_gradients_is_exposed(make_setting):
+    def exposed(parameters):
+        facts = {"model": "llama2-7b", "devices": 64, "bucket_parameters": parameters}
+        plan = Plans.of(Plan(data=64, overlap_gradients=True))
+        return predict(make_setting(**facts), plan).seconds["gradients"][0]
+
+    assert exposed(4e7) < exposed(5e8) < exposed(1e12)
+
+
+def test_an_activation_in_two_kernels_takes_longer_than_in_one(make_setting):
+    one, two = (
+        predict(make_setting(model="llama2-7b", gated_activation=kernels), Plans.of(Plan(tensor=8, data=8)))
+        for kernels in ("", "eager")
+    )
+    assert two.seconds["activation"] > 1.5 * one.seconds["activation"]
+    assert two.seconds["elementwise"] == one.seconds["elementwise"]
+
+
 def test_a_gradient_kept_as_it_comes_saves_one_addition_a_step(make_setting):
     plan = Plans.of(Plan(micro_batch=8))
     every, first_kept = (
