@@ -8,7 +8,13 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from meshwright.validation.choices import families, kendall_tau
+from meshwright.validation.choices import (
+    FLOOR,
+    attainable_tau,
+    families,
+    kendall_tau,
+    repeat_noise,
+)
 from meshwright.validation.ledger import ErrorSummary, evaluate
 from meshwright.validation.rows import published_files
 from planner.execution import Execution
@@ -213,3 +219,41 @@ def test_semicolons_between_values_are_named(refused, tmp_path):
     points.write_text("gpu;dtype;layout;m;n;k;time_us\nh100-sxm;bf16;forward;1;1;1;1\n")
     command = ["calibrate", str(points), "--device", "h100-sxm", "-o", str(tmp_path / "mine.yaml")]
     assert "separated by ';', a comma is needed" in refused(*command)
+
+
+def test_wrong_pairs_are_those_that_cost_tau(cases):
+    changes = [{"micro_batch": str(size), "derived_step_time_s": str(size)} for size in (1, 2, 4)]
+    (family,) = families(evaluate([cases(*changes)]).entries)
+    pairs = family.n * (family.n - 1) / 2
+    assert family.tau == pytest.approx(1 - 2 * len(family.wrong) / pairs)
+    assert family.wrong  # larger micro batches are predicted faster, and "measured" slower
+    for pair in family.wrong:
+        assert pair.measured > 0 > pair.predicted
+    assert [pair.measured for pair in family.wrong] == sorted(
+        (pair.measured for pair in family.wrong), reverse=True
+    )
+
+
+def test_noise_is_the_spread_of_repeated_plans(cases):
+    few = evaluate([cases({}, {"derived_step_time_s": "2.2"})]).entries
+    assert repeat_noise(few) == (FLOOR, 1)
+    times = [2.0, 2.0 * np.exp(0.1)]
+    repeated = [
+        {"micro_batch": size, "derived_step_time_s": f"{time:.9f}"}
+        for size in ("1", "2", "4")
+        for time in times
+    ]
+    # A time that is printed twice is one measurement.
+    noise, plans = repeat_noise(evaluate([cases(*repeated, repeated[0])]).entries)
+    assert (noise, plans) == (pytest.approx(0.1 / np.sqrt(2)), 3)
+
+
+def test_attainable_tau_falls_from_one_to_none_as_noise_grows():
+    measured = (1.0, 1.1, 1.3)
+    taus = [attainable_tau(measured, noise) for noise in (1e-6, 0.02, 0.1, 1.0, 1e3)]
+    assert taus[0] == pytest.approx(1.0)
+    assert taus == sorted(taus, reverse=True)
+    assert taus[-1] == pytest.approx(0.0, abs=1e-3)
+    # One pair one standard deviation of a difference apart: 2 Phi(1) - 1.
+    assert attainable_tau((1.0, float(np.exp(0.1 * np.sqrt(2)))), 0.1) == pytest.approx(0.6827, abs=1e-4)
+    assert attainable_tau((1.0,), 0.1) == 1.0
