@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -160,11 +161,9 @@ class Engine(Strict):
         base = data.get("based_on") if isinstance(data, Mapping) else None
         if not isinstance(base, str):
             return data
-        path = FOLDER / f"{base}.yaml"
-        if path not in FOLDER.glob("*.yaml"):
+        if FOLDER / f"{base}.yaml" not in FOLDER.glob("*.yaml"):
             raise ValueError(f"based_on: no shipped engine is called {shown(base)}")
-        inherited = cls.model_validate(read_mapping(path)).model_dump(exclude={"name", "version", "based_on"})
-        return {**{key: _assumed(value, base) for key, value in inherited.items()}, **data}
+        return {**_inherited(cls, base), **data}
 
     @model_validator(mode="after")
     def _check(self) -> Engine:
@@ -204,6 +203,14 @@ class Engine(Strict):
         small = self.small_device
         limit = small.max_sequences if small and memory_bytes < small.below_bytes else None
         return (limit or self.max_sequences).value
+
+
+@cache
+def _inherited(engine: type[Engine], base: str) -> Mapping[str, Any]:
+    """Return what versions based on a shipped engine inherit; not to be changed."""
+    whole = engine.model_validate(read_mapping(FOLDER / f"{base}.yaml"))
+    figures = whole.model_dump(exclude={"name", "version", "based_on"})
+    return {key: _assumed(value, base) for key, value in figures.items()}
 
 
 def _assumed(value: Any, base: str) -> Any:
