@@ -150,31 +150,48 @@ Tokens = Annotated[
 ]
 Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Search serving deployments instead of training plans.")]
+SERVING = "Serving plans (--serve, --mix, --day, or a serving scenario)"
+"""Panel of the options that only serving plans read."""
 Isl = Annotated[
     int | None,
-    typer.Option(parser=_tokens, metavar="N", help="Serving: prompt tokens per request (2048, 2k)."),
+    typer.Option(
+        parser=_tokens, metavar="N", help="Prompt tokens per request (2048, 2k).", rich_help_panel=SERVING
+    ),
 ]
 Osl = Annotated[
-    int | None, typer.Option(parser=_tokens, metavar="N", help="Serving: output tokens per request.")
+    int | None,
+    typer.Option(parser=_tokens, metavar="N", help="Output tokens per request.", rich_help_panel=SERVING),
 ]
-Rate = Annotated[float | None, typer.Option(help="Serving: requests per second.")]
+Rate = Annotated[float | None, typer.Option(help="Requests per second.", rich_help_panel=SERVING)]
 Ttft = Annotated[
     str | None,
     typer.Option(
-        help="Serving: target of the time to first token, s; p99=2.0 sets the percentile (default p90)."
+        metavar="[pNN=]S",
+        help="Target of the time to first token, s; p99=2.0 sets the percentile (default p90).",
+        rich_help_panel=SERVING,
     ),
 ]
-Tpot = Annotated[str | None, typer.Option(help="Serving: target of the time per output token, s.")]
-Together = Annotated[bool, typer.Option("--together", help="Serving: no disaggregated prefill and decode.")]
-Engine = Annotated[str | None, typer.Option(help="Serving: engine preset (`meshwright show engines`).")]
+Tpot = Annotated[
+    str | None,
+    typer.Option(metavar="[pNN=]S", help="Target of the time per output token, s.", rich_help_panel=SERVING),
+]
+Together = Annotated[
+    bool,
+    typer.Option("--together", help="Search no disaggregated prefill and decode.", rich_help_panel=SERVING),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="Engine preset (`meshwright show engines`).", rich_help_panel=SERVING),
+]
 Mix = Annotated[
     str | None,
     typer.Option(
         metavar="TYPES",
-        help="Serving: cheapest mix of GPU types (l4,a100-sxm-80gb=8,h100-sxm@2.5; =maximum, @price).",
+        help="Cheapest mix of GPU types (l4,a100-sxm-80gb=8,h100-sxm@2.5; =maximum, @price).",
+        rich_help_panel=SERVING,
     ),
 ]
-Watts = Annotated[float | None, typer.Option(help="Serving: power limit of all devices, W.")]
+Watts = Annotated[float | None, typer.Option(help="Power limit of all devices, W.", rich_help_panel=SERVING)]
 
 
 def question(**flags: str | float | None) -> dict[str, object]:
@@ -233,10 +250,16 @@ Pareto = Annotated[
 Day = Annotated[
     str | None,
     typer.Option(
-        metavar="RATES", help="Serving: replicas over a day, by requests/s in equal parts of it (2,5,9,4)."
+        metavar="RATES",
+        help="Replicas over a day, by requests/s in equal parts of it (2,5,9,4).",
+        rich_help_panel=SERVING,
     ),
 ]
 ColdStart = Annotated[
     float,
-    typer.Option(min=0, help="Serving with --day: seconds from renting a replica to its first request."),
+    typer.Option(
+        min=0,
+        help="With --day: seconds from renting a replica to its first request.",
+        rich_help_panel=SERVING,
+    ),
 ]

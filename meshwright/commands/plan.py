@@ -20,10 +20,14 @@ INTERRUPTED = 130
 
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together")
 OF_TRAINING = (
-    *("seq_len", "global_batch", "batch_tokens", "precision", "framework", "price", "headroom", "raw"),
-    *("tokens", "days"),
+    *("seq_len", "global_batch", "batch_tokens", "framework", "headroom", "raw", "tokens", "days"),
 )
 """Flags that only one of both kinds of question reads."""
+OTHERWISE_IN_SERVING = {
+    "precision": "serving plans take --fix weights=fp8 and --fix kv=fp8",
+    "price": "serving plans take a price with the GPU type (--cluster dgx-h100=8@2.5)",
+}
+"""Flags of training that serving plans spell otherwise."""
 OF_RANKINGS = ("objective", "top", "refine", "together")
 SPELLINGS = {"raw": "--all"}
 COLD_START_S = 60.0
@@ -78,6 +82,8 @@ def plan(
     highest goodput within the latency targets.
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
+
+    [bold]Serving:[/bold] meshwright plan --serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """  # noqa: E501 - one line to copy
     answer(SimpleNamespace(**locals()))
 
@@ -128,8 +134,12 @@ def _refuse_unread(flags: SimpleNamespace) -> None:
     day, mix = flags.day is not None, flags.mix is not None
     if flags.serve or day or mix or asks_serving(flags.scenario):
         refuse(OF_TRAINING, "serving plans do not read it")
+        for name, why in OTHERWISE_IN_SERVING.items():
+            refuse((name,), why)
     else:
         refuse(OF_SERVING, "only serving plans (--serve) read it")
+    if flags.save is None and flags.rank != 1:
+        refuse(("rank",), "it says which plan --save writes")
     if day or mix:
         refuse((*(name for name in OF_RANKINGS if name != "refine"), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:

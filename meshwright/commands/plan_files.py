@@ -56,6 +56,19 @@ class PlanFiles:
             if getattr(self, name) is not None:
                 raise InputError(f"{subject} have no such file", f"--{name}")
 
+    def check_rank(self, shown: int) -> None:
+        """Refuse a rank below the shown plans before the search.
+
+        Raises:
+            InputError: such a rank is to be saved.
+        """
+        from hwmodels.errors import InputError
+
+        if self.save is not None and self.rank > shown:
+            raise InputError(
+                f"{shown} plans are shown, found {self.rank}; a higher --top shows more", "--rank"
+            )
+
     def write(self, found: PlanSearch) -> None:
         """Write the requested files, all or none.
 

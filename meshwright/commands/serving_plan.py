@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
+PLANS = 5
 INTERRUPTED = 130
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
@@ -49,13 +50,14 @@ def plan_serving(
     files.refuse("serving plans", "html", "csv")
     if top is not None and not 1 <= top <= MOST_PLANS:
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
+    files.check_rank(top or PLANS)
     with progress("searching") as advance:
         found = serving_api.deploy(
             scenario or None,
             **_load(scenario, arguments),
             fix=held["fix"],
             limit=held["limit"],
-            top=top or 5,
+            top=top or PLANS,
             refine=refine,
             execution=execution,
             progress=advance,

@@ -19,6 +19,20 @@ Runs = Mapping[int, RefinedServing]
 """Highest rates found on the event engine, by the index of the deployment."""
 
 
+EQUAL = 5e-4
+"""Precision of the largest rates, relative."""
+STEADY_ERROR = 0.02
+"""Median error of the steady state's largest rate against the event engine, over twenty questions
+(``python -m benchmarks.serving_refined``)."""
+SECOND = {
+    "goodput": "carries {} less than rank 1",
+    "cost": "costs {} more a token than rank 1",
+    "energy": "takes {} more energy a token than rank 1",
+    "latency": "takes {} longer than rank 1",
+}
+"""Gap of the second plan to the first, by objective."""
+
+
 def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]:
     """A search with documented keys."""
     question = search.question
@@ -148,9 +162,17 @@ def _row(refined: Runs, plan: ServingPlan, index: int) -> list[str]:
 
 def _gap(search: ServingSearch) -> list[str]:
     gap = search.runner_up_gap
-    if gap is None:
-        return []
-    return [f"Rank 1 is {percent(gap, 1)} better in {search.question.objective} than rank 2."]
+    return [] if gap is None else [gap_words(search.question.objective, gap)]
+
+
+def gap_words(objective: str, gap: float) -> str:
+    """The gap of the second plan to the first in a sentence; ``gap`` is a share."""
+    if gap < EQUAL:
+        return f"Ranks 1 and 2 are equal in {objective}."
+    words = f"Rank 2 {SECOND[objective].format(percent(gap, 1))}"
+    if gap < STEADY_ERROR:
+        return f"{words}: too close to tell apart; --refine 2 runs both on the event engine."
+    return f"{words}."
 
 
 def _basis(search: ServingSearch) -> Table:
@@ -169,7 +191,8 @@ def _basis(search: ServingSearch) -> Table:
         {
             "engine": question.engine,
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
-            "model": "steady state; --refine N runs the best N on the event engine",
+            "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
+            "--refine N runs the best N there",
             "kernels": ", ".join(dict.fromkeys(kernels)),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
         },

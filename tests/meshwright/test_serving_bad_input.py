@@ -139,6 +139,10 @@ SERVE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "
         (["--isl", "100", "--ttft", "1", "--limit", "weights=fp8"], "no order", 2),
         (["--isl", "200000", "--ttft", "1"], "longer than the 131,072", 2),
         (["--isl", "100", "--ttft", "1", "--top", "0"], "--top", 2),
+        (["--isl", "100", "--ttft", "1", "--rank", "2"], "which plan --save writes", 2),
+        (["--isl", "100", "--ttft", "1", "--rank", "7", "--save", "x.yaml"], "a higher --top", 2),
+        (["--isl", "100", "--ttft", "1", "--precision", "fp8"], "--fix weights=fp8", 2),
+        (["--isl", "100", "--ttft", "1", "--price", "2"], "--cluster dgx-h100=8@2.5", 2),
     ],
 )
 def test_impossible_deployments_are_refused(refused, flags, told, code):
