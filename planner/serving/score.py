@@ -178,17 +178,17 @@ class ReplicaCases:
         slo, state = self.question.workload.slo, self.state(rate)
         first, token = ttft_quantile(self.question, state), tpot_quantile(self.question, state)
         mixed, prefill = self.role == MIXED, self.role == PREFILL
-        # The first token follows the transfer of the KV and a step of the decode pool.
+        # The first token comes from the prefill pool; the others wait for the KV.
+        sent = np.zeros(len(self))
         if prefill.any():
-            sent = self.transfer_s(rate, state.prefill_s) + (slo.tpot or 0.0)
-            first = first + np.where(prefill, sent, 0.0)
-        held = state.stable.copy()
+            sent = np.where(prefill, self.transfer_s(rate, state.prefill_s), 0.0)
+        held = state.stable & (sent < np.inf)
         if slo.ttft is not None:
             held &= (self.role == DECODE) | (first <= slo.ttft)
         elif slo.e2e is not None:
-            held &= ~prefill | (first <= slo.e2e)
+            held &= ~prefill | (first + sent <= slo.e2e)
         if slo.tpot is not None:
-            held &= prefill | (token <= slo.tpot)
+            held &= np.where(prefill, sent / max(self.question.output - 1.0, 1.0), token) <= slo.tpot
         if slo.e2e is not None:
             held &= ~mixed | (first + state.decode_s <= slo.e2e)
         return held

@@ -63,6 +63,7 @@ class Phase:
     ttft: Array
     tpot: Array
     decode: Array
+    """From the first to the last token; of a prefill replica, until the KV arrived."""
     watts: Array
     tried: int
     """Pairs of limits that were compared."""
@@ -112,9 +113,9 @@ def phases(
     state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
     sent = sent_s(chosen[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
     figures = (
-        np.minimum(ttft_quantile(question, state) + sent, NEVER),
+        np.minimum(ttft_quantile(question, state), NEVER),
         np.where(state.stable, state.tpot_s, NEVER),
-        np.where(state.stable, state.decode_s, NEVER),
+        np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
         state.watts * every,
     )
     ends = np.cumsum([len(part) for part in counts])[:-1]
@@ -362,7 +363,7 @@ def _apart(
     usd = usd + after * decode.shape.devices * decode.shape.offer.usd_per_hour
     load = goodput if question.rate is None else question.rate
     slow = load * prefill.sending_s > BUSY_LINK * after
-    ttft = np.where(slow, NEVER, prefill.ttft[before - 1] + decode.tpot[after - 1])
+    sent = prefill.decode[before - 1]
     return (
         np.full_like(before, first),
         np.full_like(before, second),
@@ -370,8 +371,8 @@ def _apart(
         devices,
         usd,
         goodput,
-        np.minimum(ttft, NEVER),
-        decode.tpot[after - 1],
-        decode.decode[after - 1],
+        np.where(slow, NEVER, prefill.ttft[before - 1]),
+        decode.tpot[after - 1] + sent / max(question.output - 1.0, 1.0),
+        decode.decode[after - 1] + sent,
         prefill.watts[before - 1] + decode.watts[after - 1],
     )

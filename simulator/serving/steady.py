@@ -9,13 +9,16 @@ a step longer, and those on different ranks share one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from simulator.serving.steady_cases import Cases, Limits, Load, Prefills
 from simulator.serving.step_arrays import StepCases
 from simulator.serving.table import IterationTable
+
+__all__ = ["Limits", "Load", "Steady", "highest_stable_rate", "steady_state"]
 
 Array = NDArray[np.float64]
 
@@ -35,48 +38,10 @@ AVERAGED = (2.0 / 3.0) ** 0.5
 """Standard deviation of the batch averaged over a request's time, over that of the batch at an instant."""
 CORRELATED = 0.5 / AVERAGED
 """Correlation of that average with the number of arrivals in the same time."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """Requests on one replica, arrays that broadcast.
-
-    Args:
-        prompt: mean prompt tokens.
-        output: mean output tokens.
-        concurrency: requests in the system at any time; 0 where ``rate`` counts.
-        rate: requests a second; 0 where ``concurrency`` counts.
-        cached: prompt tokens found in the prefix cache.
-        variation: variance of the output lengths over the square of their mean. A sequence found decoding at
-            a random time is longer than the mean, and so holds more context.
-        prompt_variation: variance of the tokens to prefill over the square of their mean: long prompts make
-            others wait longer.
-        replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
-    """
-
-    prompt: ArrayLike
-    output: ArrayLike
-    concurrency: ArrayLike = 0.0
-    rate: ArrayLike = 0.0
-    cached: ArrayLike = 0.0
-    variation: ArrayLike = 0.0
-    prompt_variation: ArrayLike = 0.0
-    replicas: ArrayLike = 1.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a replica's steps, arrays that broadcast.
-
-    Args:
-        budget: query tokens of a step on one rank.
-        sequences: decoding sequences of one rank.
-        kv_tokens: KV tokens of one rank.
-    """
-
-    budget: ArrayLike
-    sequences: ArrayLike
-    kv_tokens: ArrayLike
+LONGEST_SPREAD = 0.2
+"""Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
+STEADIEST = 0.02
+"""Least share of a deviation between micro batches that decays in a request's time."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +62,7 @@ class Steady:
     prefill_beside_s: Array
     """The same when every data-parallel rank prefills a prompt."""
     step_s: Array
-    """A pure decode step."""
+    """A pure decode step; of a replica that only prefills, the step that a request meets."""
     requests_s: Array
     """Requests a second of the whole replica."""
     output_tokens_s: Array
@@ -115,112 +80,6 @@ class Steady:
     """From first to last token."""
 
 
-@dataclass(frozen=True)
-class Prefills:
-    """Step times with prompt chunks, s."""
-
-    chunks: Array
-    """Steps of a prompt; the rest of the last one is filled by the next prompt."""
-    most: Array
-    """Chunks that one step computes on a rank, at most."""
-    step: Array
-    """Without a chunk."""
-    one: Array
-    """With one chunk."""
-    beside: Array
-    """Added by a further chunk on another rank."""
-    behind: Array
-    """Added by a further chunk when all ranks have a chunk."""
-    ranks: Array
-
-    def seconds(self, chunks: Array) -> Array:
-        """Step time with ``chunks`` chunks over all ranks."""
-        others = np.minimum(chunks, self.ranks) - 1.0
-        return self.one + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
-
-    def beside_step(self, step: Array) -> Prefills:
-        """The same with a slightly different batch, whose own step takes ``step``."""
-        return replace(self, step=step, one=self.one + step - self.step)
-
-    @property
-    def full(self) -> Array:
-        """Seconds of a prompt where all steps are full."""
-        most = self.ranks * self.most
-        return self.chunks * self.seconds(most) / most
-
-
-class _Cases:
-    """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
-
-    def __init__(self, table: StepCases, load: Load, limits: Limits) -> None:
-        given = (
-            *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
-            *(load.prompt_variation, load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
-        )
-        prompt, output, concurrency, rate, cached, variation, varied, replicas, budget, slots, room = (
-            np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
-        )
-        engine = table.engine
-        self.ranks, self.stages = table.ranks, table.stages
-        self.lanes = table.ranks * table.stages
-        """Batches in flight: one an attention rank and pipeline stage."""
-        self.table, self.output = table, output
-        self.shared = self.lanes * replicas
-        """Batches in flight among which arrivals are balanced."""
-        self.varied = varied
-        self.closed = concurrency > 0
-        self.clients = np.maximum(concurrency / self.lanes, 1e-9)
-        self.arrivals = rate / self.lanes
-        self.new = np.maximum(prompt - cached, 1.0)
-        """Prompt tokens to compute."""
-        self.arrives = self.closed & (self.new <= 1.0)
-        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode. At a
-        rate it stays a prompt of one token, as on the event engine."""
-        self.keys = prompt + 0.5 * (1.0 + variation) * output
-        """Mean context of a decoding sequence."""
-        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / table.stages, 1.0)
-        """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
-        self.gaps = np.maximum(output - 1.0, 1e-9)
-        self.cached, self.budget = cached, budget
-        self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
-        """Whether prefill chunks share steps with decodes."""
-        self.ahead = float(engine.schedules_ahead.value)
-        fixed = engine.first_token_s.value + table.fixed_s
-        self.fixed = fixed + engine.first_token_per_token_s.value * self.new
-        """Part of TTFT outside of steps, s."""
-
-    def prefills(self, batch: Array) -> Prefills:
-        """Steps with prompts beside a batch, whose tokens count towards the budget."""
-        decoding = batch if self.interleaved else np.zeros_like(batch)
-        room = np.maximum(self.budget - decoding, 1.0)
-        chunk = np.minimum(self.new, room)
-        before = self.cached + 0.5 * (self.new - chunk)
-
-        # One prompt; one on every rank; two on every rank.
-        single = bool(np.all(self.ranks == 1.0))
-        axis = (-1,) + (1,) * chunk.ndim
-        prompts = np.array([1.0, 2.0] if single else [1.0, 1.0, 2.0]).reshape(axis)
-        most = np.broadcast_to(self.ranks, chunk.shape)
-        ranks = None if single else np.stack([np.ones_like(chunk), most, most])
-        steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one, every, two = steps[0], steps[-2], steps[-1]
-        beside = np.maximum(every - one, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
-        behind = np.maximum(two - every, 0.0) / self.ranks
-        step = self.decode(batch)
-        one = np.where(self.arrives, step, one)
-        beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
-        return Prefills(self.new / chunk, room / chunk, step, one, beside, behind, self.ranks)
-
-    def prefill(self) -> tuple[Array, Array]:
-        """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
-        steps = self.prefills(np.zeros_like(self.new))
-        return steps.chunks * steps.one, steps.chunks * steps.seconds(self.ranks)
-
-    def decode(self, batch: Array) -> Array:
-        """Seconds of a pure decode step."""
-        return self.table.decode_seconds(batch, self.keys)
-
-
 def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) -> Steady:
     """Return the steady state of every case.
 
@@ -229,7 +88,7 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
         load: requests on the whole replica, shared evenly by its attention ranks and micro batches.
         limits: of one rank.
     """
-    cases = _Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
     closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
     seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
@@ -242,7 +101,8 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed, 0.0, 1.0 / growth)
-    before = moved = interference = np.zeros_like(seen)
+    before = moved = interference = uneven = running = np.zeros_like(seen)
+    staged = bool(np.any(cases.stages > 1))
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -253,11 +113,16 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
         others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
         beside = others * decode
         seen = np.minimum(1.0 + beside + np.minimum(bunching * delay, MOST_BUNCHING * beside), slots)
-        step = cases.decode(seen)
+        if staged:
+            lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
+            uneven = np.where(closed, 0.0, beside) / lasting
+            step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
+        else:
+            step = cases.decode(seen)
         if cases.interleaved:
             steps = steps.beside_step(step)
         arriving = others * cases.ranks
-        prefill, delay, first = _prompts(cases, arriving, step, tpot, steps)
+        prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
         taken = arriving * delay
         # In a closed loop the prompts of one step follow from the clients, however long the step is.
         mean = np.where(closed, step + taken * tpot, step / (1.0 - np.minimum(taken, MOST_INTERFERENCE)))
@@ -274,8 +139,8 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
             cases, through, tpot, alone, longest, service
         )
         wait = DAMPING * wait + (1 - DAMPING) * queue
-    spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, delay, interference))
-    return _means(cases, through, tpot, spread, step, service, wait, stable)
+    spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
+    return _means(cases, through, tpot, spread, np.where(cases.decodes, step, running), service, wait, stable)
 
 
 def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: Limits) -> Array:
@@ -283,7 +148,7 @@ def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: L
 
     Slots would not free fast enough even without prefills, or prompts would not fit even beside few decodes.
     """
-    cases = _Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
     slots, one = cases.slots, np.ones_like(cases.slots)
     by_slots = slots / (cases.gaps * cases.decode(slots))
     by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(one).full)
@@ -297,9 +162,10 @@ def _leap(before: Array, moved: Array) -> Array:
 
 
 def _prompts(
-    cases: _Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
-) -> tuple[Array, Array, Array]:
-    """Seconds of a prompt's own steps, of the delay of decodes per prompt, and of the wait for running steps.
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
+) -> tuple[Array, Array, Array, Array]:
+    """Seconds of a prompt's own steps, of the delay of decodes per prompt, of the wait for running steps, and
+    of the steps waited for.
 
     Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
     different ranks.
@@ -311,32 +177,54 @@ def _prompts(
         steps: steps with prompts.
     """
     if cases.interleaved:
-        window = tpot
+        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
+        share = np.minimum(arriving * steps.chunks * steps.one, 1.0) ** (cases.shared / cases.ranks)
+        met_step = share * steps.one / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
+        window = np.where(cases.decodes, tpot, met_step)
     else:
         busy = np.minimum(arriving * steps.one, 0.9)
         window = step * (1.0 - busy) + steps.one * busy
     most = steps.ranks * steps.most
     met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
-    length = steps.seconds(together)
+    even = length = steps.seconds(together)
+    if np.any(cases.stages > 1):
+        heavy = _longest_prompts(cases, arriving, met, together, steps)
+        met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
     delay = steps.chunks * (length - step if cases.interleaved else length) / together
-    delay = np.where(cases.arrives, 0.0, delay)
+    delay = np.where(cases.arrives | ~cases.decodes, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
-    own = np.clip(-np.expm1(-arriving * window), 1e-9, 1.0 - 1e-9)
+    own = np.clip(arriving * window * steps.chunks / together, 1e-9, 1.0 - 1e-9)
     delay = delay * -np.expm1(cases.stages * np.log1p(-own)) / own
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
     prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)
-    share = np.minimum(arriving * steps.chunks * length / together, 1.0)
-    running = (1.0 - share) * step + share * length
+    share = np.where(cases.decodes, np.minimum(arriving * steps.chunks * length / together, 1.0), 1.0)
+    # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
+    turn = even / cases.stages
+    last = length - (cases.stages - 1.0) * turn
+    uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
+    running = (1.0 - share) * step / cases.stages + share * uneven
     following = 1.0 / ((1.0 - share) / step + share / length)
     meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
-    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following)
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
 
 
-def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
+def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
+    """Prompts in a step of the micro batch with most of them.
+
+    The longest micro batch of a pipeline is planned last, so it takes the prompts that arrive during its
+    own excess too. Where these take longer than the excess, it grows until a limit of its step.
+    """
+    grows = arriving * cases.stages * steps.behind
+    excess = cases.longest_of * np.sqrt(met) * (np.maximum(1.0 - grows, STEADIEST) ** -0.5 - 1.0)
+    return np.clip(together + excess, 1.0, steps.most)
+
+
+def _budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
     """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
-    factor above it. Clients wait for two prompts, or until all clients' prompts are computed once.
+    factor above it. Without decodes a step starts at once, so steps are full only where all prompts wait.
+    Clients wait for two prompts, or until all clients' prompts are computed once.
 
     Args:
         cases: the loads.
@@ -345,20 +233,24 @@ def _budget_wait(cases: _Cases, arriving: Array, steps: Prefills, running: Array
         running: seconds of a request without the wait.
     """
     busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
-    servers = cases.shared / cases.lanes * steps.ranks * steps.most
-    wait = 0.5 * busy ** (np.sqrt(2.0 * servers + 2.0) - 1.0) / (1.0 - busy) * steps.full
-    wait = wait * (1.0 + cases.varied) * cases.lanes / cases.shared
+    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
+    pooled = cases.shared / cases.ranks
+    servers = pooled * steps.ranks * steps.most
+    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, servers)
+    wait = 0.5 * busy**power / (1.0 - busy) * steps.full
+    wait = wait * (1.0 + cases.varied) / pooled
     others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
     bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
     return np.where(cases.closed, np.minimum(wait, bound), wait)
 
 
 def _spread(
-    cases: _Cases,
+    cases: Cases,
     through: Array,
     tpot: Array,
     alone: Array,
     seen: Array,
+    uneven: Array,
     delay: Array,
     interference: Array,
 ) -> Array:
@@ -369,16 +261,17 @@ def _spread(
     number has correlation ``CORRELATED`` with that batch.
     """
     arrivals = through * tpot * cases.gaps
-    deviation = np.sqrt(arrivals / cases.shared * tpot / alone)
+    deviation = np.sqrt(arrivals / cases.shared * tpot / alone + LONGEST_SPREAD * uneven)
     more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
     slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
     batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
-    prompts = delay * np.sqrt(arrivals * cases.lanes**2 / cases.shared) / cases.gaps
+    # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
+    prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps
     return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
 
 
 def _slot_wait(
-    cases: _Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
+    cases: Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
 ) -> Array:
     """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
 
@@ -399,7 +292,7 @@ def _slot_wait(
 
 
 def _means(
-    cases: _Cases,
+    cases: Cases,
     through: Array,
     tpot: Array,
     spread: Array,

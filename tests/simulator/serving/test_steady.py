@@ -159,10 +159,10 @@ def test_prompts_whose_kv_arrives_do_not_delay_decodes(engine):
     assert float(state.tpot_s) == pytest.approx(float(alone), rel=0.02)
 
 
-def served(rate: float, prompt: int, output: int, pool: dict) -> dict:
-    """A scenario of Mixtral under Poisson arrivals of equal requests."""
+def served(rate: float, prompt: int, output: int, pool: dict, model: str = "mixtral-8x7b") -> dict:
+    """A scenario under Poisson arrivals of equal requests."""
     return {
-        "model": "mixtral-8x7b",
+        "model": model,
         "cluster": "dgx-h100",
         "workload": {
             "kind": "serving",
@@ -190,3 +190,33 @@ def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
     assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.12)
     tail = float(state.tpot_s + 1.28 * state.tpot_spread_s)
     assert tail == pytest.approx(run["tpot"].p90, rel=0.08)
+
+
+@pytest.mark.parametrize(("rate", "prompt"), [(40.0, 1000), (80.0, 1)])
+def test_pipelines_agree_with_the_event_engine_under_poisson_arrivals(rate, prompt):
+    """Micro batches share prompts, and the longest of uneven micro batches delays all."""
+    options = {"token_budget": 512, "max_sequences": 512}
+    setting = make_serving(
+        served(rate, prompt, 200, {"pipeline": 2, "options": options}, "llama3.1-8b"), "test", Path()
+    )
+    run = serve(setting).metrics.latencies
+    one = setting.pools[0]
+    price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
+    limits = Limits(512, 512, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(IterationTable(price, 512, 512, 4096), Load(prompt, 200, rate=rate), limits)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.1)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.15)
+
+
+@pytest.mark.parametrize(("rate", "stages"), [(20.0, 1), (36.0, 1), (40.0, 2), (65.0, 2)])
+def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
+    """Prompts that meet share a step; in a pipeline beyond half load one micro batch takes most of them."""
+    options = {"token_budget": 8192, "max_sequences": 16}
+    pool = {"pipeline": stages, "options": options}
+    setting = make_serving(served(rate, 1000, 1, pool, "llama3.1-8b"), "test", Path())
+    run = serve(setting).metrics.latencies
+    one = setting.pools[0]
+    price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
+    limits = Limits(8192, 16, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(IterationTable(price, 8192, 16, 4096), Load(1000, 1, rate=rate), limits)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.25)
