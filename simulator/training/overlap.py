@@ -23,24 +23,41 @@ up to 0.40 (Lee et al. 2025, arXiv 2507.03114); 0.35 is what the hidden tensor-p
 on H100 costs. AMD: concurrent collectives and products on MI300X gain 21 % of what ideal overlap would
 (Agrawal et al. 2024, arXiv 2412.14335); RCCL occupies 56 to 96 compute units (ROCm/rccl#2073, #1302)."""
 
+LONG_BUFFER = 1e12
+"""Bytes of a collective whose time is that of its bytes alone."""
+
 
 def multiprocessors_taken(setting: Setting) -> float:
     """Share of a device's multiprocessors that a running collective takes from kernels beside it."""
     return min(1.0, COLLECTIVE_MULTIPROCESSORS / setting.cluster.device.multiprocessors)
 
 
-def contention(setting: Setting, ranks: np.ndarray) -> np.ndarray:
+def contention(setting: Setting, size: np.ndarray, stride: np.ndarray | int = 1) -> np.ndarray:
     """Share of their speed that kernels lose while a collective runs beside them.
 
-    A collective that leaves the domain moves a tenth of the bytes per second, and costs multiprocessors only.
+    Its thread blocks take multiprocessors on any link. What a collective inside a domain takes beyond them
+    (cache, memory bandwidth, power) grows with the bytes per second that each rank moves: a ring through all
+    devices of nodes with eight 200 Gb/s NICs moves 0.8 of those of a ring inside an A100 domain, one with a
+    member a node an eighth of that.
 
     Args:
         setting: what the plans share.
-        ranks: ranks from the first of a group to its last, shape (...).
+        size: ranks in the group, shape (...).
+        stride: distance between neighbours of the group, in ranks; broadcasts.
     """
-    alone = multiprocessors_taken(setting)
-    inside = SLOWDOWN.get(setting.cluster.device.vendor, alone)
-    return np.where(ranks <= setting.cluster.domain, inside, alone)
+    cluster, alone = setting.cluster, multiprocessors_taken(setting)
+    inside = SLOWDOWN.get(cluster.device.vendor, alone)
+    ranks, apart = np.broadcast_arrays(size, stride)
+    leaves = (ranks > 1) & (ranks * apart > cluster.domain)
+    if cluster.domain == 1 or not leaves.any():
+        return np.where(leaves, alone, inside)
+    # Few groups are distinct among the plans of a search.
+    groups, index = np.unique(ranks[leaves] + 1j * apart[leaves], return_inverse=True)
+    near = cluster.collective("all_gather", LONG_BUFFER, cluster.domain)
+    far = cluster.collective("all_gather", LONG_BUFFER, groups.real.astype(int), groups.imag.astype(int))
+    lost = np.full(ranks.shape, inside)
+    lost[leaves] = (alone + (inside - alone) * np.minimum(1.0, near / far))[index]
+    return lost
 
 
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:

@@ -125,13 +125,16 @@ class Sharding:
     @cached_property
     def contention(self) -> np.ndarray:
         """Share of their speed that kernels lose beside gathers and reduce-scatters, shape (plans,)."""
-        return contention(self.setting, self.dense.shard * self.dense.shard_stride)
+        return contention(self.setting, self.dense.shard, self.dense.shard_stride)
 
     @cached_property
     def reduce_contention(self) -> np.ndarray:
         """Share of their speed that kernels lose beside reductions of gradients, shape (plans,)."""
-        ranks = self.dense.shard * self.dense.shard_stride * self.dense.replicas
-        return np.where(self.scatters, self.contention, contention(self.setting, ranks))
+        if self.scatters.all():
+            return self.contention
+        ranks = self.dense.shard * self.dense.replicas
+        everywhere = contention(self.setting, ranks, self.dense.shard_stride)
+        return np.where(self.scatters, self.contention, everywhere)
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.cluster import clusters
-from simulator.training.overlap import Exchange, Transfer, contention, hide
+from simulator.training.overlap import Exchange, Transfer, contention, hide, multiprocessors_taken
 
 SECONDS, SHARE = st.floats(0, 1e3), st.floats(0, 1)
 COST = clusters.get("dgx-h100").resized(64).collective_cost("all_gather", np.array([1e9]), 64)
@@ -55,3 +55,19 @@ def test_a_collective_inside_a_domain_slows_kernels_more_than_one_across(make_se
     setting = make_setting()
     inside, across = contention(setting, np.array([8, 16]))
     assert 0 < across < inside < 1
+
+
+def test_kernels_lose_less_to_rings_that_move_fewer_bytes_a_second(make_setting):
+    setting = make_setting(devices=64)
+    slow = setting.cluster.with_network(nic_gbps_per_node=200, fabric="infiniband")
+    everywhere, one_a_node = contention(setting, np.array([64, 8]), np.array([1, 8]))
+    (slow_nics,) = contention(make_setting(devices=64, cluster=slow), np.array([64]))
+    alone = multiprocessors_taken(setting)
+    assert alone < one_a_node < everywhere
+    assert slow_nics == pytest.approx(one_a_node, rel=0.05)
+
+
+def test_a_group_of_one_rank_never_leaves_its_domain(make_setting):
+    assert contention(make_setting(), np.array([1]), np.array([64])) == contention(
+        make_setting(), np.array([8])
+    )
