@@ -374,3 +374,9 @@ def test_the_page_states_the_rules():
     page = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
     for rule in default_rules():
         assert f"| `{rule.framework}` | {rule.why} |" in page
+
+
+def test_gpt_neox_launches_as_slowly_as_the_engine_that_it_shares():
+    shared, own = frameworks.get("megatron-deepspeed"), frameworks.get("gpt-neox")
+    assert own.host_seconds_per_kernel == shared.host_seconds_per_kernel
+    assert own.exchange_seconds == shared.exchange_seconds > 0

@@ -120,17 +120,18 @@ def test_libraries_of_rocm_5_are_those_of_mi250x_alone():
 
 
 @pytest.mark.parametrize(
-    ("words", "gradient_bytes", "casts", "clears"),
+    ("words", "gradient_bytes", "passes", "casts", "clears"),
     [
-        ({"framework": "Megatron-DeepSpeed (OpenLLM-France fork)"}, 4, True, True),
-        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-28"}, 4, True, False),
-        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-17"}, 2, False, False),
+        ({"framework": "Megatron-DeepSpeed (OpenLLM-France fork)"}, 4, 6, True, True),
+        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-28"}, 4, 6, True, False),
+        ({"framework": "Megatron-DeepSpeed", "source": "BigScience tr11 prequel, 02-17"}, 2, 0, False, False),
     ],
 )
-def test_gradients_of_bf16_under_deepspeed_by_version(words, gradient_bytes, casts, clears):
+def test_gradients_of_bf16_under_deepspeed_by_version(words, gradient_bytes, passes, casts, clears):
     framework = read(**words, precision="bf16").setting.framework
     found = framework.gradient_bytes, framework.casts_gradients, framework.clears_working_gradients
     assert found == (gradient_bytes, casts, clears)
+    assert framework.gradient_passes == passes
 
 
 def test_models_of_gpt_neox_are_rotary_and_have_an_output_layer_of_their_own():
