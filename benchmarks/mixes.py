@@ -70,7 +70,7 @@ def main():
             write_trace(path, lengths(name, np.random.default_rng(0)))
             savings = []
             for rate in rates:
-                found = mw.mix(TYPES, question(path, rate, tpot), fix={"tensor": 1})
+                found = mw.mix(TYPES, question(path, rate, tpot), fix={"tensor": 1}, split=False)
                 alone = {
                     kind: one.usd_per_hour for kind, one in found.alone.items() if isinstance(one, Allocation)
                 }

@@ -146,6 +146,7 @@ def mix(
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
     watts: float | None = None,
+    split: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Mix:
     """Rent the cheapest mix of GPU types that carries a load within its targets.
@@ -162,6 +163,7 @@ def mix(
         engine: preset by name.
         fix, limit: fields of a replica, as for ``deploy``.
         watts: maximum power of all devices, W.
+        split: let prompts and outputs of a request run on different replicas, of any two types, too.
         progress: called with the finished share.
 
     Raises:
@@ -172,7 +174,7 @@ def mix(
     cluster = offers[0].cluster
     given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
     given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
-    question = serving_question(scenario, given, fix or {}, limit or {})
+    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
     return search_mix(question, offers, watts=_budget(watts), progress=progress)
 
 

@@ -109,7 +109,7 @@ def answer(flags: SimpleNamespace) -> None:
         files.refuse("mixes", "save", "html", "csv")
         unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
-        asked = {"model": flags.model, **load, **held, "watts": flags.watts}
+        asked = {"model": flags.model, **load, **held, "watts": flags.watts, "split": not flags.together}
         plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json)
     elif flags.serve or asks_serving(flags.scenario):
         _answer_serving(flags, {**place, **load}, held, files)
@@ -141,7 +141,8 @@ def _refuse_unread(flags: SimpleNamespace) -> None:
     if flags.save is None and flags.rank != 1:
         refuse(("rank",), "it says which plan --save writes")
     if day or mix:
-        refuse((*(name for name in OF_RANKINGS if name != "refine"), "pareto"), "it is of rankings")
+        read = ("refine", "together") if mix else ("refine",)
+        refuse((*(name for name in OF_RANKINGS if name not in read), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
         refuse(("cold_start",), "only --day starts replicas")
 

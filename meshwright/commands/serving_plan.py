@@ -91,7 +91,8 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: in
 
     check_given(scenario, arguments, NEEDED_OF_A_MIX)
     rest = {
-        name: arguments[name] for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts")
+        name: arguments[name]
+        for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts", "split")
     }
     with progress("searching") as advance:
         found = serving_api.mix(

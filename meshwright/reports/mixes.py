@@ -11,10 +11,11 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
-from planner.serving.mix.allocation import Allocation
+from planner.serving.mix.allocation import TOGETHER, Allocation
 from planner.serving.mix.run import MixRun, scenario_of_mix
 from planner.serving.mix.search import Mix
 from planner.serving.plan import SECONDS_AN_HOUR
+from planner.serving.score import ROLES
 
 
 def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
@@ -23,6 +24,7 @@ def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
     slo = question.workload.slo
     rented = [
         {
+            "role": ROLES[option.role],
             "device": option.offer.name,
             "cluster": option.offer.cluster.name,
             "tensor": option.shape.pool.tensor,
@@ -30,15 +32,14 @@ def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
             "pipeline": option.shape.pool.pipeline,
             "expert": option.shape.pool.expert,
             "weights": option.shape.pool.weights,
-            "replicas": int(count),
-            "gpus": int(count) * option.shape.devices,
+            "replicas": count,
+            "gpus": count * option.shape.devices,
             "token_budget": option.budget,
             "max_sequences": option.sequences,
             "usd_per_hour": float(count * option.usd_per_hour),
             "share_of_requests": float(share @ _weights(found)),
         }
-        for option, count, share in zip(found.options, best.replicas, best.share, strict=True)
-        if count
+        for option, count, share in found.pools
     ]
     return {
         "question": {
@@ -84,11 +85,17 @@ def _weights(found: Mix) -> np.ndarray:
 
 
 def _sent(found: Mix, bucket: int) -> dict[str, float]:
-    """Share of a bucket by device."""
+    """Share of a bucket by device, or by devices of prompts and of outputs."""
     shares: dict[str, float] = defaultdict(float)
-    for option, share in zip(found.options, found.best.share[:, bucket], strict=True):
-        if share:
-            shares[option.offer.name] += float(share)
+    ways = found.costs.ways
+    for option, decodes, receiver, share in zip(
+        ways.option, ways.decodes, ways.receiver, found.best.share[:, bucket], strict=True
+    ):
+        if share and not decodes:
+            name = found.options[option].offer.name
+            shares[name if receiver == TOGETHER else f"{name} > {found.offers[receiver].name}"] += float(
+                share
+            )
     return dict(shares)
 
 
@@ -115,8 +122,7 @@ def _rented(found: Mix) -> Table:
             f"{count * option.usd_per_hour:.2f}",
             percent(float(share @ _weights(found)), 0),
         ]
-        for option, count, share in zip(found.options, found.best.replicas, found.best.share, strict=True)
-        if count
+        for option, count, share in found.pools
     ]
     slo = found.question.workload.slo
     targets = ", ".join(
@@ -142,9 +148,7 @@ def _verdict(found: Mix) -> str:
 
 
 def _routing(found: Mix) -> Table:
-    names = [
-        offer.name for offer in found.offers if any(offer.name in _sent(found, i) for i in _indices(found))
-    ]
+    names = list(dict.fromkeys(name for index in _indices(found) for name in _sent(found, index)))
     rows = []
     for index in sorted(_indices(found), key=lambda index: -found.buckets[index].rate)[:12]:
         bucket, sent = found.buckets[index], _sent(found, index)
@@ -163,7 +167,7 @@ def _alone(found: Mix) -> Table:
     for name, one in found.alone.items():
         if isinstance(one, Allocation):
             counts = [
-                f"{count} x {option.shape.describe()}"
+                f"{count} x {option.describe().replace(f'{option.offer.name} ', '')}"
                 for option, count in zip(found.options, one.replicas, strict=True)
                 if count
             ]

@@ -65,6 +65,11 @@ class Member:
         """Sequences waiting."""
         return self.replica.queue
 
+    @property
+    def decodes(self) -> bool:
+        """Whether it runs outputs alone."""
+        return self.pool.pool.role == "decode"
+
     def cached(self, request: Request) -> int:
         """Tokens of the request's prompt in its prefix cache."""
         return self.replica.cached(request)
@@ -220,7 +225,7 @@ class Fleet:
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
         sequence.queued_s = now = time + member.ingest_s
-        if self._split:
+        if member.pool.pool.role == "prefill":
             sequence.output = 1
         self._submit(member, sequence, now)
 

@@ -136,9 +136,9 @@ def serving_setting(
             place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
             raise InputError("data-parallel attention with pipeline stages is not modelled", place)
     roles = {pool.pool.role for pool in pools}
-    if roles not in ({"mixed"}, {"prefill", "decode"}):
+    if len(roles & {"prefill", "decode"}) == 1:
         raise InputError(
-            f"roles of pools are all mixed, or both prefill and decode; found {', '.join(sorted(roles))}",
+            f"pools of role prefill and of role decode need each other; found {', '.join(sorted(roles))}",
             f"{where}: deployment.pools",
         )
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")

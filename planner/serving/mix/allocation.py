@@ -9,6 +9,7 @@ bucket are equal, so a whole number of them stands for the paper's binary variab
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from hwmodels.errors import InfeasibleError, InputError
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 TIME_LIMIT_S = 20.0
 """Seconds after which the solver stops and states its bound."""
@@ -26,14 +28,39 @@ GAP = 1e-6
 GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip install '.[mix]'"
 
 
+TOGETHER = -1
+"""Receiver of a way whose replicas run prompts and outputs."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Ways to serve a slice: replicas of an option, and for prompts alone the type that decodes.
+
+    Attributes:
+        option: replicas of each way, shape (ways,).
+        decodes: whether they run outputs alone, shape (ways,).
+        receiver: type on which the outputs of the slice run; ``TOGETHER`` for replicas that run both.
+    """
+
+    option: Ints
+    decodes: NDArray[np.bool_]
+    receiver: Ints
+
+    @classmethod
+    def together(cls, options: int) -> Ways:
+        """Every option runs prompts and outputs."""
+        return cls(np.arange(options), np.zeros(options, bool), np.full(options, TOGETHER))
+
+
 @dataclass(frozen=True)
 class Costs:
-    """Cost and capacity of replicas; an option is a shape of replicas of one GPU type.
+    """Cost and capacity of replicas; an option is a shape of replicas of one GPU type in one role.
 
     Attributes:
         price: $ an hour of one replica, shape (options,).
-        load: share of one replica's time that a bucket's whole rate takes, shape (options, buckets);
+        load: share of one replica's time that a bucket's whole rate takes, shape (ways, buckets);
             infinite where the targets are missed.
+        ways: ways to serve a slice.
         type_of: index of each option's type, shape (options,).
         devices: devices of one replica, shape (options,).
         available: devices of each type, infinite where nothing limits them, shape (types,).
@@ -44,7 +71,8 @@ class Costs:
 
     price: Array
     load: Array
-    type_of: NDArray[np.int64]
+    ways: Ways
+    type_of: Ints
     devices: Array
     available: Array
     watts: Array
@@ -54,10 +82,36 @@ class Costs:
     def of_type(self, kind: int) -> Costs:
         """The options of one type."""
         mine = self.type_of == kind
-        fields = {name: getattr(self, name)[mine] for name in ("price", "load", "devices", "watts")}
+        fields = {name: getattr(self, name)[mine] for name in ("price", "devices", "watts")}
         first = np.zeros(int(mine.sum()), np.int64)
         only = slice(kind, kind + 1)
-        return replace(self, **fields, type_of=first, available=self.available[only], names=self.names[only])
+        kept = self.ways_of_type(kind)
+        receiver = np.where(self.ways.receiver[kept] == TOGETHER, TOGETHER, 0)
+        option = (np.cumsum(mine) - 1)[self.ways.option[kept]]
+        return replace(
+            self,
+            **fields,
+            load=self.load[kept],
+            ways=Ways(option, self.ways.decodes[kept], receiver),
+            type_of=first,
+            available=self.available[only],
+            names=self.names[only],
+        )
+
+    def ways_of_type(self, kind: int) -> NDArray[np.bool_]:
+        """Ways that use one type alone, shape (ways,)."""
+        return (self.type_of[self.ways.option] == kind) & np.isin(self.ways.receiver, (TOGETHER, kind))
+
+    @property
+    def served(self) -> NDArray[np.bool_]:
+        """Buckets that some way serves within the targets, shape (buckets,)."""
+        able, ways = np.isfinite(self.load), self.ways
+        found: NDArray[np.bool_] = np.any(able[ways.receiver == TOGETHER], axis=0)
+        for kind in range(len(self.available)):
+            here = ways.receiver == kind
+            parts = able[here & ways.decodes], able[here & ~ways.decodes]
+            found = found | np.logical_and(*(np.any(part, axis=0) for part in parts))
+        return found
 
 
 @dataclass(frozen=True)
@@ -66,12 +120,12 @@ class Allocation:
 
     Attributes:
         replicas: number of replicas of each option, shape (options,).
-        share: share of each bucket's rate that each option serves, shape (options, buckets).
+        share: share of each bucket's rate that each way serves, shape (ways, buckets).
         usd_per_hour: price of all replicas, $ an hour.
         bound: no mix costs less than this, $ an hour.
     """
 
-    replicas: NDArray[np.int64]
+    replicas: Ints
     share: Array
     usd_per_hour: float
     bound: float
@@ -90,6 +144,9 @@ class Allocation:
 class MixProgram:
     """The constraints that every mix keeps: each slice is served, and loads fit in the replicas.
 
+    Prompts of a slice may run apart from its outputs: for every type, as many slices decode on it as are sent
+    to it.
+
     Args:
         costs: the replicas on offer.
         slices: equal parts of each bucket's rate.
@@ -107,24 +164,37 @@ class MixProgram:
             raise InputError(GET_SOLVER) from None
         self.pulp, self.costs = pulp, costs
         self.problem = problem = pulp.LpProblem("mix", sense)
-        options, buckets = costs.load.shape
+        buckets = costs.load.shape[1]
         whole = pulp.LpContinuous if part else pulp.LpInteger
         self.share: Any = problem.add_variable("served", 0, 1) if part else 1
         self.replicas = [
-            problem.add_variable(f"n_{option}", 0, None, pulp.LpInteger) for option in range(options)
+            problem.add_variable(f"n_{option}", 0, None, pulp.LpInteger) for option in range(len(costs.price))
         ]
         self.sent = {
-            (option, bucket): problem.add_variable(f"x_{option}_{bucket}", 0, slices, whole)
-            for option, bucket in np.argwhere(np.isfinite(costs.load)).tolist()
+            (way, bucket): problem.add_variable(f"x_{way}_{bucket}", 0, slices, whole)
+            for way, bucket in np.argwhere(np.isfinite(costs.load)).tolist()
         }
+        ways = costs.ways
         for bucket in range(buckets):
-            served = [self.sent[at] for at in self.sent if at[1] == bucket]
-            self.keep(pulp.lpSum(served) == slices * self.share)
+            self.keep(self._slices(~ways.decodes, bucket) == slices * self.share)
+            for kind in np.unique(ways.receiver[ways.decodes]):
+                here = ways.receiver == kind
+                decoded = self._slices(here & ways.decodes, bucket)
+                self.keep(self._slices(here & ~ways.decodes, bucket) == decoded)
         for option, count in enumerate(self.replicas):
+            mine = np.flatnonzero(ways.option == option).tolist()
             loads = [
-                float(costs.load[at]) / slices * part for at, part in self.sent.items() if at[0] == option
+                float(costs.load[way, bucket]) / slices * self.sent[way, bucket]
+                for way in mine
+                for bucket in range(buckets)
+                if (way, bucket) in self.sent
             ]
             self.keep(pulp.lpSum(loads) <= count)
+
+    def _slices(self, ways: NDArray[np.bool_], bucket: int) -> Any:
+        """Slices of a bucket that some ways serve, as an expression."""
+        at = [(way, bucket) for way in np.flatnonzero(ways).tolist()]
+        return self.pulp.lpSum(self.sent[one] for one in at if one in self.sent)
 
     def keep(self, constraint: Any) -> None:
         """Add a constraint, or the objective."""
@@ -153,7 +223,8 @@ class MixProgram:
         Raises:
             InputError: HiGHS is not installed.
         """
-        solver = self.pulp.HiGHS(msg=False, timeLimit=time_limit_s, gapRel=GAP / 10, threads=1)
+        careful = {"presolve": "off"} if faulty_presolve() else {}
+        solver = self.pulp.HiGHS(msg=False, timeLimit=time_limit_s, gapRel=GAP / 10, threads=1, **careful)
         if not solver.available():
             raise InputError(GET_SOLVER)
         self.problem.solve(solver)
@@ -164,6 +235,14 @@ class MixProgram:
     def late(self) -> bool:
         """Whether the solver stopped before it found a mix or proved that there is none."""
         return self.problem.sol_status == self.pulp.LpSolutionNoSolutionFound
+
+
+def faulty_presolve() -> bool:
+    """Whether presolve of the installed HiGHS calls worse mixes optimal: 1.14 (ERGO-Code/HiGHS#3043)."""
+    try:
+        return version("highspy").startswith("1.14.")
+    except PackageNotFoundError:
+        return False
 
 
 def allocate(

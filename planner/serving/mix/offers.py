@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.errors import InfeasibleError
-from planner.serving.mix.allocation import Costs
+from planner.serving.mix.allocation import TOGETHER, Costs, Ways
 from planner.serving.mix.buckets import Bucket
 from planner.serving.offers import Offer
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases, best_of_group, largest_rate
-from planner.serving.scores import LEAST_RATE
+from planner.serving.score import DECODE, MIXED, PREFILL, ROLES, ReplicaCases, best_of_group, largest_rate
+from planner.serving.scores import BUSY_LINK, LEAST_RATE
 from planner.serving.shapes import ReplicaShape, shapes
 
 Array = NDArray[np.float64]
 
+LEAST_LOAD = 1e-4
+"""Least load of a bucket, in replicas: with tiny loads, HiGHS calls worse mixes optimal."""
+
 
 @dataclass(frozen=True, eq=False)
 class Option:
-    """Replicas of one shape on one type, with the engine's limits that carry the most frequent bucket best.
+    """Replicas of one shape on one type in one role, with one pair of the engine's limits.
 
     Attributes:
         offer: its type.
         shape, budget, sequences: shape, token budget and sequence limit of a replica.
-        rates: largest rate of each bucket alone within the targets, requests a second, shape (buckets,).
+        role: an index of ``ROLES``.
+        rates: largest rate of each bucket alone within the targets, requests a second, shape
+            (links, buckets); of prefill replicas for every width of the link, of others one row.
+        widths: bandwidths of the links to decode replicas, B/s, shape (links,).
         watts: power of a busy replica, W.
     """
 
@@ -36,7 +42,9 @@ class Option:
     shape: ReplicaShape
     budget: int
     sequences: int
+    role: int
     rates: Array
+    widths: Array
     watts: float
 
     @property
@@ -45,8 +53,9 @@ class Option:
         return self.offer.usd_per_hour * self.shape.devices
 
     def describe(self) -> str:
-        """Device and shape."""
-        return f"{self.offer.name} {self.shape.describe()}"
+        """Role, device and shape."""
+        role = "" if self.role == MIXED else f"{ROLES[self.role]} "
+        return f"{role}{self.offer.name} {self.shape.describe()}"
 
 
 def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> ServingQuestion:
@@ -62,61 +71,158 @@ def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> 
 
 
 def options(
-    question: ServingQuestion, offers: Sequence[Offer], found: Sequence[Bucket]
+    question: ServingQuestion,
+    offers: Sequence[Offer],
+    found: Sequence[Bucket],
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[list[Option], Mapping[str, str]]:
     """Every replica that can be rented, and why a type has none.
+
+    Args:
+        question: its ``split`` says whether prompts and outputs may run on different replicas.
+        offers: GPU types.
+        found: buckets of the workload.
+        progress: called with the finished share.
 
     Returns:
         The options, and by the name of a device why nothing of it is among them.
     """
     longest = max(found, key=lambda bucket: bucket.prompt + bucket.output)
-    made: list[Option] = []
+    kept: list[tuple[ServingQuestion, Offer, list[ReplicaShape]]] = []
     without: dict[str, str] = {}
     for offer in offers:
         try:
             alone = offer_question(question, offer, longest)
-            fitting = [_option(alone, offer, shape, found) for shape in shapes(alone, Counter())]
+            kept.append((alone, offer, list(shapes(alone, Counter()))))
         except InfeasibleError as error:
             without[offer.name] = str(error)
-            continue
-        useful = [option for option in fitting if np.any(option.rates > 0)]
-        if not useful:
+    narrowest = {min(shape.nic_bandwidth for shape in fitting) for _, _, fitting in kept if fitting}
+    roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
+    made: list[Option] = []
+    for number, (alone, offer, fitting) in enumerate(kept):
+        mine = [
+            option
+            for shape in fitting
+            for role in roles
+            for option in _options(alone, offer, shape, role, found, narrowest)
+        ]
+        made += _undominated([option for option in mine if np.any(option.rates > 0)])
+        if progress:
+            progress((number + 1) / len(kept))
+    paired = {PREFILL, DECODE} <= {option.role for option in made}
+    made = [option for option in made if option.role == MIXED or paired]
+    able = {option.offer.name for option in made}
+    for alone, offer, fitting in kept:
+        if offer.name not in able:
             why = "meets the targets" if fitting else f"holds {question.model.name}"
             without[offer.name] = f"no replica of up to {alone.devices} {offer.name} {why}"
-        made += useful
     return made, without
 
 
-def _option(question: ServingQuestion, offer: Offer, shape: ReplicaShape, found: Sequence[Bucket]) -> Option:
-    """Choose the limits that carry the most frequent bucket best, then rate every bucket under them."""
-    typical = max(found, key=lambda bucket: bucket.rate)
-    cases = ReplicaCases.of(replace(question, workload=typical.workload(question.workload)), [shape])
-    alone = np.zeros(len(cases), np.int64)
-    best = best_of_group(largest_rate(cases, group=alone), alone)
-    chosen = replace(
-        cases[np.repeat(best, len(found))],
-        question=question,
-        prompt=np.array([bucket.prompt for bucket in found]),
-        output=np.array([bucket.output for bucket in found]),
-    )
-    rates = largest_rate(chosen)
-    state = chosen.state(np.maximum(rates, LEAST_RATE))
-    budget, sequences = int(chosen.budget[0]), int(chosen.sequences[0])
-    watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
-    return Option(offer, shape, budget, sequences, rates, watts)
+def _options(
+    question: ServingQuestion,
+    offer: Offer,
+    shape: ReplicaShape,
+    role: int,
+    found: Sequence[Bucket],
+    narrowest: set[float],
+) -> list[Option]:
+    """Replicas under the limits that carry the buckets of most requests, prompts and outputs best."""
+    typical = {
+        max(range(len(found)), key=lambda index: found[index].rate * weight(found[index]))
+        for weight in (lambda bucket: 1.0, lambda bucket: bucket.prompt, lambda bucket: bucket.output)
+    }
+    own = shape.nic_bandwidth
+    widths = sorted({own, *(min(own, width) for width in narrowest)}) if role == PREFILL else [own]
+    limits: dict[tuple[float, float], None] = {}
+    for index in sorted(typical, key=lambda index: -found[index].rate):
+        alone = replace(question, workload=found[index].workload(question.workload))
+        cases = ReplicaCases.of(alone, [shape], [role])
+        group = np.zeros(len(cases), np.int64)
+        best = int(best_of_group(largest_rate(cases, group=group), group)[0])
+        limits[float(cases.budget[best]), float(cases.sequences[best])] = None
+    every = len(found) * len(widths)
+    made = []
+    for budget, sequences in limits:
+        cases = ReplicaCases.of(question, [shape], [role])[np.zeros(every, np.int64)]
+        chosen = replace(
+            cases,
+            budget=np.full(every, budget),
+            sequences=np.full(every, sequences),
+            prompt=np.tile([bucket.prompt for bucket in found], len(widths)),
+            output=np.tile([bucket.output for bucket in found], len(widths)),
+            bandwidth=np.repeat(widths, len(found)),
+        )
+        rates = largest_rate(chosen)
+        state = chosen.state(np.maximum(rates, LEAST_RATE))
+        if role == DECODE:
+            rates = np.minimum(rates, BUSY_LINK / chosen.sending_s)
+        if role != MIXED:
+            rates = np.where(chosen.output < 2, 0.0, rates)
+        watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
+        table = rates.reshape(len(widths), len(found))
+        made.append(Option(offer, shape, int(budget), int(sequences), role, table, np.array(widths), watts))
+    return made
+
+
+def _undominated(made: list[Option]) -> list[Option]:
+    """The options of one type that no other of their role beats in devices, power and every rate."""
+
+    def beats(one: Option, other: Option) -> bool:
+        return (
+            one.role == other.role
+            and one.rates.shape == other.rates.shape
+            and one.shape.devices <= other.shape.devices
+            and one.watts <= other.watts
+            and bool(np.all(one.widths >= other.widths) and np.all(one.rates >= other.rates))
+        )
+
+    return [
+        option
+        for index, option in enumerate(made)
+        if not any(
+            beats(other, option) and (not beats(option, other) or rank < index)
+            for rank, other in enumerate(made)
+            if other is not option
+        )
+    ]
 
 
 def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:
-    """The options as arrays."""
+    """The options as arrays; prefill replicas have a way for every type that decodes."""
     rate = np.array([bucket.rate for bucket in wanted])
-    rates = np.stack([option.rates for option in found])
+    type_of = np.array([offers.index(option.offer) for option in found], np.int64)
+    decoding = sorted({int(kind) for kind, one in zip(type_of, found, strict=True) if one.role == DECODE})
+    narrowest = {
+        kind: min(
+            one.shape.nic_bandwidth
+            for at, one in zip(type_of, found, strict=True)
+            if at == kind and one.role == DECODE
+        )
+        for kind in decoding
+    }
+    ways: list[tuple[int, bool, int]] = []
+    rates = []
+    for index, option in enumerate(found):
+        if option.role != PREFILL:
+            alone = option.role == MIXED
+            ways.append((index, not alone, TOGETHER if alone else int(type_of[index])))
+            rates.append(option.rates[0])
+            continue
+        for kind in decoding:
+            own = option.shape.nic_bandwidth
+            width = own if kind == type_of[index] else min(own, narrowest[kind])
+            ways.append((index, False, kind))
+            rates.append(option.rates[int(np.searchsorted(option.widths, width, side="right")) - 1])
     with np.errstate(divide="ignore"):
-        load = np.where(rates > 0, rate / rates, np.inf)
+        load = np.where(np.stack(rates) > 0, np.maximum(rate / np.stack(rates), LEAST_LOAD), np.inf)
     available = [np.inf if offer.available is None else offer.available for offer in offers]
+    columns = [np.array(column) for column in zip(*ways, strict=True)]
     return Costs(
         price=np.array([option.usd_per_hour for option in found]),
         load=load,
-        type_of=np.array([offers.index(option.offer) for option in found], np.int64),
+        ways=Ways(columns[0], columns[1], columns[2]),
+        type_of=type_of,
         devices=np.array([option.shape.devices for option in found], float),
         available=np.array(available, float),
         watts=np.array([option.watts for option in found]),

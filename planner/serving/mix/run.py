@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.serving.mix.search import Mix
 from planner.serving.refine import SEEDS, STUDENT, bisect
+from planner.serving.score import DECODE, ROLES
 from simulator.models import models
 from simulator.scenario_file import cluster_reference, reference
 from simulator.serving.arrivals.poisson import Poisson
@@ -46,10 +47,9 @@ class MixRun:
 def scenario_of_mix(found: Mix) -> dict[str, Any]:
     """The mapping of a serving scenario with one pool for each kind of rented replica."""
     question = found.question
-    rented = [index for index, count in enumerate(found.best.replicas) if count]
+    rented = sorted(found.pools, key=lambda pool: pool[0].role == DECODE)
     pools = []
-    for index in rented:
-        option = found.options[index]
+    for option, count, _ in rented:
         given = option.shape.pool.model_dump(mode="json", exclude_defaults=True)
         given.pop("engine", None)
         limits = {"token_budget": option.budget, "max_sequences": option.sequences}
@@ -57,20 +57,26 @@ def scenario_of_mix(found: Mix) -> dict[str, Any]:
             {
                 **given,
                 "name": option.describe(),
+                "role": ROLES[option.role],
                 "cluster": cluster_reference(option.offer.cluster),
-                "replicas": int(found.best.replicas[index]),
+                "replicas": count,
                 "options": limits,
             }
         )
-    routes = [
+    entry = [pool for pool in rented if pool[0].role != DECODE]
+    decoding = rented[len(entry) :]
+    options: dict[str, Any] = {"groups": [count for _, count, _ in entry]}
+    options["buckets"] = [
         {
             "prompt": max(int(bucket.prompt), 1),
             "output": max(int(bucket.output), 1),
-            "shares": [float(found.best.share[option, at]) for option in rented],
+            "shares": [float(share[at]) for _, _, share in entry],
+            **({"decode_shares": [float(share[at]) for _, _, share in decoding]} if decoding else {}),
         }
         for at, bucket in enumerate(found.buckets)
     ]
-    counts = [int(found.best.replicas[index]) for index in rented]
+    if decoding:
+        options["decode_groups"] = [count for _, count, _ in decoding]
     workload = question.workload.model_dump(mode="json", exclude_none=True)
     return {
         "title": f"{question.model.name} on a mix of {', '.join(one['name'] for one in pools)}",
@@ -80,7 +86,7 @@ def scenario_of_mix(found: Mix) -> dict[str, Any]:
         "deployment": {
             "engine": question.engine,
             "router": "by-length",
-            "router_options": {"groups": counts, "buckets": routes},
+            "router_options": options,
             "pools": pools,
         },
         "seed": question.seed,
@@ -89,17 +95,11 @@ def scenario_of_mix(found: Mix) -> dict[str, Any]:
 
 def _promised(found: Mix) -> float:
     """The largest rate of the program, with its shares: where its fullest replicas are full."""
-    loads = [
-        sum(
-            share * bucket.rate / rate
-            for share, bucket, rate in zip(shares, found.buckets, option.rates, strict=True)
-            if share
-        )
-        / count
-        for option, count, shares in zip(found.options, found.best.replicas, found.best.share, strict=True)
-        if count
-    ]
-    return float(found.rate / max(loads))
+    share = found.best.share
+    used = np.where(share > 0, share * np.where(share > 0, found.costs.load, 0.0), 0.0).sum(axis=1)
+    loads = np.bincount(found.costs.ways.option, used, len(found.options))
+    rented = found.best.replicas > 0
+    return float(found.rate / np.max(loads[rented] / found.best.replicas[rented]))
 
 
 def run_mix(found: Mix, progress: Callable[[float], None] | None = None) -> MixRun:

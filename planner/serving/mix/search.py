@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import TIME_LIMIT_S, Allocation, Costs, allocate
@@ -27,6 +28,7 @@ class Mix:
         offers: GPU types on offer.
         buckets: of the workload.
         options: replicas that could be rented.
+        costs: their prices and loads.
         best: the cheapest allocation.
         alone: by device, the cheapest allocation of that type alone, or why there is none.
         without: by device, why no replica of it serves.
@@ -36,6 +38,7 @@ class Mix:
     offers: Sequence[Offer]
     buckets: Sequence[Bucket]
     options: Sequence[Option]
+    costs: Costs
     best: Allocation
     alone: Mapping[str, Allocation | str]
     without: Mapping[str, str]
@@ -53,8 +56,21 @@ class Mix:
 
     @property
     def output_tokens_s(self) -> float:
-        """Price of all replicas, $ an hour."""
+        """Output tokens a second of all replicas."""
         return sum(bucket.rate * bucket.output for bucket in self.buckets)
+
+    def share(self, option: int) -> NDArray[np.float64]:
+        """Share of each bucket's requests of which an option runs prompts or outputs, shape (buckets,)."""
+        return self.best.share[self.costs.ways.option == option].sum(axis=0)
+
+    @property
+    def pools(self) -> list[tuple[Option, int, NDArray[np.float64]]]:
+        """Rented replicas: option, count, and share of each bucket's requests."""
+        return [
+            (option, int(count), self.share(index))
+            for index, (option, count) in enumerate(zip(self.options, self.best.replicas, strict=True))
+            if count
+        ]
 
     @property
     def watts(self) -> float:
@@ -92,21 +108,22 @@ def search_mix(
     if question.rate is None:
         raise InputError("a mix needs requests that arrive at a rate", "workload.arrivals")
     found = buckets(question.sample, question.rate)
-    made: list[Option] = []
-    without: dict[str, str] = {}
-    for index, offer in enumerate(offers):
-        more, reasons = options(question, [offer], found)
-        made, without = made + more, {**without, **reasons}
+
+    def report(share: float) -> None:
         if progress:
-            progress(0.9 * (index + 1) / len(offers))
-    _check_served(found, made, without)
+            progress(0.9 * share)
+
+    made, without = options(question, offers, found, report)
+    if not made:
+        raise InfeasibleError(f"no GPU type on offer serves the workload: {'; '.join(without.values())}")
     costs = costs_of(made, offers, found)
+    _check_served(found, costs.served)
     best = allocate(costs, slices, watts, time_limit_s)
     alone = {
         offer.name: without.get(offer.name) or _alone(costs, kind, slices, watts, time_limit_s)
         for kind, offer in enumerate(offers)
     }
-    return Mix(question, offers, found, made, best, alone, without)
+    return Mix(question, offers, found, made, costs, best, alone, without)
 
 
 def _alone(
@@ -114,26 +131,24 @@ def _alone(
 ) -> Allocation | str:
     """The cheapest allocation of one type, or why there is none."""
     mine = costs.type_of == kind
-    if not np.all(np.isfinite(costs.load[mine]).any(axis=0)):
+    only = costs.of_type(kind)
+    if not only.served.all():
         return "misses the targets of some requests"
     try:
-        found = allocate(costs.of_type(kind), slices, watts, time_limit_s)
+        found = allocate(only, slices, watts, time_limit_s)
     except InfeasibleError as error:
         return str(error)
     replicas, share = np.zeros(len(mine), np.int64), np.zeros(costs.load.shape)
-    replicas[mine], share[mine] = found.replicas, found.share
+    replicas[mine], share[costs.ways_of_type(kind)] = found.replicas, found.share
     return replace(found, replicas=replicas, share=share)
 
 
-def _check_served(found: Sequence[Bucket], made: Sequence[Option], without: Mapping[str, str]) -> None:
+def _check_served(found: Sequence[Bucket], served: NDArray[np.bool_]) -> None:
     """Refuse a workload with requests that no type serves within the targets.
 
     Raises:
         InfeasibleError: there are such requests.
     """
-    if not made:
-        raise InfeasibleError(f"no GPU type on offer serves the workload: {'; '.join(without.values())}")
-    served = np.any([option.rates > 0 for option in made], axis=0)
     if not served.all():
         missed = found[int(np.argmin(served))]
         raise InfeasibleError(

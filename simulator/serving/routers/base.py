@@ -25,6 +25,11 @@ class Target(Protocol):
         """Sequences waiting."""
         ...
 
+    @property
+    def decodes(self) -> bool:
+        """Whether it runs outputs alone."""
+        ...
+
     def cached(self, request: Request) -> int:
         """Tokens of the request's prompt in the replica's prefix cache."""
         ...

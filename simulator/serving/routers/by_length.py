@@ -21,6 +21,7 @@ class LengthBucket(Strict):
     prompt: Tokens
     output: Tokens
     shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(min_length=1)
+    decode_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=list)
 
 
 class ByLength(Router):
@@ -33,9 +34,13 @@ class ByLength(Router):
     rule: ClassVar[str] = "shares of length buckets to groups of replicas, the least loaded of a group"
     source: ClassVar[str] = "Griggs et al., Mélange, arXiv:2404.14527"
     groups: list[Few] = Field(min_length=1, description="replicas of each group, in the order of the pools")
+    decode_groups: list[Few] = Field(
+        default_factory=list, description="replicas of each group of decode pools, in the order of the pools"
+    )
     buckets: list[LengthBucket] = Field(
         min_length=1,
-        description="buckets, each with a `prompt` and an `output` length in it, and the groups' `shares`",
+        description="buckets, each with a `prompt` and an `output` length in it, and the groups' `shares` "
+        "(`decode_shares` of decode pools)",
     )
 
     @cached_property
@@ -46,11 +51,23 @@ class ByLength(Router):
         }
 
     @cached_property
+    def _decode(self) -> ByLength:
+        """The same policy among decode replicas: alike groups where no shares are given."""
+        shares = [
+            bucket.model_copy(update={"shares": bucket.decode_shares})
+            for bucket in self.buckets
+            if sum(bucket.decode_shares) > 0
+        ]
+        return self.model_copy(update={"groups": self.decode_groups, "decode_groups": [], "buckets": shares})
+
+    @cached_property
     def _ends(self) -> list[int]:
         return [int(end) for end in np.cumsum(self.groups)]
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`; a request outside all buckets uses the nearest bucket."""
+        if self.decode_groups and targets[0].decodes:
+            return self._decode.pick(request, targets, turn, random)
         size = request.prompt.bit_length(), request.output.bit_length()
         if size not in self._known:
             size = min(self._known, key=lambda one: abs(one[0] - size[0]) + abs(one[1] - size[1]))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels.errors import InfeasibleError
-from planner.serving.mix.allocation import Costs, allocate
+from planner.serving.mix.allocation import Costs, Ways, allocate
 
 pulp = pytest.importorskip("pulp")
 
@@ -22,6 +22,7 @@ def costs(price, load, available=None, devices=None, watts=None):
     return Costs(
         price=price,
         load=load,
+        ways=Ways.together(len(price)),
         type_of=types,
         devices=np.ones(len(price)) if devices is None else np.array(devices, float),
         available=np.full(len(price), np.inf) if available is None else np.array(available, float),
@@ -142,3 +143,56 @@ def test_no_slice_goes_where_the_targets_are_missed():
     found = allocate(costs([1.0, 9.0], [[0.5, np.inf], [0.1, 0.1]]), slices=2)
     assert found.share[0, 1] == 0
     assert found.replicas[1] == 1
+
+
+def test_pairs_of_types_equal_exhaustion():
+    """Two types in three roles: every choice of ways for the halves of two buckets."""
+    random = np.random.default_rng(3)
+    ways = [(0, False, -1), (1, False, -1)]
+    ways += [(2 + kind, False, to) for kind in range(2) for to in range(2)]
+    ways += [(4 + kind, True, kind) for kind in range(2)]
+    columns = [np.array(column) for column in zip(*ways, strict=True)]
+    for _ in range(6):
+        price = np.array([1.0, 2.3, 1.0, 2.3, 1.0, 2.3])
+        load = random.uniform(0.1, 2.0, (len(ways), 2))
+        found = allocate(
+            Costs(
+                price=price,
+                load=load,
+                ways=Ways(*columns),
+                type_of=np.array([0, 1, 0, 1, 0, 1]),
+                devices=np.ones(6),
+                available=np.full(2, np.inf),
+                watts=np.full(6, 300.0),
+                names=("a", "b"),
+                rate=1.0,
+            ),
+            slices=2,
+        )
+        pairs = [(0,), (1,), *((2 + 2 * kind + to, 6 + to) for kind in range(2) for to in range(2))]
+        best = np.inf
+        for choice in product(pairs, repeat=4):
+            used = np.zeros(6)
+            for index, one in enumerate(choice):
+                for way in one:
+                    used[columns[0][way]] += load[way, index // 2] / 2
+            best = min(best, float(price @ np.ceil(np.round(used, 9))))
+        assert found.usd_per_hour == pytest.approx(best)
+        assert found.proved
+        sent = found.share[~columns[1]].sum(axis=0)
+        np.testing.assert_allclose(sent, 1.0)
+        for kind in range(2):
+            here = columns[2] == kind
+            np.testing.assert_allclose(
+                found.share[here & ~columns[1]].sum(axis=0), found.share[here & columns[1]].sum(axis=0)
+            )
+
+
+@settings(max_examples=10, deadline=None)
+@given(loads, st.lists(st.floats(0.5, 8.0), min_size=3, max_size=3))
+def test_a_type_alone_is_one_of_the_mixes(load, price):
+    price = price[: len(load)]
+    both = costs(price, load)
+    best = allocate(both, 4).usd_per_hour
+    for kind in range(len(load)):
+        assert best <= allocate(both.of_type(kind), 4).usd_per_hour + 1e-9

@@ -14,6 +14,7 @@ from planner.serving.mix.buckets import buckets
 from planner.serving.mix.run import run_mix, scenario_of_mix
 from planner.serving.offers import Offer
 from planner.serving.sample import Sample
+from planner.serving.score import DECODE, PREFILL
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -49,7 +50,7 @@ def test_a_mix_costs_no_more_than_a_type_alone():
     alone = [one.usd_per_hour for one in found.alone.values() if isinstance(one, Allocation)]
     assert found.best.usd_per_hour <= min(alone) + 1e-9
     assert found.saving >= 0
-    carried = found.best.share.sum(axis=0)
+    carried = found.best.share[~found.costs.ways.decodes].sum(axis=0)
     np.testing.assert_allclose(carried, 1.0)
 
 
@@ -99,11 +100,41 @@ def test_a_mix_sends_requests_as_the_program_says(mixed):
     assert len(data["deployment"]["pools"]) > 1
     result = serve(make_serving(data, "mix", Path()))
     columns = result.records.columns()
-    first = int(mixed.best.replicas[np.flatnonzero(mixed.best.replicas)[0]])
+    _, first, share = mixed.pools[0]
     sent = float((columns["replica"] < first).mean())
     weights = np.array([bucket.rate for bucket in mixed.buckets]) / mixed.rate
-    wanted = float(mixed.best.share[np.flatnonzero(mixed.best.replicas)[0]] @ weights)
+    wanted = float(share @ weights)
     assert sent == pytest.approx(wanted, abs=0.05)
     assert [pool["device"] for pool in result.to_dict()["pools"]] == [
         option.offer.name for option, count in zip(mixed.options, mixed.best.replicas, strict=True) if count
     ]
+
+
+PAIRED = {"model": "llama3.1-70b", "isl": 2048, "osl": 256, "ttft": 1.0, "tpot": 0.05}
+TWO = ["h100-sxm=4", "a100-sxm-80gb=8"]
+
+
+@pytest.fixture(scope="module")
+def paired():
+    pytest.importorskip("pulp")
+    return mw.mix(TWO, rate=6.8, **PAIRED)
+
+
+def test_prompts_and_outputs_on_two_types_carry_what_neither_carries_together(paired):
+    assert [(option.role, option.offer.name) for option, _, _ in paired.pools] == [
+        (PREFILL, "h100-sxm"),
+        (DECODE, "a100-sxm-80gb"),
+    ]
+    with pytest.raises(InfeasibleError, match=r"short of .* needed\); they carry about 6\.\d+ of 6\.8"):
+        mw.mix(TWO, rate=6.8, split=False, **PAIRED)
+
+
+def test_a_pair_of_types_runs_on_the_event_engine(paired):
+    data = scenario_of_mix(paired)
+    data["workload"] |= {"requests": 300, "arrivals": {"kind": "poisson", "rate": 5.0}}
+    result = serve(make_serving(data, "mix", Path())).to_dict()
+    assert [(pool["role"], pool["device"]) for pool in result["pools"]] == [
+        ("prefill", "h100-sxm"),
+        ("decode", "a100-sxm-80gb"),
+    ]
+    assert result["slo_share"] >= 0.9
