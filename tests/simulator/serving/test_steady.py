@@ -208,7 +208,9 @@ def test_pipelines_agree_with_the_event_engine_under_poisson_arrivals(rate, prom
     assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.15)
 
 
-@pytest.mark.parametrize(("rate", "stages"), [(20.0, 1), (36.0, 1), (40.0, 2), (65.0, 2)])
+@pytest.mark.parametrize(
+    ("rate", "stages"), [(20.0, 1), (36.0, 1), (40.0, 2), (80.0, 2), (80.0, 4), (140.0, 4)]
+)
 def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
     """Prompts that meet share a step; in a pipeline beyond half load one micro batch takes most of them."""
     options = {"token_budget": 8192, "max_sequences": 16}
@@ -219,4 +221,4 @@ def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
     price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
     limits = Limits(8192, 16, one.costs.kv_blocks * one.options.block_tokens)
     state = steady_state(IterationTable(price, 8192, 16, 4096), Load(1000, 1, rate=rate), limits)
-    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.25)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.3)
