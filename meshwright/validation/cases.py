@@ -98,7 +98,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     if not row.text("micro_batch"):
         if training.global_batch > plan.data:
             row.assume("micro batch")
-        plan = tuned(setting, plan)
+        plan = tuned(setting, plan, _open_chunks(row, model, plan.pipeline))
     peak = row.number("peak_memory_gib")
     return TrainingCase(
         case_id=row.text("case_id"),
@@ -225,6 +225,15 @@ def _chunks(row: PublishedRow, model: Model, pipeline: int) -> int:
     if not row.text("vpp").startswith("max"):
         return row.whole("vpp", 1)
     return -(-model.layers // pipeline)
+
+
+def _open_chunks(row: PublishedRow, model: Model, pipeline: int) -> list[int]:
+    """Virtual stages per rank to choose from where the row says that it does not state the schedule."""
+    if pipeline == 1 or row.text("vpp") or "not stated" not in row.text("pp_schedule"):
+        return []
+    row.assume("virtual stages")
+    layers = model.layers // pipeline
+    return [count for count in range(1, layers + 1) if layers % count == 0]
 
 
 def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:

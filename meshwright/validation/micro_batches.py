@@ -1,12 +1,15 @@
-"""The micro batch of a published row that does not state it."""
+"""The micro batch, and the chunks of a stage, of a published row that does not state them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hwmodels.errors import InputError
 from meshwright.validation.rows import SkippedRow
-from simulator.plan import Plan, Plans, concatenate
+from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.training import predict
 from simulator.training.memory import memory
@@ -15,12 +18,13 @@ LARGEST = 64
 """Sequences of the largest micro batch tried."""
 
 
-def tuned(setting: Setting, plan: Plan) -> Plan:
+def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
     """The plan with the fastest micro batch that fits, as tuning would find.
 
     Args:
         setting: of the row.
         plan: its plan, with a micro batch of 1.
+        chunks: chunks of a stage to choose from too, where the row leaves them open.
 
     Raises:
         Skipped: no micro batch fits, or the schedule has no closed form to choose by.
@@ -29,9 +33,17 @@ def tuned(setting: Setting, plan: Plan) -> Plan:
     if rest:
         raise SkippedRow("global batch does not divide by data")
     sizes = [size for size in range(1, min(sequences, LARGEST) + 1) if sequences % size == 0]
-    plans = concatenate([Plans.of(plan.model_copy(update={"micro_batch": size})) for size in sizes])
-    if len(sizes) == 1:
+    changes: list[dict[str, Any]] = [{"micro_batch": size} for size in sizes]
+    # Megatron interleaves micro batches in rounds of one a stage.
+    changes += [
+        {"micro_batch": size, "virtual_pipeline": count, "schedule": "interleaved"}
+        for size in sizes
+        for count in chunks
+        if count > 1 and sequences // size % plan.pipeline == 0
+    ]
+    if len(changes) == 1:
         return plan
+    plans = Plans.of(plan.model_copy(update=change) for change in changes)
     try:
         step = predict(setting, plans)
     except InputError:

@@ -203,6 +203,27 @@ def test_one_version_of_the_pipeline_engine_builds_masks_on_the_cpu(fork, second
     assert case.setting.mask_seconds(Plans.of(case.plan)) == pytest.approx(seconds, rel=0.01)
 
 
+def test_an_unstated_schedule_takes_the_fastest_chunks_too():
+    row = {
+        **PIPELINED,
+        "micro_batch": "",
+        "global_batch": "64",
+        "pp_schedule": "interleaved or 1f1b (not stated)",
+    }
+    chosen, stated = read_case(row, "test"), read_case({**row, "pp_schedule": "1f1b"}, "test")
+    assert (chosen.plan.schedule, stated.plan.schedule) == ("interleaved", "1f1b")
+    assert chosen.plan.virtual_pipeline > 1 and "virtual stages" in chosen.assumed
+    assert "virtual stages" not in stated.assumed
+    fast, slow = (predict(case.setting, Plans.of([case.plan])).time[0] for case in (chosen, stated))
+    assert fast < slow
+
+
+def test_the_readme_of_megatron_trains_with_sequence_parallelism():
+    row = {**ROW, "framework": "Megatron-Core", "tp": "8", "source": "Megatron-LM README weak-scaling table"}
+    assert read_case(row, "test").plan.sequence_parallel
+    assert not read_case({**row, "source": ""}, "test").plan.sequence_parallel
+
+
 def test_recipes_say_what_rows_leave_out():
     gpt = {"model_name": "GPT3-175B", "ffn_type": "gelu", "n_kv_heads": "", "flash_attention": "1"}
     nemo, mlperf = read(**gpt).setting, read(**gpt, framework="NeMo (MLPerf v4.0)").setting
