@@ -218,6 +218,11 @@ def test_an_unstated_schedule_takes_the_fastest_chunks_too():
     assert fast < slow
 
 
+@pytest.mark.parametrize(("release", "kernel"), [("NeMo 24.03.01", "flash-2"), ("NeMo 24.07", "flash")])
+def test_nemo_of_early_2024_ran_flash_attention_2(release, kernel):
+    assert read(framework=release).setting.framework.attention == kernel
+
+
 def test_the_readme_of_megatron_trains_with_sequence_parallelism():
     row = {**ROW, "framework": "Megatron-Core", "tp": "8", "source": "Megatron-LM README weak-scaling table"}
     assert read_case(row, "test").plan.sequence_parallel
