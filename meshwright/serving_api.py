@@ -18,6 +18,7 @@ from planner.serving.fronts import serving_fronts
 from planner.serving.mix.search import Mix, search_mix
 from planner.serving.offers import Offer
 from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
 from simulator.serving.arrivals.piecewise import Piecewise
@@ -131,6 +132,17 @@ def _budget(watts: float | None) -> float | None:
     return watts
 
 
+def _one_type(question: ServingQuestion, what: str) -> None:
+    """Refuse several GPU types.
+
+    Raises:
+        InputError: there are several.
+    """
+    if len(question.types) > 1:
+        names = ", ".join(offer.name for offer in question.types)
+        raise InputError(f"{what} is of one GPU type, found {names}; ask for each", "cluster")
+
+
 def mix(
     types: Sequence[str],
     scenario: Reference | None = None,
@@ -210,6 +222,7 @@ def serving_front(
     given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
     # The rate is not read: every point has its own concurrency.
     question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
+    _one_type(question, "a front")
     return serving_fronts(question, progress)
 
 
@@ -254,6 +267,7 @@ def day(
     given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "ttft": ttft}
     given |= {"tpot": tpot, "share": share, "engine": engine, "objective": "cost", "rate": max(rates)}
     question = serving_question(scenario, given, fix or {}, limit or {})
+    _one_type(question, "a day")
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
     workload = question.workload.model_copy(update={"arrivals": arrivals})
     found = plan_day(replace(question, workload=workload, split=False), cold_start)

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
     from planner.pareto import Fronts
 
-NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 UNUSED = {"rate": "--rate", "ttft": "--ttft", "tpot": "--tpot"}
 
 
@@ -28,10 +27,10 @@ def show_serving_fronts(
     """
     from meshwright import serving_api
     from meshwright.commands.output import progress
-    from meshwright.commands.serving_plan import check_given, refuse_given
+    from meshwright.commands.serving_plan import check_given, needed, refuse_given
     from meshwright.commands.sizing import count
 
-    check_given(scenario, arguments, NEEDED)
+    check_given(scenario, arguments, needed(arguments))
     refuse_given({flag: arguments[name] for name, flag in UNUSED.items()}, "fronts show every concurrency")
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine")}
     gpus = count(arguments["gpus"]) if arguments["gpus"] else None

@@ -124,7 +124,7 @@ def plan_days(
     from meshwright.commands.sizing import count
     from meshwright.reports.days import day_tables, describe_day
 
-    check_given(scenario, arguments, NEEDED)
+    check_given(scenario, arguments, needed(arguments))
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "fix", "limit")}
     with progress("planning the day") as advance:
         found, runs = serving_api.day(
@@ -183,8 +183,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from meshwright.commands.sizing import count
 
-    counted = "=" in (arguments["cluster"] or "")
-    check_given(scenario, arguments, tuple(name for name in NEEDED if name != "gpus" or not counted))
+    check_given(scenario, arguments, needed(arguments))
     return {
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
@@ -192,6 +191,12 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
         **_targets(arguments),
     }
+
+
+def needed(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags without which there is no question: no ``--gpus`` where ``--cluster`` counts its GPU types."""
+    counted = "=" in (arguments["cluster"] or "")
+    return tuple(name for name in NEEDED if name != "gpus" or not counted)
 
 
 def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:

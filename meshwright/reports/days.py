@@ -63,7 +63,7 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
     basis = {
         "cold start": f"{seconds(plan.cold_start_s)} from renting a replica to its first request",
         "model": "steady state of each period; --refine 1 runs the cycle on the event engine",
-        "price": f"{plan.question.cluster.device.price_per_hour_usd:g} $ an hour and device, list price",
+        "price": f"{plan.question.types[0].usd_per_hour:g} $ an hour and device",
     }
     return [*made, facts(basis, "What this rests on")]
 

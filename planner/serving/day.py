@@ -65,7 +65,7 @@ class DayPlan:
     @property
     def usd_per_hour(self) -> float:
         """Price of one replica."""
-        return self.group.devices * self.question.cluster.device.price_per_hour_usd
+        return self.group.devices * self.question.types[0].usd_per_hour
 
     @property
     def timetable_usd(self) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import (
+    CLOSE,
     DECODE,
     MIXED,
     PREFILL,
@@ -93,7 +94,7 @@ def phases(
     rates = largest_rate(cases, group=group)
     if progress:
         progress(0.75)
-    best = best_of_group(rates, group)
+    best = own_limits(cases, rates, group, best_of_group(rates, group))
     chosen, tried = cases[best], np.bincount(group)
 
     # The largest rate at some counts, and linear between them.
@@ -110,6 +111,8 @@ def phases(
     owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
     every, limit = np.concatenate(counts), np.concatenate(held)
     load = limit if question.rate is None else question.rate / every
+    if question.objective == "goodput":
+        load = np.minimum(load, limit)
     state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
     sent = sent_s(chosen[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
     figures = (
@@ -137,6 +140,33 @@ def phases(
         )
         for at in range(len(best))
     ]
+
+
+def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> Ints:
+    """The engine's own limits in place of the best ones of a group where they carry as much: both, or one.
+
+    The limits of a case are at most the engine's own, so those are the largest of its group. A case that left
+    the search early has a rate below its largest: it is tried at the best one's.
+
+    Args:
+        cases: cases of all groups.
+        rates: rates found, shape (cases,); raised where a group's own limits take over.
+        group: group of each case.
+        best: number of the best case of each group.
+    """
+    wanted = rates[best] * (1.0 - 2.0 * CLOSE)
+    budget, sequences = cases.budget[best][group], cases.sequences[best][group]
+    every = np.ones(len(cases), bool)
+    found, left = best.copy(), rates[best] > 0
+    for among in (every, cases.budget == budget, cases.sequences == sequences):
+        order = np.flatnonzero(among)
+        order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
+        own = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
+        tried = left & (own != best)
+        tried[tried] = cases[own[tried]].held(wanted[tried])
+        rates[own[tried]] = np.maximum(rates[own[tried]], wanted[tried])
+        found, left = np.where(tried, own, found), left & ~tried
+    return found
 
 
 def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
@@ -199,8 +229,9 @@ class Scores:
 
     @cached_property
     def load(self) -> Array:
-        """Requests a second at which the figures hold."""
-        return self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
+        """Requests a second at which the figures hold: those asked for; for goodput, those carried."""
+        asked = self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
+        return np.minimum(asked, self.goodput) if self.question.objective == "goodput" else asked
 
     @cached_property
     def latency(self) -> Array:
@@ -361,7 +392,9 @@ def _apart(
     goodput = np.minimum(goodput, BUSY_LINK * after / prefill.sending_s)
     usd = before * prefill.shape.devices * prefill.shape.offer.usd_per_hour
     usd = usd + after * decode.shape.devices * decode.shape.offer.usd_per_hour
-    load = goodput if question.rate is None else question.rate
+    load = goodput if question.rate is None else np.full(len(goodput), question.rate)
+    if question.objective == "goodput":
+        load = np.minimum(load, goodput)
     slow = load * prefill.sending_s > BUSY_LINK * after
     sent = prefill.decode[before - 1]
     return (

@@ -274,3 +274,25 @@ def largest_on_events(asked, plan):
     setting = make_serving(scenario_of(asked, plan), "plan", asked.folder)
     held = plan.goodput * (slo.ttft + slo.tpot * asked.output)
     return bisect(settled(setting, held), plan.goodput, asked.rate)
+
+
+def test_the_engines_own_limits_stay_where_no_others_carry_more(asked, table):
+    kept = list(shapes(asked, {}))
+    for phase in itertools.chain(table.mixed, table.prefill, table.decode):
+        if phase.rate[0] <= 0:
+            continue
+        every = ReplicaCases.of(asked, [phase.shape], [ROLES.index(phase.role)]).shared_by(phase.shape.most)
+        rates = largest_rate(every)
+        own = int(np.lexsort((every.sequences, every.budget))[-1])
+        chosen = np.flatnonzero((every.budget == phase.budget) & (every.sequences == phase.sequences))[0]
+        assert rates[chosen] >= rates.max() * (1 - 5 * CLOSE)
+        if rates[own] >= rates.max() * (1 - CLOSE):
+            assert chosen == own
+    assert kept
+
+
+def test_a_rate_above_the_goodput_is_described_at_the_goodput():
+    plan = search_serving(question(rate=2000.0), top=1).plans[0]
+    assert plan.load == plan.goodput < 2000
+    assert plan.ttft_s <= 0.5 * 1.01
+    assert plan.tpot_s <= 0.03

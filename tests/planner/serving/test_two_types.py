@@ -163,3 +163,13 @@ def test_a_grid_search_over_the_event_engine_has_the_same_winner(found, table):
     best = max(ran, key=ran.__getitem__)
     first = found.plans[0].describe()
     assert ran[first] >= 0.97 * ran[best], (first, best, ran)
+
+
+def test_fronts_and_days_are_of_one_type():
+    given = {"model": "llama3.1-8b", "isl": 1000, "osl": 200}
+    with pytest.raises(InputError, match="a front is of one GPU type"):
+        mw.serving_front(cluster=BOTH, **given)
+    with pytest.raises(InputError, match="a day is of one GPU type"):
+        mw.day(rates=[1.0, 2.0], cluster=BOTH, ttft=0.5, tpot=0.03, **given)
+    spot, _ = mw.day(rates=[1.0], cluster="dgx-h100=1@2", ttft=0.5, tpot=0.03, **given)
+    assert spot.fixed_usd == pytest.approx(48.0)
