@@ -77,6 +77,17 @@ EXPERTS_SOURCE = {
     "mi355x": "AMD-AGI/Primus-Turbo, pull request 284",
     "mi350x": "as mi355x",
 }
+# Attention forward over the like device's by head dimension: Blackwell Ultra has twice the units of exponentials.
+# Medians of 1,985 to 2,409 points of 0.2 ms and more in aiconfigurator 0.12, TensorRT-LLM 1.3.0rc20, in bf16. The
+# backward pass is not in the tables and takes the ratio of products.
+ATTENTION_RATIO: dict[str, Shares] = {"b300": {64: 1.249, 128: 1.145}, "gb300": {64: 1.225, 128: 1.156}}
+# Products of experts over the like device's share of the peak, where dense products gain more: medians of 1.03 to
+# 1.04 over 8,400 points and more of aiconfigurator 0.12 (SGLang 0.5.14, 4,096 to 32,767 tokens, each of bf16,
+# fp8_block and nvfp4). In nvfp4 the peak of Blackwell Ultra is 1.5 times Blackwell's.
+GROUPED_RATIO = {
+    "b300": {"bf16": 1.036, "fp8_block": 1.039, "nvfp4": 0.688},
+    "gb300": {"bf16": 1.035, "fp8_block": 1.034, "nvfp4": 0.684},
+}
 # Devices on which torch runs AOTriton, slower than the kernels that TransformerEngine takes.
 TORCH_ATTENTION = ("mi300x", "mi325x")
 
@@ -159,7 +170,8 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         found["libraries_from"] = row["libraries_from"]
     grouped = like.grouped_gemm.get(row["dtype"])
     if grouped:
-        scaled_form = times(grouped.form, scale, *parts)
+        ratio = GROUPED_RATIO.get(row["calibration"], {}).get(row["dtype"], scale)
+        scaled_form = times(grouped.form, ratio, *parts)
         found["grouped_gemm"] = {row["dtype"]: {"form": scaled_form}}
     if row["dtype"] != "bf16":
         return found
@@ -169,7 +181,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    found |= attention(like, scale, shares)
+    found |= attention(like, scale, shares, ATTENTION_RATIO.get(row["calibration"], {}))
     if own := EXPERTS.get(row["calibration"]):
         found["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **own}
     if row["calibration"] in TORCH_ATTENTION:
@@ -178,14 +190,20 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     return found
 
 
-def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None) -> Mapped:
-    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak."""
+def attention(
+    like: Calibration, scale: float, shares: tuple[Shares, Shares] | None, ratios: Shares
+) -> Mapped:
+    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak.
+
+    `ratios` replaces the scale of the forward pass by head dimension.
+    """
     found: Mapped = {}
     for index, name in enumerate(("attention", "attention_backward")):
         efficiency = getattr(like, name)["bf16"].form.efficiency
         own = shares[index] if shares else {}
         factor = own[128] / efficiency[128] if shares else scale
-        known = {key: digits(value * factor) for key, value in efficiency.items()} | own
+        by_head = ratios if name == "attention" else {}
+        known = {key: digits(value * by_head.get(key, factor)) for key, value in efficiency.items()} | own
         form: Mapped = {"efficiency": dict(sorted(known.items()))}
         if shares and like.attention["bf16"].form.throttling:
             form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's

@@ -4,7 +4,8 @@
 
 POINTS are folders with a file of GEMM points. Products of many milliseconds run at the clocks that the power
 limit leaves. Each row is a GPU, a format and a source: the products of at least 5 and of at least 20 ms with
-all sides at least 1,024, and the median of their TFLOP/s.
+all sides at least 1,024, and the median of their TFLOP/s. Tables of serving libraries cast the 16-bit
+activations of 8- and 4-bit products in the same call: the calibration's time of the cast is taken off.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.errors import MeshwrightError
+from hwmodels.device import devices
+from hwmodels.errors import MeshwrightError, UnknownNameError
 from profiles.points import Points, files, read
 
 LONG_US = (5e3, 20e3)
@@ -43,11 +45,14 @@ def rates(points: Points) -> list[str]:
     """One line a GPU, format and source."""
     lines = []
     sides = [points[name].astype(float) for name in "mnk"]
-    rate = 2.0 * np.prod(sides, axis=0) / points["time_us"] / 1e6
     keys = [points[name].astype(str) for name in ("gpu", "dtype", "source")]
     large = (np.min(sides, axis=0) >= LEAST_SIDE) & (points["time_us"] >= LONG_US[0])
+    rate = np.zeros(len(large))
     for gpu, dtype, source in sorted(set(zip(*(key[large] for key in keys), strict=True))):
         same = large & (keys[0] == gpu) & (keys[1] == dtype) & (keys[2] == source)
+        m, n, k = (side[same] for side in sides)
+        own = points["time_us"][same] - 1e6 * cast(gpu, dtype, source, m, n, k)
+        rate[same] = 2.0 * m * n * k / own / 1e6
         long = same & (points["time_us"] >= LONG_US[1])
         found = " ".join(
             f"{part.sum():7} {np.median(rate[part]) if part.any() else float('nan'):8.0f}"
@@ -55,6 +60,17 @@ def rates(points: Points) -> list[str]:
         )
         lines.append(f"{gpu:12} {dtype:10} {source:24} {found}")
     return lines
+
+
+def cast(gpu: str, dtype: str, source: str, m: np.ndarray, n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Seconds of a call's cast of its activations, zero where the device or the format is not calibrated."""
+    try:
+        kernels = devices.get(gpu).kernels
+    except UnknownNameError:
+        return np.zeros(len(m))
+    kernels = kernels.using(source.partition(":")[2].partition("-")[0]).uncorrected()
+    casts, plain = (kernels.gemm(m, n, k, dtype, quantises=quantises) for quantises in (True, False))
+    return casts - plain
 
 
 if __name__ == "__main__":

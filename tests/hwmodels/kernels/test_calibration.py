@@ -45,6 +45,26 @@ def test_libraries_are_carried_over_from_the_same_architecture_only():
     assert not calibrations.get("mi355x").libraries
 
 
+@pytest.mark.parametrize(("name", "like"), [("b300", "b200"), ("gb300", "gb200")])
+def test_blackwell_ultra_gains_more_in_attention_and_dense_products_than_in_products_of_experts(name, like):
+    ultra, before = (devices.get(name).kernels.uncorrected() for name in (name, like))
+    dense, exponentials, experts = (
+        float(getattr(before, operation)(*sizes)) / float(getattr(ultra, operation)(*sizes))
+        for operation, sizes in (
+            ("gemm", (8192, 8192, 8192)),
+            ("attention", (8, 8192, 8192, 32, 8, 64)),
+            ("grouped_gemm", (131072, 4096, 4096, 8)),
+        )
+    )
+    assert 1.0 < experts < 1.045 < dense < 1.2 < exponentials < 1.26
+
+
+def test_products_scaled_by_blocks_settle_below_those_scaled_by_tensor():
+    for name in ("b200", "gb200", "b300", "gb300"):
+        device = devices.get(name)
+        assert 0.8 < device.settled("mxfp8") / device.settled("fp8") < 1.0
+
+
 def test_fp32_runs_at_its_own_units_share_of_the_peak():
     for name in ("a100-sxm-80gb", "v100-32gb", "t4", "mi250x-gcd"):
         device = devices.get(name)
