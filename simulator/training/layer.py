@@ -18,7 +18,7 @@ from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.modules import repeats
-from simulator.training.overlap import NO_TRANSFER, Transfer, hidden, multiprocessors_taken
+from simulator.training.overlap import NO_TRANSFER, Transfer, contention, hidden
 from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
 
@@ -219,7 +219,7 @@ def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
     """
     if costs.expert is NO_TRANSFER:
         return costs
-    slows = multiprocessors_taken(costs.setting)
+    slows = contention(costs.setting, plans.expert * plans.expert_tensor)
     beside = np.where(plans.overlap_expert, hidden(costs.expert.total, costs.device, slows), 0.0)
     return replace(costs, expert=Transfer(costs.expert.cost, beside, slows))
 

@@ -23,7 +23,7 @@ from simulator.training.data_parallel import host_waits, move_state, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
-from simulator.training.overlap import contention, multiprocessors_taken
+from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import communication, scalar
@@ -157,7 +157,7 @@ class _Build:
         lost = {
             DATA: float(self.sharding.contention[0]),
             TENSOR: float(contention(setting, self.plans.tensor)[0]),
-            EXPERT: multiprocessors_taken(setting),
+            EXPERT: float(contention(setting, self.plans.expert * self.plans.expert_tensor)[0]),
         }
         slower = {stream.name: 1 / (1 - share) for stream, share in lost.items()}
         others = tuple((name, slow) for name, slow in slower.items() if slow != slower[DATA.name])
