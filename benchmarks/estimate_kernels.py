@@ -77,13 +77,13 @@ EXPERTS_SOURCE = {
     "mi355x": "AMD-AGI/Primus-Turbo, pull request 284",
     "mi350x": "as mi355x",
 }
-# Attention forward over the like device's by head dimension: Blackwell Ultra has twice the units of exponentials.
-# Medians of 1,985 to 2,409 points of 0.2 ms and more in aiconfigurator 0.12, TensorRT-LLM 1.3.0rc20, in bf16. The
-# backward pass is not in the tables and takes the ratio of products.
+# Attention forward over the like device's by head dimension: Blackwell Ultra has twice the units of
+# exponentials. Medians of 1,985 to 2,409 points of 0.2 ms and more in aiconfigurator 0.12, TensorRT-LLM
+# 1.3.0rc20, in bf16. The backward pass is not in the tables and takes the ratio of products.
 ATTENTION_RATIO: dict[str, Shares] = {"b300": {64: 1.249, 128: 1.145}, "gb300": {64: 1.225, 128: 1.156}}
-# Products of experts over the like device's share of the peak, where dense products gain more: medians of 1.03 to
-# 1.04 over 8,400 points and more of aiconfigurator 0.12 (SGLang 0.5.14, 4,096 to 32,767 tokens, each of bf16,
-# fp8_block and nvfp4). In nvfp4 the peak of Blackwell Ultra is 1.5 times Blackwell's.
+# Products of experts over the like device's share of the peak, where dense products gain more: medians 1.03
+# to 1.04 over 6,390 points and more of aiconfigurator 0.12 (SGLang 0.5.14, 4,096 to 32,767 tokens, each of
+# bf16, fp8_block and nvfp4). In nvfp4 the peak of Blackwell Ultra is 1.5 times Blackwell's.
 GROUPED_RATIO = {
     "b300": {"bf16": 1.036, "fp8_block": 1.039, "nvfp4": 0.688},
     "gb300": {"bf16": 1.035, "fp8_block": 1.034, "nvfp4": 0.684},
