@@ -62,7 +62,7 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
 
     def name(point: int) -> str:
         shape, _, busy = parts(point)
-        return f"{shape.describe()}, {busy} requests at a time"
+        return f"{shape.describe()}, {busy} request{'s' if busy > 1 else ''} at a time"
 
     def scenario(point: int) -> dict[str, object]:
         shape, own, busy = parts(point)

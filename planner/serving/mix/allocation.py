@@ -323,7 +323,7 @@ def shortage(costs: Costs, slices: int, watts: float | None, time_limit_s: float
     short = f"; short of {', '.join(parts)}" if parts else ""
     return (
         f"the devices available cannot carry the load{budget}{short}; they carry about "
-        f"{carried * costs.rate:.3g} of {costs.rate:.3g} requests/s within the targets; "
+        f"{carried * costs.rate:,.2f} of {costs.rate:,.10g} requests/s within the targets; "
         "more devices, a lower rate or wider targets would help"
     )
 
