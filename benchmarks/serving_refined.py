@@ -1,74 +1,363 @@
-"""Whether steady states rank deployments as the event engine does: twenty questions, the best plans of each.
+"""Whether steady states rank deployments as the event engine does, and agree in rates and latencies.
 
-    python -m benchmarks.serving_refined [--plans 4] [--questions 20]
+    python -m benchmarks.serving_refined [--plans 3] [--seeds 3] [--questions 30] [--store FILE] [--wrong]
 
-Each plan's largest rate within the targets comes from the steady state and from bisection on the event
-engine (three seeds). A pair of plans counts for Kendall's tau where the confidence intervals part them.
+For each question the best plans of one pool and the best of two pools run on the event engine: the largest
+rate within the targets by seed, with common random numbers for all plans of a question. A pair of plans is
+separated where the paired difference of its rates exceeds its 95 % confidence interval and the precision of
+the search for the largest rate. The variance is pooled over the pairs of a question. Kendall's tau is
+printed over all pairs and over separated pairs; ``--wrong`` lists the pairs in wrong order. ``--store`` keeps
+the engine's figures in a JSON file.
 """
 
 from __future__ import annotations
 
 import argparse
-from itertools import combinations, product
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import exp, inf, log
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.stats import t as student_t
 
-import meshwright as mw
+from meshwright.serving_questions import serving_question
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
+from planner.serving.score import ROLES, ReplicaCases, tpot_quantile, ttft_quantile
+from planner.serving.search import search_serving
+from simulator.serving.arrivals.poisson import Poisson
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+from simulator.serving.setting import ServingSetting
 
-MODELS = (
-    ("llama3.1-8b", 4),
-    ("qwen3-32b", 8),
-    ("llama3.1-70b", 16),
-    ("mixtral-8x7b", 8),
-    ("gpt-oss-120b", 8),
+VARIED = (
+    {"kind": "lognormal", "median": 700, "sigma": 1.0, "most": 8000},
+    {"kind": "lognormal", "median": 180, "sigma": 0.8, "most": 2000},
 )
-LOADS = ((1000, 200, 0.5, 0.03), (4000, 400, 1.5, 0.04), (300, 600, 0.4, 0.025), (8000, 100, 3.0, 0.05))
+"""Prompt and output lengths of a chat."""
+LOADS = (
+    (1000, 200, 0.5, 0.03),
+    (4000, 400, 1.5, 0.04),
+    (300, 600, 0.4, 0.025),
+    (8000, 100, 3.0, 0.05),
+    (*VARIED, 1.0, 0.04),
+)
 """Prompt and output tokens, TTFT and TPOT targets, s."""
+MODELS = (
+    ("llama3.1-8b", "dgx-h100", 4),
+    ("qwen3-32b", "dgx-h100", 8),
+    ("llama3.1-70b", "dgx-h100", 16),
+    ("mixtral-8x7b", "dgx-h100", 8),
+    ("gpt-oss-120b", "dgx-h100", 8),
+)
+OTHERS = (
+    ("llama3.1-8b", "l40s-8", 8, 1000, 200, 1.0, 0.05),
+    ("llama3.1-8b", "dgx-a100-80gb", 8, *VARIED, 0.5, 0.03),
+    ("llama3.1-70b", "mi300x-8", 8, *VARIED, 1.5, 0.06),
+    ("qwen3-30b-a3b", "dgx-h200", 8, 2000, 300, 0.5, 0.02),
+    ("deepseek-v3", "dgx-h200", 16, 2000, 300, 2.0, 0.06),
+)
+QUESTIONS = tuple((*model, *load) for model in MODELS for load in LOADS) + OTHERS
+LEAST_REQUESTS = 6000
+LIFETIMES, WARM_UP = 8, 0.2
+"""Length of a run over a request's time in the system, and the share of its requests left out."""
+CLOSE = 1.03
+"""Ends of the interval inside which the largest rate is interpolated, as a ratio."""
+FINEST = 1.003
+"""The same where the latency at the upper end is infinite."""
+CONFIDENCE = 0.975
+"""Quantile of Student's t for intervals of 95 %."""
+SHARES = (0.7, 0.9)
+"""Loads at which latencies are compared, as shares of the engine's largest rate."""
 
 
-def main():
-    """Print every question and the sum."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--plans", type=int, default=4)
-    parser.add_argument("--questions", type=int, default=len(MODELS) * len(LOADS))
-    given = parser.parse_args()
-    agree = pairs = 0
-    regrets, gaps = [], []
-    for (model, gpus), (prompt, output, ttft, tpot) in list(product(MODELS, LOADS))[: given.questions]:
-        found = mw.deploy(
-            model=model,
-            cluster="dgx-h100",
-            gpus=gpus,
-            isl=prompt,
-            osl=output,
-            ttft=ttft,
-            tpot=tpot,
-            top=given.plans,
-            refine=given.plans,
-        )
-        told = np.array([plan.goodput for plan in found.search.plans])
-        runs = [found.refined[index] for index in range(len(told))]
-        ran = np.array([run.goodput for run in runs])
-        if not len(ran) or ran.max() <= 0:
-            print(f"{model} {prompt}/{output}: nothing meets the targets on the event engine", flush=True)
+def question_of(row: Sequence[Any]) -> ServingQuestion:
+    """A row of ``QUESTIONS`` as a question."""
+    model, cluster, gpus, prompt, output, ttft, tpot = row
+    given = dict.fromkeys(("share", "engine", "objective", "rate", "isl", "osl"))
+    given |= {"model": model, "cluster": cluster, "gpus": gpus, "ttft": ttft, "tpot": tpot}
+    lengths = [
+        {"kind": "fixed", "tokens": tokens} if isinstance(tokens, int) else tokens
+        for tokens in (prompt, output)
+    ]
+    slo = {"ttft": ttft, "tpot": tpot}
+    workload = {"kind": "serving", "input": lengths[0], "output": lengths[1], "slo": slo}
+    workload["arrivals"] = {"kind": "poisson", "rate": 1.0}
+    scenario = {"model": model, "cluster": cluster, "gpus": gpus, "workload": workload}
+    return serving_question(scenario, given, {}, {})
+
+
+def plans_of(question: ServingQuestion, count: int) -> list[ServingPlan]:
+    """The best plans of one pool and of two, best first."""
+    kinds = [search_serving(replace(question, split=split), 8 * count).plans for split in (False, True)]
+    apart = [plan for plan in kinds[1] if len(plan.groups) > 1]
+    return sorted([*kinds[0][:count], *apart[:count]], key=lambda plan: -plan.goodput)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Figures of one plan on the event engine: the largest rate by seed, and the latencies by rate."""
+
+    rates: Sequence[float]
+    runs: Sequence[dict[str, float]]
+
+
+def run_at(setting: ServingSetting, rate: float) -> dict[str, float]:
+    """Latencies of one run; ``excess`` is the share's quantile of the largest latency over its target."""
+    serving = setting.serving.model_copy(update={"arrivals": Poisson(rate=rate)})
+    result = serve(replace(setting, serving=serving))
+    columns, slo = result.records.columns(), serving.slo
+    kept = slice(int(serving.skipped * len(result.records)), None)
+    ttft = (columns["first_s"] - columns["arrival_s"])[kept]
+    gaps = np.maximum(columns["output"][kept] - 1, 1)
+    tpot = (columns["last_s"] - columns["first_s"])[kept] / gaps
+    worst = np.maximum(ttft / (slo.ttft or inf), tpot / (slo.tpot or inf))
+    grows = result.metrics.sustainable_rate is not None
+    several = columns["output"][kept] > 1
+    return {
+        "rate": rate,
+        "excess": inf if grows else float(np.quantile(worst, slo.share)),
+        "ttft": float(np.quantile(ttft, slo.share)),
+        "tpot": float(np.quantile(tpot[several], slo.share)),
+        "ttft_mean": float(ttft.mean()),
+        "tpot_mean": float(tpot[several].mean()),
+        "running": result.metrics.running,
+        "kv": result.metrics.kv_use,
+        "preemptions": float(result.metrics.preemptions),
+    }
+
+
+def largest(meets: Callable[[float], float], expected: float) -> float:
+    """Rate at which ``meets`` is 1: a bracket around it, then linear in logarithms."""
+    ends: dict[bool, tuple[float, float]] = {}
+    rate, factor = expected, CLOSE
+    for _ in range(16):
+        excess = meets(rate)
+        ends[excess > 1.0] = rate, excess
+        if len(ends) < 2:
+            rate, factor = rate / factor if excess > 1.0 else rate * factor, min(factor**1.7, 2.0)
             continue
-        regret = 1 - ran[0] / ran.max()
-        regrets.append(regret)
-        gaps += [one / other - 1 for one, other in zip(told, ran, strict=True) if other > 0]
-        for one, other in combinations(range(len(ran)), 2):
-            if abs(ran[one] - ran[other]) > runs[one].half_width + runs[other].half_width:
-                agree += np.sign((ran[one] - ran[other]) * (told[one] - told[other]))
-                pairs += 1
-        words = ", ".join(f"{one:.3g} ({other:.3g})" for one, other in zip(told, ran, strict=True))
-        print(
-            f"{model} {gpus} GPUs {prompt}/{output}: first {regret:5.1%} below the best; {words}", flush=True
+        (low, below), (high, above) = ends[False], ends[True]
+        if high / low <= (CLOSE if above < 3.0 else FINEST):
+            if above == inf:
+                return low
+            return low * exp(log(high / low) * log(1.0 / below) / log(above / below))
+        rate = (low * high) ** 0.5
+    return ends[False][0] if False in ends else 0.0
+
+
+def engine_figures(question: ServingQuestion, plan: ServingPlan, seeds: int, store: Store) -> Engine:
+    """Run one plan."""
+    slo = question.workload.slo
+    lifetime = (slo.ttft or 0.0) + (slo.tpot or 0.0) * question.output
+    requests = LEAST_REQUESTS
+    while requests < LIFETIMES * lifetime * plan.goodput:
+        requests *= 2
+    scenario = scenario_of(question, plan, 1.0)
+    scenario["workload"] |= {"requests": requests, "warmup": WARM_UP}
+    rates, runs = [], []
+    for seed in range(seeds):
+        key = store.key(scenario, seed)
+        if key not in store.held:
+            setting = replace(make_serving(scenario, "plan", Path()), seed=seed)
+            made: list[dict[str, float]] = []
+
+            def excess(rate: float, setting: ServingSetting = setting, made: list = made) -> float:
+                made.append(run_at(setting, rate))
+                return made[-1]["excess"]
+
+            rate = largest(excess, plan.goodput)
+            if not seed and rate:
+                made += [run_at(setting, share * rate) for share in SHARES]
+            store.put(key, {"plan": scenario["title"], "rate": rate, "runs": made})
+        rates.append(store.held[key]["rate"])
+        runs += store.held[key]["runs"]
+    return Engine(rates, runs)
+
+
+class Store:
+    """The engine's figures by scenario and seed, in a JSON file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.held: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
+
+    def key(self, scenario: dict[str, Any], seed: int) -> str:
+        """Key of one run."""
+        told = {name: value for name, value in scenario.items() if name not in ("title", "seed")}
+        return hashlib.sha256(json.dumps([told, seed], sort_keys=True).encode()).hexdigest()
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        """Keep one result."""
+        self.held[key] = value
+        if self.path:
+            self.path.write_text(json.dumps(self.held))
+
+
+def steady_latencies(
+    question: ServingQuestion, plan: ServingPlan, rates: np.ndarray
+) -> dict[str, np.ndarray]:
+    """TTFT and TPOT of the targets' share by the steady state, and the means; shape (rates,)."""
+    found = {}
+    for group in plan.groups:
+        every = np.ones(len(rates))
+        cases = replace(
+            ReplicaCases.of(question, [group.shape], [ROLES.index(group.role)])[0 * every.astype(np.int64)],
+            budget=group.budget * every,
+            sequences=group.sequences * every,
+            replicas=group.replicas * every,
         )
-    tau = f"{agree / pairs:.2f} over {pairs} pairs" if pairs else "no pair parted"
-    print(
-        f"all: first choice {np.mean(regrets):.1%} below the best on average, {max(regrets):.1%} at worst; "
-        f"tau {tau}; steady state over event engine median {np.median(gaps):+.1%}, median distance "
-        f"{np.median(np.abs(gaps)):.1%}"
+        found[group.role] = cases.state(rates / group.replicas)
+    first, last = (found[plan.groups[at].role] for at in (0, -1))
+    return {
+        "ttft": ttft_quantile(question, first),
+        "ttft_mean": first.ttft_s,
+        "tpot": np.where(last.stable, tpot_quantile(question, last), inf),
+        "tpot_mean": np.where(last.stable, last.tpot_s, inf),
+    }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two plans of one question."""
+
+    right: float
+    """1 in the engine's order, -1 in the opposite one, 0 where the steady state sees no difference."""
+    separated: bool
+    words: str
+
+
+def pairs_of(plans: Sequence[ServingPlan], engines: Sequence[Engine]) -> Iterator[Pair]:
+    """All pairs of plans that differ on the engine, by the paired difference over seeds."""
+    rates = np.array([engine.rates for engine in engines])
+    seeds = rates.shape[1]
+    # What plan and seed means leave: paired differences have twice its variance.
+    rest = rates - rates.mean(axis=1, keepdims=True) - rates.mean(axis=0) + rates.mean()
+    freedom = (len(plans) - 1) * (seeds - 1)
+    half = student_t.ppf(CONFIDENCE, freedom) * (2.0 * (rest**2).sum() / freedom / seeds) ** 0.5
+    for one, other in combinations(range(len(plans)), 2):
+        difference = rates[one] - rates[other]
+        mean, told = difference.mean(), plans[one].goodput - plans[other].goodput
+        if abs(told) <= TIE * plans[one].goodput:
+            told = 0.0
+        words = "; ".join(
+            f"{plans[at].describe()}: steady {plans[at].goodput:.4g}, engine {rates[at].mean():.4g} "
+            f"({limit_of(engines[at], plans[at], at)})"
+            for at in (one, other)
+        )
+        yield Pair(
+            float(np.sign(mean) * np.sign(told)),
+            bool(abs(mean) > half + RESOLUTION * rates[[one, other]].mean()),
+            f"{words}; engine's difference {mean:.3g} +- {half:.2g}",
+        )
+
+
+RESOLUTION = 0.003
+"""Relative precision of the engine's largest rate of one seed: its interpolation."""
+TIE = 1e-3
+"""Relative difference of steady rates, twice the precision of their search, below which plans are equal."""
+
+
+def limit_of(engine: Engine, plan: ServingPlan, number: int) -> str:
+    """What limits a plan near its largest rate on the engine."""
+    rate = float(np.mean(engine.rates))
+    near = min(engine.runs, key=lambda run: abs(run["rate"] - rate))
+    return (
+        f"at {near['rate']:.4g}/s ttft {near['ttft']:.3g} s, tpot {1e3 * near['tpot']:.3g} ms, "
+        f"{near['running']:.0f} running, KV {near['kv']:.0%}, {near['preemptions']:.0f} preempted"
     )
+
+
+def agreement(
+    question: ServingQuestion, plan: ServingPlan, engine: Engine
+) -> Iterator[tuple[str, float, float]]:
+    """Name, share of the largest rate, and steady over engine - 1 of every latency of stable runs."""
+    rate = float(np.mean(engine.rates))
+    runs = [run for run in engine.runs if run["excess"] < inf and run["rate"] <= 0.95 * rate]
+    if not runs:
+        return
+    told = steady_latencies(question, plan, np.array([run["rate"] for run in runs]))
+    for number, run in enumerate(runs):
+        for name, values in told.items():
+            yield name, run["rate"] / rate, float(values[number] / run[name] - 1.0)
+
+
+def tau(pairs: Sequence[Pair]) -> str:
+    """Kendall's tau over pairs, in words; a pair that the steady state does not order counts as none."""
+    found = [pair.right for pair in pairs]
+    return f"{np.mean(found):.2f} over {len(found)}" if found else "none over 0"
+
+
+def main() -> None:
+    """Print every question and the sum."""
+    parser = argparse.ArgumentParser(description="Steady states beside the event engine.")
+    parser.add_argument("--plans", type=int, default=3, help="of one pool, and of two")
+    parser.add_argument("--seeds", type=int, default=3, help="at least 2")
+    parser.add_argument("--questions", type=int, default=len(QUESTIONS))
+    parser.add_argument("--store", type=Path, default=None)
+    parser.add_argument("--wrong", action="store_true", help="list pairs in wrong order")
+    given = parser.parse_args()
+    store, pairs = Store(given.store), []
+    regrets, errors, latencies = [], [], []
+    for row in QUESTIONS[: given.questions]:
+        question = question_of(row)
+        plans = plans_of(question, given.plans)
+        name = f"{row[0]} {row[2]} x {row[1]} " + "/".join(
+            f"{tokens}" if isinstance(tokens, int) else "varied" for tokens in row[3:5]
+        )
+        engines = [engine_figures(question, plan, given.seeds, store) for plan in plans]
+        ran = np.array([np.mean(engine.rates) for engine in engines])
+        if not len(ran) or ran.max() <= 0.0:
+            print(f"{name}: nothing meets the targets on the event engine", flush=True)
+            continue
+        regrets.append(1.0 - ran[0] / ran.max())
+        told = np.array([plan.goodput for plan in plans])
+        errors += list((told / ran)[ran > 0.0] - 1.0)
+        own = list(pairs_of(plans, engines))
+        parted = [pair for pair in own if pair.separated]
+        words = ", ".join(f"{one:.3g} ({other:.3g})" for one, other in zip(told, ran, strict=True))
+        told_tau = f"tau {tau(parted)} of {len(own)}"
+        print(f"{name}: first {regrets[-1]:.1%} below the best; {told_tau}; {words}", flush=True)
+        if given.wrong:
+            for pair in parted:
+                if pair.right <= 0.0:
+                    print(f"    {'wrong' if pair.right < 0.0 else 'equal'}: {pair.words}")
+        pairs += own
+        for plan, engine in zip(plans, engines, strict=True):
+            latencies += list(agreement(question, plan, engine))
+    print_sum(regrets, errors, pairs, latencies)
+
+
+def print_sum(
+    regrets: Sequence[float],
+    errors: Sequence[float],
+    pairs: Sequence[Pair],
+    latencies: Sequence[tuple[str, float, float]],
+) -> None:
+    """Print figures over all questions."""
+    print(
+        f"{len(regrets)} questions: first choice {np.mean(regrets):.1%} below the best on average, "
+        f"{max(regrets):.1%} at worst"
+    )
+    parted = [pair for pair in pairs if pair.separated]
+    print(f"Kendall's tau {tau(parted)} separated pairs, {tau(pairs)} pairs in all")
+    print(
+        f"largest rate, steady state over event engine: {len(errors)} plans, bias {np.mean(errors):+.1%}, "
+        f"median {np.median(errors):+.1%}, median distance {np.median(np.abs(errors)):.1%}, "
+        f"95th percentile {np.quantile(np.abs(errors), 0.95):.1%}"
+    )
+    for name in dict.fromkeys(name for name, _, _ in latencies):
+        values = np.array([value for kind, _, value in latencies if kind == name])
+        print(
+            f"{name}: {len(values)} runs, median {np.median(values):+.1%}, median distance "
+            f"{np.median(np.abs(values)):.1%}, 95th percentile {np.quantile(np.abs(values), 0.95):.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -243,7 +243,9 @@ def _budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array)
     # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
     pooled = cases.shared / cases.ranks
     servers = pooled * steps.ranks * steps.most
-    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, servers)
+    # What a full micro batch leaves waits for a turn of one of them.
+    full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
+    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, np.where(full, pooled, servers))
     wait = 0.5 * busy**power / (1.0 - busy) * steps.full
     wait = wait * (1.0 + cases.varied) / pooled
     others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
