@@ -65,7 +65,10 @@ SPREAD = np.array([60e-6, 4e-6, 30e-6, 0.4, 40e-3, 300e-6])
 OWN_SPREAD = np.array([30e-6, 2e-6, 20e-6, 0.3, 30e-3, 200e-6])
 """How far a version's constants may lie from those of all versions."""
 LOWEST = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
-PREFILL = CONSTANTS.index("prefill_factor")
+PREFILL, EAGER = CONSTANTS.index("prefill_factor"), CONSTANTS.index("eager_layer_s")
+MIXED_EAGER = 600e-6, 300e-6
+"""Prior of a layer's launches in steps with prompts, where only decodes run in graphs. It starts high: a
+launch time below that of the kernels changes no row."""
 SEQUENCE, SEQUENCE_SPREAD = CONSTANTS.index("sequence_s"), 4e-6
 """Spread of the time a sequence between classes of layers and formats of one engine."""
 NOISE, FIRST_NOISE = 0.08, 0.25
@@ -169,8 +172,9 @@ def assign(rows: Sequence[Rows], times: np.ndarray) -> None:
 
 
 def launches(engine: Engine) -> bool:
-    """Whether the engine runs without graphs, so that launches bound its steps."""
-    return not engine.graph_sizes.value
+    """Whether launches bound some steps: all of an engine without graphs, those with prompts where only
+    decodes are captured."""
+    return not engine.graph_sizes.value or not engine.graphs_mixed.value
 
 
 def fresh_tables() -> None:
@@ -200,7 +204,7 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
 
     known = np.ones(len(prior))
     known[CONSTANTS.index("first_token_s")] = any(one.first for one in rows)
-    known[CONSTANTS.index("eager_layer_s")] = launches(rows[0].setup.engine)
+    known[EAGER] = launches(rows[0].setup.engine)
     if not any(one.first for one in rows):
         # Throughput alone tells little of prefill kernels.
         spread = spread * np.where(np.arange(len(prior)) == PREFILL, 0.5, 1.0)
@@ -323,6 +327,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", default="", help="part of a key: class format generation")
+    parser.add_argument("--engine", default="", help="pattern of the names of presets")
     parser.add_argument("--quick", action="store_true", help="no left-out errors")
     parser.add_argument("--sources", action="store_true", help="errors on each source left out")
     arguments = parser.parse_args()
@@ -333,10 +338,13 @@ def main() -> None:
             continue
         families: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
         for name in by_engine:
-            families[family_of(engines.get(name))].append(name)
+            if re.search(arguments.engine, name):
+                families[family_of(engines.get(name))].append(name)
         for family, names in sorted(families.items()):
             pooled = [one for name in names for one in by_engine[name]]
             start, spread = START.copy(), SPREAD.copy()
+            if engines.get(names[0]).graph_sizes.value:
+                start[EAGER], spread[EAGER] = MIXED_EAGER
             if sequence := sequence_of(family, key):
                 start[SEQUENCE], spread[SEQUENCE] = sequence, SEQUENCE_SPREAD
             if not any(one.first for one in pooled) and (factor := prefill_of(family, key)):
@@ -366,7 +374,9 @@ def _times(rows: Sequence[Rows], key: Key, times: np.ndarray, count: int, left: 
     found = dict(zip(CONSTANTS, np.round(times, 8).tolist(), strict=True))
     if not any(one.first for one in rows):
         found["first_token_s"] = 0.0
-    if not launches(engines.get(rows[0].setup.engine.name)):
+    engine = engines.get(rows[0].setup.engine.name)
+    untold = bool(engine.graph_sizes.value) and abs(times[EAGER] / MIXED_EAGER[0] - 1) < 0.01
+    if untold or not launches(engine):
         found["eager_layer_s"] = 0.0
     return LayerTimes(
         reads_kv_per_head=price_of(rows[0].setup).times.reads_kv_per_head,

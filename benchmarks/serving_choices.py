@@ -1,11 +1,15 @@
 """Whether steady states choose well among measured serving plans of one model, GPU, engine and load.
 
-    python -m benchmarks.serving_choices CLOSED_LOOP.csv.gz
+    python -m benchmarks.serving_choices CLOSED_LOOP.csv.gz [--replay] [--wrong]
 
 A family is one model, GPU, engine version, formats and lengths with several plans (degrees), each measured at
 several concurrencies. At the speeds of a user (1 / TPOT) that two plans or more reached, the plan predicted
 to carry most tokens/s per GPU is compared with the one that did; between a plan's points, log throughput is
 interpolated over log speed. Kendall's tau is that of predicted and measured throughput over pairs of plans.
+
+Rows that measure one configuration again give the noise: the spread of log TPOT and log TTFT. All measured
+rows are drawn again with it. ``noise allows`` is the tau between the measured and the redrawn order of the
+same pairs; ``beyond noise`` counts only pairs whose order is the same in 95 % of the draws.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import csv
 import gzip
 import io
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +32,33 @@ from meshwright.validation.serving.case import MeasuredRow
 LENGTHS = ("isl_tokens", "osl_tokens")
 SPEEDS = 5
 """Speeds of a user at which a family is compared, evenly spread in the log."""
-FAMILY = ("engine", "engine_version", "model", "gpu", "weight_precision", "kv_precision", "spec", *LENGTHS)
+FAMILY = ("engine", "engine_version", "model", "gpu", "weight_precision", "kv_precision", *LENGTHS)
 PLAN = ("n_gpus", "tp", "pp", "dp", "ep", "moe_tp")
+DRAWS, KEPT = 200, 0.95
+"""Draws of the measured rows, and the share of them in which a pair beyond noise keeps its order."""
+
+
+@dataclass
+class Pairs:
+    """Comparisons and pairs of plans at the speeds of one family, or of all."""
+
+    regrets: list = field(default_factory=list)
+    agree: list = field(default_factory=list)
+    """Of each pair: 1 where its predicted order is the measured one, -1 where it is not."""
+    redrawn: list = field(default_factory=list)
+    """Of each pair: mean of the same over the draws of the measured rows."""
+    wrong: list = field(default_factory=list)
+    """Lines about pairs in the wrong order."""
+
+    def add(self, other):
+        """Append those of another family."""
+        for name in ("regrets", "agree", "redrawn", "wrong"):
+            getattr(self, name).extend(getattr(other, name))
+
+    @property
+    def beyond(self):
+        """Agreement of the pairs beyond noise."""
+        return np.array(self.agree)[np.array(self.redrawn) >= 2 * KEPT - 1]
 
 
 def read(path):
@@ -44,55 +74,108 @@ def read(path):
             case = closed_loop.read(row, path.name)
         except (SkippedRow, MeshwrightError):
             continue
-        families[tuple(map(row.text, FAMILY))][tuple(map(row.text, PLAN))].append(case)
+        heads = "mtp" if case.question.speculates else ""
+        families[(*map(row.text, FAMILY), heads)][tuple(map(row.text, PLAN))].append(case)
     return families
 
 
-def curve(cases, figures):
-    """Log speed of a user and log tokens/s per GPU of one plan, by rising speed; repeated points once.
+def latencies(figures):
+    """TPOT and TTFT, ms; None where a row lacks one."""
+    found = [figures.get(f"{name}_ms_mean") or figures.get(f"{name}_ms_p50") for name in ("tpot", "ttft")]
+    return np.array(found) if all(found) else None
+
+
+def noise(families):
+    """Deviations of log TPOT and log TTFT of rows from the mean of their configuration, shape (rows, 2)."""
+    found = []
+    for plans in families.values():
+        for cases in plans.values():
+            groups = defaultdict(list)
+            for case in cases:
+                if (times := latencies(case.measured)) is not None:
+                    groups[case.question.concurrency].append(np.log(times))
+            for same in groups.values():
+                if len(same) > 1:
+                    found.append(
+                        (np.array(same) - np.mean(same, axis=0)) * (len(same) / (len(same) - 1)) ** 0.5
+                    )
+    return np.concatenate(found)
+
+
+def curve(cases, figures, shifts=None):
+    """Log speed of a user and log tokens/s per GPU of one plan, by rising speed; repeats are averaged.
 
     Where a row states no throughput it follows from its latencies by Little's law.
+
+    Args:
+        cases: the plan's rows.
+        figures: measured or predicted columns of each row.
+        shifts: added to log TPOT and log TTFT of each row; none by default.
     """
-    points = {}
-    for case, found in zip(cases, figures, strict=True):
-        one = case.question
-        tpot, ttft = (
-            found.get(f"{name}_ms_mean") or found.get(f"{name}_ms_p50") for name in ("tpot", "ttft")
+    points = defaultdict(list)
+    for i, (case, found) in enumerate(zip(cases, figures, strict=True)):
+        times = latencies(found)
+        if times is None:
+            continue
+        one, before = case.question, times
+        if shifts is not None:
+            times = times * np.exp(shifts[i])
+        gpus = one.replicas * one.serving.pool.devices
+        gaps = np.array([one.output - 1, 1.0])
+        carried = (
+            found.get("out_tok_s_per_gpu") or 1e3 * one.concurrency * one.output / (gaps @ before) / gpus
         )
-        if tpot and ttft:
-            lifetime = 1e-3 * (ttft + tpot * (one.output - 1))
-            gpus = one.replicas * one.serving.pool.devices
-            carried = found.get("out_tok_s_per_gpu") or one.concurrency * one.output / lifetime / gpus
-            points.setdefault(one.concurrency, (-np.log(tpot), np.log(carried)))
-    return np.array(sorted(points.values())).reshape(-1, 2)
+        carried *= (gaps @ before) / (gaps @ times)
+        points[one.concurrency].append((-np.log(times[0]), np.log(carried)))
+    return np.array(sorted(tuple(np.mean(same, axis=0)) for same in points.values())).reshape(-1, 2)
 
 
-def compare(plans):
-    """Regret of the first choice at each speed, and concordant minus discordant pairs with their number."""
-    measured, predicted = {}, {}
+def compare(plans, predict, spread, random):
+    """Pairs of a family's plans; None where no two plans reach one speed.
+
+    Args:
+        plans: cases by plan.
+        predict: predicted columns of questions that share a replica.
+        spread: deviations of log TPOT and log TTFT between repeats.
+        random: generator.
+    """
+    measured, predicted, redrawn = {}, {}, {}
     for plan, cases in plans.items():
         try:
-            found = closed_loop.predict_steady([case.question for case in cases])
+            found = predict([case.question for case in cases])
         except MeshwrightError:
             continue
-        measured[plan] = curve(cases, [case.measured for case in cases])
-        predicted[plan] = curve(cases, found)
+        columns = [case.measured for case in cases]
+        measured[plan], predicted[plan] = curve(cases, columns), curve(cases, found)
+        draws = spread[random.integers(len(spread), size=(DRAWS, len(cases)))]
+        redrawn[plan] = [curve(cases, columns, draw) for draw in draws]
     usable = [plan for plan in measured if len(measured[plan]) >= 2 and len(predicted[plan]) >= 2]
     if len(usable) < 2:
         return None
     ends = sorted(end for plan in usable for end in (measured[plan][0, 0], measured[plan][-1, 0]))
-    regrets, agree, pairs = [], 0, 0
+    pairs = Pairs()
     for speed in np.linspace(ends[1], ends[-2], SPEEDS):
         reached = [plan for plan in usable if measured[plan][0, 0] <= speed <= measured[plan][-1, 0]]
         if len(reached) < 2:
             continue
         real = np.array([np.interp(speed, *measured[plan].T) for plan in reached])
         told = np.array([_at(predicted[plan], speed) for plan in reached])
-        regrets.append(1 - np.exp(real[np.argmax(told)] - real.max()))
-        signs = np.sign(np.subtract.outer(real, real)) * np.sign(np.subtract.outer(told, told))
-        agree += signs[np.triu_indices(len(reached), 1)].sum()
-        pairs += len(reached) * (len(reached) - 1) // 2
-    return (regrets, agree, pairs) if regrets else None
+        again = np.array([[_at(points, speed) for points in redrawn[plan]] for plan in reached])
+        pairs.regrets.append(1 - np.exp(real[np.argmax(told)] - real.max()))
+        for i, j in zip(*np.triu_indices(len(reached), 1), strict=True):
+            sign = np.sign(real[i] - real[j])
+            pairs.agree.append(sign * np.sign(told[i] - told[j]))
+            pairs.redrawn.append(np.mean(sign * np.sign(again[i] - again[j])))
+            if pairs.agree[-1] < 0:
+                names = [
+                    " ".join(f"{n}{v}" for n, v in zip(PLAN, reached[k], strict=True) if v) for k in (i, j)
+                ]
+                figures = f"measured {real[i] - real[j]:+.1%}, predicted {told[i] - told[j]:+.1%}"
+                noisy = "" if pairs.redrawn[-1] >= 2 * KEPT - 1 else " (within noise)"
+                pairs.wrong.append(
+                    f"TPOT {np.exp(-speed):.2f} ms: {names[0]} over {names[1]}: {figures}{noisy}"
+                )
+    return pairs if pairs.regrets else None
 
 
 def _at(points, speed):
@@ -109,23 +192,38 @@ def main():
     """Print every family and the sum."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
-    regrets, agree, pairs = [], 0, 0
-    for family, plans in sorted(read(parser.parse_args().file).items()):
-        found = compare(plans) if len(plans) > 1 else None
+    parser.add_argument("--replay", action="store_true", help="predict with the event engine")
+    parser.add_argument("--wrong", action="store_true", help="list the pairs in the wrong order")
+    given = parser.parse_args()
+    families, random = read(given.file), np.random.default_rng(1)
+    spread = noise(families)
+    low, high = (np.std(spread, axis=0), np.median(np.abs(spread), axis=0))
+    print(
+        f"noise: {len(spread)} repeated rows, standard deviation of TPOT {low[0]:.1%} and TTFT {low[1]:.1%}, "
+        f"median deviation {high[0]:.1%} and {high[1]:.1%}"
+    )
+    predict = closed_loop.predict if given.replay else closed_loop.predict_steady
+    total = Pairs()
+    for family, plans in sorted(families.items()):
+        found = compare(plans, predict, spread, random) if len(plans) > 1 else None
         if found is None:
             continue
         print(
-            f"{len(plans)} plans, first choice mean {np.mean(found[0]):6.1%} worst {max(found[0]):6.1%}, "
-            f"tau {found[1] / found[2]:5.2f}: {' '.join(filter(None, family))}",
+            f"{len(plans)} plans, first choice mean {np.mean(found.regrets):6.1%} worst "
+            f"{max(found.regrets):6.1%}, tau {np.mean(found.agree):5.2f} (noise allows "
+            f"{np.mean(found.redrawn):.2f}): {' '.join(filter(None, family))}",
             flush=True,
         )
-        regrets += found[0]
-        agree, pairs = agree + found[1], pairs + found[2]
-    within = np.mean(np.array(regrets) <= 0.05)
+        for line in found.wrong if given.wrong else ():
+            print(f"    {line}")
+        total.add(found)
+    within = np.mean(np.array(total.regrets) <= 0.05)
     print(
-        f"all: {len(regrets)} comparisons, first choice within 5 % of the best in {within:.0%}, mean "
-        f"{np.mean(regrets):.1%} and median {np.median(regrets):.1%} below it; tau {agree / pairs:.2f} over "
-        f"{pairs} pairs"
+        f"all: {len(total.regrets)} comparisons, first choice within 5 % of the best in {within:.0%}, mean "
+        f"{np.mean(total.regrets):.1%} and median {np.median(total.regrets):.1%} below it; tau "
+        f"{np.mean(total.agree):.2f} over {len(total.agree)} pairs; noise allows "
+        f"{np.mean(total.redrawn):.2f}; beyond noise {np.mean(total.beyond):.2f} over "
+        f"{len(total.beyond)} pairs"
     )
 
 

@@ -265,7 +265,7 @@ class StepCases:
         plain = bool(np.all(power == 1.0))
         whole = whole + (own + beside if plain else (own**power + beside**power) ** (1.0 / power))
         around = self.around_s + self.sequence_s * (sequences + chunks)
-        return around + alone + self._prefill_factor * (whole - alone)
+        return np.maximum(around + alone + self._prefill_factor * (whole - alone), self._least_mixed_s)
 
     def _mixed_tokens(self, queries: Array, sequences: Array, ranks: ArrayLike | None) -> Array:
         """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
@@ -274,6 +274,6 @@ class StepCases:
         if not self._spreads or ranks is None:
             return padded
         experts = self._experts(np.asarray(ranks) * queries + self.ranks * sequences)
-        uneven = np.maximum(self._rank(every) + experts, self._least_mixed_s)
+        uneven = self._rank(every) + experts
         even = (self._graphs_mixed & (every <= self._largest_graph)) | (self.ranks == 1.0)
         return np.where(even, padded, uneven)

@@ -187,7 +187,8 @@ class IterationTable:
         self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
 
     def _pad(self) -> None:
-        """Seconds by token count: padded to captured sizes, or no less than the launches of all layers."""
+        """Seconds by token count: decodes padded to captured sizes, or no less than the launches of all
+        layers."""
         sizes, every = self.sizes, np.arange(self.max_tokens + 1)
         index = np.searchsorted(sizes, every)
         inside = index < len(sizes)
@@ -198,9 +199,8 @@ class IterationTable:
         eager = np.maximum(self.tokens_s, least)
         self.padded = padded
         self.padded_s = np.where(inside, self.tokens_s[padded], eager)
-        self.least_mixed_s = float(least[-1]) / self.prefill_factor
-        mixed = np.maximum(self.tokens_s, self.least_mixed_s * (every > 0))
-        self.mixed_s = self.padded_s if self.graphs_mixed else mixed
+        self.least_mixed_s = 0.0 if self.graphs_mixed else self.price.eager
+        self.mixed_s = self.padded_s if self.graphs_mixed else self.tokens_s
         self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
         self._head_s = self.head_s.tolist()
 
@@ -273,7 +273,8 @@ class IterationTable:
         mixed += head[rows] if rows < len(head) else self._head_at(rows)
         mixed += chunks
         around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
-        return around + alone + self.prefill_factor * (mixed - alone)
+        seconds = around + alone + self.prefill_factor * (mixed - alone)
+        return seconds if seconds > self.least_mixed_s else self.least_mixed_s
 
     def _row(self, decodes: int, queries: int) -> Row:
         """Make the row of a number of decodes with ``queries`` tokens each."""
@@ -312,8 +313,7 @@ class IterationTable:
         if not any(batch.prefills for batch in ranks):
             return own + alone
         mixed = self._shared(tokens, self.graphs_mixed)
-        seconds = own + alone + self.prefill_factor * (mixed - alone)
-        return seconds if self.graphs_mixed else max(seconds, self.price.eager)
+        return max(own + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
 
     def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
         """Seconds of products and experts of ranks in lockstep; ``tokens`` are those of each rank."""

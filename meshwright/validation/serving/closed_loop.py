@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
-from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of, start_of
+from meshwright.validation.serving.inferencex import DEFAULTS, Flags, drafts_of, flags_of, start_of
 from meshwright.validation.serving.replay import Client
 from simulator.serving.steady import Limits, Load, Steady, steady_state
 from simulator.serving.table import IterationTable
@@ -72,6 +72,8 @@ class ClosedLoop:
     sized: bool = False
     """Whether AIConfigurator's rules sized the server's steps, and its client sent equal lengths."""
     flags: Flags = DEFAULTS
+    drafts: int = 0
+    """Tokens that prediction heads draft a step, where the source's scripts tell; else by engine."""
 
     @property
     def budget(self) -> int:
@@ -79,7 +81,8 @@ class ClosedLoop:
         engine = self.serving.engine
         default = engine.token_budget(self.serving.cluster.device.memory_bytes)
         if not self.sized or self.prefill is not None:
-            return self.flags.token_budget or default
+            nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
+            return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
         return int(self.prompt + self.concurrency / self.replicas) + AIC_MARGIN
 
     @property
@@ -124,6 +127,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     if batch and concurrency > batch * ranks:
         # The load was spread by a router over replicas whose attention ranks each ran `batch` requests.
         replicas *= concurrency / (batch * ranks)
+    drafts = _drafts(row, serving)
     question = ClosedLoop(
         serving=serving,
         prefill=prefill,
@@ -132,11 +136,12 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         concurrency=concurrency,
         replicas=replicas,
         prefill_replicas=prefill_replicas,
-        speculates=row.text("spec") == "mtp",
+        speculates=row.text("spec") == "mtp" or drafts > 0,
         bursts=row.text("harness").startswith("inferencex"),
         jitters=jitter != 1.0,
         sized=row.text("harness").startswith("aic"),
         flags=_flags(row, serving),
+        drafts=drafts,
     )
     return ServingCase(
         case_id=row.text("case_id"),
@@ -153,7 +158,16 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
 def _flags(row: MeasuredRow, serving: Setup) -> Flags:
     if row.text("harness") != "inferencex":
         return DEFAULTS
-    return flags_of(serving.engine.engine, serving.cluster.device.name, serving.pool.weights)
+    engine, device = serving.engine, serving.cluster.device.name
+    return flags_of(engine.engine, engine.version, device, serving.pool.weights)
+
+
+def _drafts(row: MeasuredRow, serving: Setup) -> int:
+    """Drafted tokens of rows that do not state speculation but whose configuration had it."""
+    if row.text("harness") != "inferencex" or row.text("spec") or row.text("mode") == "disagg":
+        return 0
+    engine, device = serving.engine, serving.cluster.device.name
+    return drafts_of(engine.engine, engine.version, device, serving.pool, serving.model.name)
 
 
 def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
@@ -176,9 +190,9 @@ def _aggregated(row: MeasuredRow, engine: str, version: str, precision: str) -> 
         gpus = tp * row.count("pp")
     pool = _degrees(tp, dp, ep, row.count("pp"), gpus)
     found = setup(row, engine, version, pool, precision)
-    kv = _flags(row, found).kv
-    if kv and found.pool.kv is None:
-        found = replace(found, pool=found.pool.model_copy(update={"kv": kv}))
+    flags = _flags(row, found)
+    if flags.kv and found.pool.kv is None:
+        found = replace(found, pool=found.pool.model_copy(update={"kv": flags.kv}))
     return found, max(gpus / found.pool.devices, 1.0)
 
 
@@ -350,7 +364,9 @@ def _gains(questions: Sequence[ClosedLoop], state: Steady) -> np.ndarray:
     context = max(one.longest for one in questions) + 2
     table = table_of(found, 1024, float(np.max(batch)) + 1, context)
     keys = [one.prompt + 0.5 * one.output for one in questions]
-    return np.array([mtp_gain(found, table, float(batch[i]), keys[i]) for i in range(count)])
+    return np.array(
+        [mtp_gain(found, table, float(batch[i]), keys[i], one.drafts) for i, one in enumerate(questions)]
+    )
 
 
 def _disaggregated(questions: Sequence[ClosedLoop]) -> tuple[np.ndarray, Steady]:
@@ -392,10 +408,10 @@ ACCEPTED = 0.75
 """Share of drafted tokens accepted after those before them: less on random prompts than the 0.85 to 0.90 that
 DeepSeek-V3 states on text (arXiv 2412.19437; assumed)."""
 RAW_ACCEPTED = {"sglang": 0.5}
-"""The same where clients send random tokens without a chat template, by engine (assumed)."""
+"""The same where clients send random tokens, by engine (assumed)."""
 
 
-def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float) -> float:
+def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float, drafts: int = 0) -> float:
     """TPOT without over TPOT with prediction heads: accepted tokens over the cost of a step that drafts, one
     layer a token, and verifies.
 
@@ -404,9 +420,10 @@ def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float) -> 
         table: its step times.
         batch: decoding sequences of a rank.
         keys: their mean context.
+        drafts: tokens drafted a step; 0: by engine.
     """
-    drafts = MTP_DRAFTS.get(found.engine.engine, OTHER_DRAFTS)[found.pool.data > 1]
     share = RAW_ACCEPTED.get(found.engine.engine, ACCEPTED)
+    drafts = drafts or MTP_DRAFTS.get(found.engine.engine, OTHER_DRAFTS)[found.pool.data > 1]
     sequences = max(round(batch), 1)
     kv = round(sequences * keys)
     plain = table.step((), sequences, kv)

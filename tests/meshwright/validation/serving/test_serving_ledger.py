@@ -8,7 +8,7 @@ from hwmodels.errors import InputError
 from meshwright.reports.serving_ledger import as_json, as_tables
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow
-from meshwright.validation.serving.closed_loop import read
+from meshwright.validation.serving.closed_loop import predict_steady, read
 from meshwright.validation.serving.inferencex import start_of
 from meshwright.validation.serving.ledger import evaluate
 from meshwright.validation.serving.names import find_cluster, find_format, find_model
@@ -163,6 +163,33 @@ def test_rows_of_aiconfigurator_run_on_servers_that_its_rules_size():
     found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
     assert found.sized and found.budget == 1024 + 32 + 1500
     assert read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question.budget == 8192
+
+
+def test_flags_of_inferencex_belong_to_a_version():
+    """MiniMax-M2.5 on B200: 8-bit KV and a budget of two prompts from vLLM 0.19 on."""
+    row = CLOSED | {"model": "MiniMaxAI/MiniMax-M2.5", "gpu": "b200", "weight_precision": "fp8", "tp": "2"}
+    row |= {"n_gpus": "2", "ep": "1", "isl_tokens": "8192", "length_jitter": "uniform 0.8-1.0"}
+
+    def question(**changes):
+        return read(MeasuredRow(row | changes, "row"), "closed_loop.csv").question
+
+    new, old = question(engine_version="0.19.0"), question(engine_version="0.17.0")
+    assert (new.serving.pool.kv, new.budget, new.flags.memory_share) == ("fp8", 2 * 8192, 0.9)
+    assert (old.serving.pool.kv, old.budget, old.flags.memory_share) == (None, 8192, 0.95)
+
+
+def test_configurations_that_ran_with_prediction_heads_only_speculate():
+    row = CLOSED | {"engine": "sglang", "engine_version": "0.5.9", "model": "Qwen/Qwen3.5-397B-A17B"}
+    row |= {"gpu": "b200", "weight_precision": "fp8", "tp": "4", "n_gpus": "4"}
+
+    def question(**changes):
+        return read(MeasuredRow(row | changes, "row"), "closed_loop.csv").question
+
+    heads, plain = question(ep="1"), question(ep="4")
+    assert heads.speculates and heads.drafts == 3 and not plain.speculates
+    tpot = [predict_steady([one])[0]["tpot_ms_mean"] for one in (heads, plain)]
+    assert 1.3 < tpot[1] / tpot[0] < 2.7
+    assert not question(ep="1", engine_version="0.5.12").speculates
 
 
 def test_weight_only_spellings_state_16_bit_activations(tmp_path):
