@@ -44,7 +44,7 @@ def test_fronts_of_serving_hold_the_fastest_and_the_cheapest():
     cost = found.fronts[1].y
     assert cost.values[found.fronts[1].points[-1]] == cost.values[np.isfinite(found.fronts[1].x.values)].min()
     told = describe_fronts(found)
-    counts = {point["plan"].rpartition(", ")[2] for front in told["fronts"] for point in front["points"]}
+    counts = {found.name(int(point)).rpartition(", ")[2] for point in found.fronts[0].points}
     assert "1 request at a time" in counts
     scenario = told["fronts"][0]["points"][-1]["scenario"]
     assert scenario["workload"]["arrivals"]["kind"] == "closed"
