@@ -317,16 +317,20 @@ def _means(
     ttft = service + wait
     ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
     batch = np.clip(through * decode, np.minimum(cases.closed, 1.0), cases.slots)
-    tokens = ends * (cases.output + cases.new) * tpot * ranks
-    # All stages of a pipeline together run one micro batch's step in each of these intervals.
-    interval = tpot / stages
-    # Between Poisson arrivals a replica without sequences idles; batches are larger while it steps.
-    busy = np.where(cases.closed, 1.0, np.maximum(-np.expm1(-batch * ranks * stages), 1e-9))
-    decodes = batch * ranks / busy
-    idle = table.idle_watts
-    stepping = table.watts(tokens / busy, decodes, decodes * cases.keys, interval)
-    watts = idle + busy * (stepping - idle)
     prefill, prefill_beside = cases.prefill()
+    # All stages of a pipeline together run one micro batch's step in each of these intervals. Without decodes
+    # a lone prompt keeps all ranks and stages busy, and more of them fill the same time.
+    interval = np.where(cases.decodes, tpot / stages, prefill)
+    everywhere = ends * prefill * ranks * stages
+    # Between Poisson arrivals a replica without requests idles; batches are larger while it steps.
+    waits = -np.expm1(-batch * ranks * stages - everywhere)
+    steps = np.where(cases.decodes | (stages > 1), waits, np.minimum(everywhere, 1.0))
+    busy = np.where(cases.closed & cases.decodes, 1.0, steps)
+    busy = np.maximum(busy, 1e-9)
+    tokens = ends * (cases.output * cases.decodes + cases.new) * interval * ranks * stages / busy
+    decodes = np.where(cases.decodes, batch * ranks / busy, 0.0)
+    idle = table.idle_watts
+    watts = idle + busy * (table.watts(tokens, decodes, decodes * cases.keys, interval) - idle)
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
         queue_s=np.where(stable, wait, np.inf),

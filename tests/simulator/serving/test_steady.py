@@ -12,6 +12,7 @@ from simulator.models import models
 from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
 from simulator.serving.memory import check_fits, kv_token_bytes, memory
+from simulator.serving.power import PowerModel
 from simulator.serving.price import StepPrice
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -216,9 +217,11 @@ def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
     options = {"token_budget": 8192, "max_sequences": 16}
     pool = {"pipeline": stages, "options": options}
     setting = make_serving(served(rate, 1000, 1, pool, "llama3.1-8b"), "test", Path())
-    run = serve(setting).metrics.latencies
+    run = serve(setting).metrics
     one = setting.pools[0]
     price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
     limits = Limits(8192, 16, one.costs.kv_blocks * one.options.block_tokens)
     state = steady_state(IterationTable(price, 8192, 16, 4096), Load(1000, 1, rate=rate), limits)
-    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.3)
+    assert float(state.ttft_s) == pytest.approx(run.latencies["ttft"].mean, rel=0.3)
+    devices = run.joules / run.makespan_s - PowerModel.of(price).host_w
+    assert float(state.watts) == pytest.approx(devices, rel=0.15)
