@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import socket
 import time
+from contextlib import ExitStack, suppress
 from threading import Thread
 
 import pytest
@@ -30,27 +31,27 @@ def test_an_address_that_does_not_answer_is_named():
 def server():
     """Starts a server that sends given bytes to each client, and returns its address."""
     listeners: list[socket.socket] = []
+    threads: list[Thread] = []
 
     def start(answer: bytes) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
 
         def serve() -> None:
-            clients = []
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                clients.append(client)
-                client.sendall(answer)
+            with listener, ExitStack() as clients, suppress(OSError):
+                while True:
+                    client = clients.enter_context(listener.accept()[0])
+                    client.sendall(answer)
 
-        Thread(target=serve, daemon=True).start()
+        threads.append(Thread(target=serve, daemon=True))
+        threads[-1].start()
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
     yield start
     for listener in listeners:
-        listener.close()
+        listener.shutdown(socket.SHUT_RDWR)  # ends a waiting accept, as close does not
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize(
