@@ -240,11 +240,11 @@ class Scores:
 
     @cached_property
     def meets(self) -> NDArray[np.bool_]:
-        """Whether the targets hold at the load; for goodput, at any load."""
+        """Whether the targets hold at the load, for their share of requests; for goodput, at any load."""
         slo = self.question.workload.slo
         if self.question.objective == "goodput":
             return self.goodput > 0
-        held = self.tpot < NEVER
+        held = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + 4.0 * CLOSE))
         for figure, limit in (
             (self.ttft, slo.ttft),
             (self.tpot, slo.tpot),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,7 +87,7 @@ class Prefills:
         """The same with a slightly different batch, whose own step takes ``step``."""
         return replace(self, step=step, one=self.one + step - self.step)
 
-    @property
+    @cached_property
     def full(self) -> Array:
         """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
         most = self.ranks * self.most
