@@ -21,8 +21,8 @@ Runs = Mapping[int, RefinedServing]
 
 EQUAL = 5e-4
 """Precision of the largest rates, relative."""
-STEADY_ERROR = 0.02
-"""Median error of the steady state's largest rate against the event engine, over twenty questions
+STEADY_ERROR = 0.023
+"""Median error of the steady state's largest rate against the event engine, over thirty questions
 (``python -m benchmarks.serving_refined``)."""
 SECOND = {
     "goodput": "carries {} less than rank 1",

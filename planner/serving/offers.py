@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from hwmodels.cluster import Cluster, clusters, usual_cluster
-from hwmodels.errors import InputError
+from hwmodels.cluster import Cluster, clusters
+from hwmodels.device import devices
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.usual_clusters import USUAL
 
 FORM = re.compile(r"(?P<name>[^=@]+)(=(?P<count>\d{1,7}))?(@(?P<price>\d{1,5}(\.\d{1,4})?))?")
 FORMS = "NAME, NAME=COUNT or NAME=COUNT@PRICE"
@@ -53,7 +55,9 @@ class Offer:
         if found is None:
             raise InputError(f"must be {FORMS}, found {text!r}", flag)
         name = found["name"].strip()
-        cluster = clusters.get(name) if name in clusters.names() else usual_cluster(name)
+        if clusters.resolve(name) is None and devices.resolve(name) is None:
+            raise UnknownNameError("device or cluster", name, [*clusters.names(), *USUAL], flag)
+        cluster = clusters.get(name, flag)
         price = float(found["price"]) if found["price"] else cluster.device.price_per_hour_usd
         if priced and not price:
             raise InputError(f"{name} has no price; write {name}@PRICE, $ an hour and device", flag)
