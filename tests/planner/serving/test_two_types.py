@@ -141,7 +141,7 @@ def test_a_saved_deployment_on_two_types_is_planned_again_on_both(found):
     [
         ("dgx-h100=2,dgx-h100=4", {}, InputError, "h100-sxm is given twice"),
         ("dgx-h100,dgx-a100-80gb=2", {}, InputError, "write how many devices are available: dgx-h100=COUNT"),
-        ("dgx-h100=2,dgx-a1000=2", {}, UnknownNameError, "dgx-a1000'; did you mean 'dgx-a100-80gb'"),
+        ("dgx-h100=2,dgx-a10-80gb=2", {}, UnknownNameError, "dgx-a10-80gb'; did you mean 'dgx-a100-80gb'"),
         ("dgx-h100=x,dgx-a100-80gb=2", {}, InputError, "must be NAME"),
         ("dgx-h100=9999999,dgx-a100-80gb=2", {}, InputError, "devices, asked for 9,999,999"),
     ],
