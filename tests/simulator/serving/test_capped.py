@@ -161,7 +161,6 @@ def test_the_clock_of_least_energy_is_below_the_highest_where_latency_has_slack(
     chosen = slack.groups[0].shape.pool.clock_mhz or 1830.0
     assert chosen < 1830
     assert slack.joules_per_token < 0.9 * full.joules_per_token
-    # A tight target, which nine in ten requests keep, leaves the highest clocks only.
     # A tight target, which nine in ten requests must keep, leaves the highest clocks only.
     tight = best(1.1 * full.tpot_s)
     assert (tight.groups[0].shape.pool.clock_mhz or 1830.0) > chosen
