@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,10 @@ def validate(
     cases: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of measured training runs (repeatable); default: the shipped runs."),
+    ] = None,
+    kept_apart: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV of training runs of which a third is kept apart (repeatable): print parts."),
     ] = None,
     kernels: Annotated[
         Path | None,
@@ -67,7 +71,7 @@ def validate(
     """
     from hwmodels.errors import InputError
 
-    if sum((bool(cases), kernels is not None, bool(serving), live)) > 1:
+    if sum((bool(cases or kept_apart), kernels is not None, bool(serving), live)) > 1:
         raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
     if max_median is not None and (kernels is not None or serving or live):
         raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
@@ -87,21 +91,34 @@ def validate(
     if serving:
         _serving(serving, execution, summary, json)
         return
-    median = _training(cases, execution, summary, json)
+    median = _training(cases, kept_apart or [], execution, summary, json)
     if max_median is not None and (median is None or median > max_median):
         raise typer.Exit(1)
 
 
-def _training(cases: list[Path] | None, execution: Execution, summary: bool, json: bool) -> float | None:
-    """Print predicted and measured steps; returns the median error."""
+def _training(
+    cases: list[Path] | None, apart: list[Path], execution: Execution, summary: bool, json: bool
+) -> float | None:
+    """Print predicted and measured steps, in parts if some are kept apart; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.reports import ledger_parts as parts
     from meshwright.reports.ledger import as_json, as_tables
     from meshwright.validation.ledger import evaluate
+    from meshwright.validation.parts import divided
     from meshwright.validation.rows import published_files
 
+    files = cases or ([] if apart else published_files())
     with progress("predicting cases") as advance:
-        ledger = evaluate(cases or published_files(), advance, execution)
-    print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
+        ledger = evaluate([*files, *apart], advance, execution)
+    extra: dict[str, Any] = {}
+    tables: list[Any] = []
+    if apart:
+        parted = divided(ledger, files, apart)
+        ledger, extra, tables = parted.open_ledger(), parts.as_json(parted), parts.as_tables(parted)
+    if json:
+        print_json(as_json(ledger) | extra)
+    else:
+        show_tables(*(as_tables(ledger, each=not summary) if not (apart and summary) else []), *tables)
     return ledger.summary.median_abs_error
 
 

@@ -1,0 +1,197 @@
+"""Parts of a collection of published runs: chosen on, left out, kept apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from pydantic import Field
+
+from hwmodels.cache import read_shipped
+from hwmodels.loading import Strict, build
+from meshwright.validation.cases import TrainingCase
+from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
+from meshwright.validation.rows import PublishedRow, matches, read_rows
+
+SOURCES_FILE = Path(__file__).with_name("sources.yaml")
+
+CHOSEN, LEFT_OUT, APART = "constants chosen on", "left out", "kept apart"
+PARTS = (CHOSEN, LEFT_OUT, APART)
+
+FEWEST_ROWS = 6
+"""Rows of the smallest source that is divided; smaller ones go whole to one side."""
+
+LONG = 32_768
+"""Tokens of a sequence from which on a run is one of long context."""
+
+
+class NoFigure(Strict):
+    """Rows that count in no figure."""
+
+    where: dict[str, str] = Field(description="patterns by column")
+    reason: str
+
+
+class Sources(Strict):
+    """Facts about the sources of published runs."""
+
+    chosen_on: dict[str, str] = Field(description="constants chosen on whole steps, by source")
+    no_figure: list[NoFigure]
+
+
+@cache
+def sources() -> Sources:
+    """The shipped facts."""
+    return build(Sources, read_shipped(SOURCES_FILE), str(SOURCES_FILE))
+
+
+def source_of(case_id: str) -> str:
+    """The source of a case: the beginning of its name."""
+    return case_id.split("-")[0]
+
+
+def kept_apart(case_ids: Iterable[str]) -> set[str]:
+    """The cases of a file that nobody reads while models are worked on: a third, by a checksum of the name.
+
+    A source of fewer than ``FEWEST_ROWS`` rows is on one side, by a checksum of the source's name.
+    """
+    names = list(case_ids)
+    rows = Counter(source_of(name) for name in names)
+
+    def key(name: str) -> str:
+        source = source_of(name)
+        return name if rows[source] >= FEWEST_ROWS else source
+
+    return {name for name in names if crc32(key(name).encode()) % 3 == 0}
+
+
+@dataclass(frozen=True)
+class PartFigures:
+    """Figures of one class of runs in one part: step or memory errors, or a share of rows."""
+
+    errors: ErrorSummary | None = None
+    count: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True)
+class PartedLedger:
+    """A ledger divided into parts.
+
+    Attributes:
+        ledger: without rows that count in no figure.
+        part: the part of each case, by name.
+        no_figure: number of rows that count in no figure.
+    """
+
+    ledger: Ledger
+    part: dict[str, str]
+    no_figure: int
+
+    def figures(self) -> dict[str, dict[str, PartFigures]]:
+        """Figures by class and part."""
+        found: dict[str, dict[str, PartFigures]] = {}
+        steps = [entry for entry in self.ledger.entries if entry.relative_error is not None]
+        for name, inside in CLASSES.items():
+            of_class = [entry for entry in steps if inside(entry.case)]
+            found[name] = {
+                part: PartFigures(ErrorSummary.of(entry.relative_error for entry in entries))
+                for part, entries in self._by_part(of_class).items()
+            }
+        by_part = self._by_part(self.ledger.entries)
+        found["peak memory"] = {
+            part: PartFigures(ErrorSummary.of(entry.memory_error for entry in entries))
+            for part, entries in by_part.items()
+        }
+        found["refused though it ran"] = {
+            part: _share(not entry.fits for entry in entries) for part, entries in by_part.items()
+        }
+        found["inside the band"] = {
+            part: _share(_inside(entry) for entry in entries if entry.uncertainty is not None)
+            for part, entries in self._by_part(steps).items()
+        }
+        skipped = Counter(self.part[case_id] for case_id, _ in self.ledger.skipped)
+        found["skipped"] = {
+            part: PartFigures(count=skipped[part], of=skipped[part] + len(entries))
+            for part, entries in by_part.items()
+        }
+        return found
+
+    def open_ledger(self) -> Ledger:
+        """The ledger without the rows kept apart."""
+        return Ledger(
+            [entry for entry in self.ledger.entries if self.part[entry.case.case_id] != APART],
+            [(case_id, reason) for case_id, reason in self.ledger.skipped if self.part[case_id] != APART],
+        )
+
+    def _by_part(self, entries: Sequence[PredictedCase]) -> dict[str, list[PredictedCase]]:
+        return {part: [e for e in entries if self.part[e.case.case_id] == part] for part in PARTS}
+
+
+def _inside(entry: PredictedCase) -> bool:
+    return abs(entry.relative_error or 0.0) <= (entry.uncertainty or 0.0)
+
+
+def _share(flags: Iterable[bool]) -> PartFigures:
+    values = list(flags)
+    return PartFigures(count=int(np.sum(values)), of=len(values))
+
+
+def _is_amd(case: TrainingCase) -> bool:
+    return case.setting.cluster.device.vendor == "amd"
+
+
+def _is_hybrid(case: TrainingCase) -> bool:
+    return case.setting.model.linear is not None
+
+
+def _is_dense(case: TrainingCase) -> bool:
+    return not (_is_amd(case) or _is_hybrid(case) or case.experts)
+
+
+def _is_wide(case: TrainingCase) -> bool:
+    return case.precision in ("fp16", "bf16")
+
+
+CLASSES: dict[str, Callable[[TrainingCase], bool]] = {
+    "dense, 16 bits": lambda case: _is_dense(case) and _is_wide(case),
+    "dense, 8 and 4 bits": lambda case: _is_dense(case) and not _is_wide(case),
+    "experts": lambda case: case.experts and not (_is_amd(case) or _is_hybrid(case)),
+    "hybrids": lambda case: _is_hybrid(case) and not _is_amd(case),
+    "AMD": _is_amd,
+    "32K tokens and more": lambda case: case.setting.training.seq_len >= LONG,
+    "all": lambda case: True,
+}
+"""Classes of runs; the first five divide all runs."""
+
+
+def divided(ledger: Ledger, files: Sequence[Path], divided_files: Sequence[Path]) -> PartedLedger:
+    """Divide the ledger of some files into parts.
+
+    Args:
+        ledger: of all files.
+        files: CSVs whose rows are all open.
+        divided_files: CSVs of which a third is kept apart.
+
+    Raises:
+        InputError: a file is not readable.
+    """
+    part: dict[str, str] = {}
+    silent: set[str] = set()
+    for path in (*files, *divided_files):
+        rows = [PublishedRow(values, str(path)) for values in read_rows(path)]
+        names = [row.text("case_id") for row in rows]
+        apart = kept_apart(names) if path in divided_files else set()
+        for row, name in zip(rows, names, strict=True):
+            chosen = CHOSEN if source_of(name) in sources().chosen_on else LEFT_OUT
+            part[name] = APART if name in apart else chosen
+            if any(matches(row, rule.where) for rule in sources().no_figure):
+                silent.add(name)
+    entries = [entry for entry in ledger.entries if entry.case.case_id not in silent]
+    skipped = [(case_id, reason) for case_id, reason in ledger.skipped if case_id not in silent]
+    return PartedLedger(Ledger(entries, skipped), part, len(silent))
