@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from hwmodels.assumed import HOST_SHARE, with_assumptions
+from hwmodels.assumed import (
+    HOST_SHARE,
+    file_system_with_assumptions,
+    node_with_assumptions,
+    with_assumptions,
+)
 from hwmodels.collectives.cost import Cost
 from hwmodels.device import Device, devices
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
 from hwmodels.loading import Catalogue, Strict, build
+from hwmodels.node import FileSystem, Node
 from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
 from hwmodels.usual_clusters import USUAL
@@ -50,6 +56,10 @@ class Cluster(Strict):
     """Time of this host's CPU to launch kernels from Python, over the time of a Xeon 8480C."""
     host_watts: NotNegative
     """Power of a node without its devices, W: processors, memory, fans, NICs."""
+    node: Node | None = None
+    """Host memory, local SSDs and links to them; `full_node` fills in what is left out."""
+    file_system: FileSystem | None = None
+    """The file system that all nodes share; `full_file_system` fills in what is left out."""
     sources: dict[str, str]
     assumed: list[str] = Field(default_factory=list)
     """Keys that the file leaves out, and the values assumed for them."""
@@ -254,6 +264,30 @@ class Cluster(Strict):
         Block 0 holds the first `stride` ranks; ``len(levels)`` is the network. Arguments broadcast.
         """
         return self._wiring.level_between(stride, one, other)
+
+    @property
+    def full_node(self) -> Node:
+        """What a node has beside devices, with defaults for keys left out; `assumed_storage` lists them."""
+        return self._full_node[0]
+
+    @property
+    def full_file_system(self) -> FileSystem:
+        """The shared file system, with defaults for keys left out; `assumed_storage` lists them."""
+        return self._full_file_system[0]
+
+    @property
+    def assumed_storage(self) -> list[str]:
+        """What `full_node` and `full_file_system` assume."""
+        return [*self._full_node[1], *self._full_file_system[1]]
+
+    @property
+    def _full_node(self) -> tuple[Node, list[str]]:
+        rate = self.device.kernels.calibration.host_copy.bandwidth
+        return node_with_assumptions(self.node, self.devices_per_node, rate)
+
+    @property
+    def _full_file_system(self) -> tuple[FileSystem, list[str]]:
+        return file_system_with_assumptions(self.file_system, self.nodes, self.network.bandwidth)
 
     @cached_property
     def _wiring(self) -> Wiring:

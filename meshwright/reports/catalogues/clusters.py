@@ -8,6 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from hwmodels.cluster import Cluster, clusters
+from hwmodels.sources import Origin, Sourced
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import scaled, seconds
@@ -56,6 +57,15 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
 def _more(cluster: Cluster) -> dict[str, Any]:
     return {
         "sources": dict(cluster.sources),
+        "node": {
+            **cluster.full_node.model_dump(mode="json"),
+            "sources": {path: str(origin) for path, origin in _origins(cluster.node)},
+        },
+        "file_system": {
+            **cluster.full_file_system.model_dump(mode="json"),
+            "sources": {path: str(origin) for path, origin in _origins(cluster.file_system)},
+        },
+        "assumed_storage": cluster.assumed_storage,
         "collectives": _collectives(cluster),
     }
 
@@ -75,6 +85,27 @@ def _collectives(cluster: Cluster) -> list[dict[str, Any]]:
                 | {"bus_bandwidth_bytes_per_s": busy}
             )
     return rows
+
+
+def _origins(sourced: Sourced | None) -> list[tuple[str, Origin]]:
+    return list(sourced.origins.items()) if sourced else []
+
+
+def _storage(cluster: Cluster) -> dict[str, str]:
+    node, shared = cluster.full_node, cluster.full_file_system
+    drives = node.ssds
+    local = "none"
+    if drives and drives.count:
+        rates = f"{scaled(drives.write_bytes_s, 'B/s')} write, {scaled(drives.read_bytes_s, 'B/s')} read each"
+        local = f"{drives.count} of {scaled(drives.bytes, 'B')}, {rates}"
+    return {
+        "host memory": f"{scaled(node.host_bytes or 0, 'B')} per node, "
+        f"{scaled(node.host_copy_bytes_s or 0, 'B/s')} from its devices over {node.pcie_roots} PCIe roots",
+        "SSDs of a node": local,
+        "file system": f"{scaled(shared.write_bytes_s, 'B/s')} write, "
+        f"{scaled(shared.read_bytes_s, 'B/s')} read",
+        "storage assumed": "; ".join(cluster.assumed_storage),
+    }
 
 
 def _row(cluster: Cluster) -> list[str]:
@@ -111,6 +142,7 @@ def _tables(cluster: Cluster) -> list[Table]:
         "host": f"launches kernels {cluster.host_slowdown:g} times as slowly as a Xeon"
         if cluster.host_slowdown > 1
         else "",
+        **_storage(cluster),
         "assumed": "; ".join(cluster.assumed),
     }
     collectives = [
