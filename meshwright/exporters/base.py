@@ -103,8 +103,14 @@ def commented(lines: list[str], mark: str = "#") -> str:
 
 
 def one_line(text: str) -> str:
-    """Text that cannot end a comment."""
-    return " ".join(text.split())
+    """Text that cannot end a comment: one line of printable characters."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def required(variable: str, meaning: str) -> str:
+    """Shell lines that end a script without a variable; bash expands nothing in the meaning."""
+    words = shlex.quote(f"{variable}: {one_line(meaning)}")
+    return f"[ -n \"${{{variable}:-}}\" ] || {{ printf '%s\\n' {words} >&2; exit 1; }}\n"
 
 
 def flags(options: Options) -> list[str]:

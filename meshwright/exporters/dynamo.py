@@ -11,6 +11,7 @@ from meshwright.exporters.base import Export, Exporter, ExportQuestion, commente
 from meshwright.exporters.serving import (
     deployment_gaps,
     family_of,
+    label_of,
     nested,
     pool_options,
     resource_name,
@@ -53,7 +54,7 @@ def write(question: ExportQuestion) -> Export:
         service["resources"] = {"requests": limits, "limits": dict(limits)}
         service["envFromSecret"] = "hf-token-secret"
         service["extraPodSpec"] = {"mainContainer": _container(engine, pool.pool.role, options)}
-        services[f"{pool.name.capitalize()}Worker"] = service
+        services[f"{label_of(setting, pool).capitalize()}Worker"] = service
     if resource_name(setting.cluster.device.generation) != "nvidia.com/gpu":
         gaps.append(f"cluster.device = {setting.cluster.device.name}: Dynamo runs on NVIDIA GPUs")
     graph = {

@@ -6,15 +6,19 @@ from typing import Any
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
+from hwmodels.errors import InputError
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
-from meshwright.exporters.serving import file_of, resource_name
+from meshwright.exporters.routers import BOOTSTRAP_OFFSET, PROGRAMS, needs_router, router_options
+from meshwright.exporters.serving import file_of, label_of, resource_name
+from simulator.serving.setting import PoolSetting, ServingSetting
 
 VERSION = "Kubernetes 1.31 (batch/v1, apps/v1, leaderworkerset.x-k8s.io/v1)"
 NAME = "meshwright"
 NOTES = ("the images, storage for data and checkpoints, network devices (rdma/...), node selectors",)
 IMAGES = {
     "megatron-lm": "nvcr.io/nvidia/pytorch:25.09-py3",
+    "megatron-bridge": "nvcr.io/nvidia/nemo:25.11",
     "torchtitan": "nvcr.io/nvidia/pytorch:25.09-py3",
     "deepspeed": "nvcr.io/nvidia/pytorch:25.09-py3",
     "vllm": "vllm/vllm-openai:v0.33.0",
@@ -22,16 +26,28 @@ IMAGES = {
     "trtllm": "nvcr.io/nvidia/tensorrt-llm/release:1.2.1",
 }
 
+ROUTER_IMAGE = "python:3.12-slim"
+
+
+class _Plain(yaml.SafeDumper):
+    """YAML without anchors, which people would have to resolve."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write every part in full."""
+        return True
+
 
 def write(question: ExportQuestion) -> Export:
     """The manifests and their gaps."""
     target, made = wrapped(question)
+    if target not in IMAGES:
+        raise InputError(f"k8s knows no image that runs {target}; export to {target} itself", "--to")
     gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": dict(made.files)}
     objects: list[dict[str, Any]] = [files]
     objects += _serving(question, target) if question.serves else _job(question, target, made.run)
     top = commented(header(question, f"{VERSION} and {target}", gaps, notes))
-    text = top + yaml.safe_dump_all(objects, sort_keys=False, width=10_000)
+    text = top + yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=10_000)
     return Export({f"{NAME}.yaml": text}, gaps, notes, f"kubectl apply -f {NAME}.yaml")
 
 
@@ -64,27 +80,72 @@ def _serving(question: ExportQuestion, target: str) -> list[dict[str, Any]]:
     setting, objects = question.deployed(), []
     resource = resource_name(setting.cluster.device.generation)
     for pool in setting.pools:
-        name = NAME if len(setting.pools) == 1 else f"{NAME}-{file_of(setting, pool)[6:-3].lower()}"
+        name = _pool_name(setting, pool)
         nodes, count = replica_nodes(question, pool)
         script = f"bash {file_of(setting, pool)}"
         if nodes > 1:
             script = f"NODE_RANK=$LWS_WORKER_INDEX MASTER_ADDR=$LWS_LEADER_ADDRESS {script}"
         spec = _pod(target, script, {"MODEL": "MODEL", "PORT": "8000"}, count, resource)
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": spec}
+        described = {"labels": labels}
+        if pool.pool.role == "prefill" and target == "sglang":
+            described["annotations"] = {"sglang.ai/bootstrap-port": str(8000 + BOOTSTRAP_OFFSET)}
+        template = {"metadata": described, "spec": spec}
         if nodes > 1:
-            group = {"size": nodes, "leaderTemplate": template, "workerTemplate": template}
-            described = {"replicas": pool.pool.replicas, "leaderWorkerTemplate": group}
-            objects.append(_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, described))
+            # Requests reach the leader of a replica only.
+            workers = {"metadata": {"labels": {"app": f"{name}-worker"}}, "spec": spec}
+            group = {"size": nodes, "leaderTemplate": template, "workerTemplate": workers}
+            contents = {"replicas": pool.pool.replicas, "leaderWorkerTemplate": group}
+            objects.append(_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, contents))
         else:
-            described = {
+            contents = {
                 "replicas": pool.pool.replicas,
                 "selector": {"matchLabels": labels},
                 "template": template,
             }
-            objects.append(_object("apps/v1", "Deployment", name, described))
+            objects.append(_object("apps/v1", "Deployment", name, contents))
         objects.append(_service(name, 8000))
+    if needs_router(setting) and target in PROGRAMS:
+        objects += _router(setting, target)
     return objects
+
+
+def _pool_name(setting: ServingSetting, pool: PoolSetting) -> str:
+    return NAME if len(setting.pools) == 1 else f"{NAME}-{label_of(setting, pool)}"
+
+
+def _router(setting: ServingSetting, target: str) -> list[dict[str, Any]]:
+    """A router that finds the pods of the pools by their labels, and its right to list pods."""
+    program, name = PROGRAMS[target], f"{NAME}-router"
+    words = flags(router_options(setting, target)[0])
+    words += ["--host 0.0.0.0", "--port 8000", "--service-discovery", "--service-discovery-port 8000"]
+    words += ['--service-discovery-namespace "$NAMESPACE"']
+    selectors = {"mixed": "--selector", "prefill": "--prefill-selector", "decode": "--decode-selector"}
+    for role, option in selectors.items():
+        pools = [pool for pool in setting.pools if pool.pool.role == role]
+        if pools:
+            words.append(" ".join([option, *(f"app={_pool_name(setting, pool)}" for pool in pools)]))
+    script = f"pip install {program.package} && exec {program.command} {' '.join(words)}"
+    namespace = {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    container = {"name": "main", "image": ROUTER_IMAGE, "command": ["bash", "-c", script], "env": [namespace]}
+    labels = {"app": name}
+    pod = {"serviceAccountName": name, "containers": [container]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    deployment = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    meta = {"metadata": {"name": name}}
+    group = "rbac.authorization.k8s.io"
+    bound = {
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name}],
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", **meta},
+        {"apiVersion": f"{group}/v1", "kind": "Role", **meta, "rules": rules},
+        {"apiVersion": f"{group}/v1", "kind": "RoleBinding", **meta, **bound},
+        _object("apps/v1", "Deployment", name, deployment),
+        _service(name, 8000),
+    ]
 
 
 def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

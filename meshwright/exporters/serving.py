@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from meshwright.exporters.base import Export, ExportQuestion, array, commented, flags, header, one_line
+from meshwright.exporters.base import (
+    Export,
+    ExportQuestion,
+    array,
+    commented,
+    flags,
+    header,
+    one_line,
+    required,
+)
 from meshwright.exporters.launchers import FAMILIES
+from meshwright.exporters.routers import FILE as ROUTER
+from meshwright.exporters.routers import disaggregated, needs_router, router_script
 from meshwright.exporters.table import Facts, LauncherTable, Options
 from simulator.serving.costs import engine_of
 from simulator.serving.memory import ReplicaMemory, memory
@@ -137,10 +148,8 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             if pool.pool.replicas > 1:
                 count = f"pools.{pool.name}.replicas = {pool.pool.replicas}"
                 gaps.append(f"{count}: start the script once a replica; slurm, k8s and dynamo exports do")
-        if sum(pool.pool.replicas for pool in setting.pools) > 1:
-            gaps.append(
-                f"deployment.router = {deployment.router}: an engine has no router before its replicas"
-            )
+        if needs_router(setting) and target == "trtllm" and not disaggregated(setting):
+            gaps.append(f"deployment.router = {deployment.router}: trtllm-serve has no router of replicas")
     if len(setting.pools) > 1 and deployment.transfer != "layer-wise":
         gaps.append(f"deployment.transfer = {deployment.transfer}: the connector decides how KV travels")
     return gaps
@@ -153,11 +162,19 @@ def family_of(setting: ServingSetting, pool: PoolSetting) -> str:
 
 def file_of(setting: ServingSetting, pool: PoolSetting) -> str:
     """Name of a pool's script."""
-    return "serve.sh" if len(setting.pools) == 1 else f"serve-{_plain(pool.name)}.sh"
+    return "serve.sh" if len(setting.pools) == 1 else f"serve-{label_of(setting, pool)}.sh"
 
 
-def _plain(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name) or "pool"
+def label_of(setting: ServingSetting, pool: PoolSetting) -> str:
+    """A pool's name in small ASCII letters, digits and hyphens (RFC 1123), unique among the pools."""
+    label = _label(pool.name)
+    same = [other.name for other in setting.pools if _label(other.name) == label]
+    return label if len(same) == 1 else f"{label}-{same.index(pool.name) + 1}"
+
+
+def _label(name: str) -> str:
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return kept[:40].strip("-") or "pool"
 
 
 def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str) -> Export:
@@ -169,13 +186,16 @@ def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str)
         command: starts the engine with ``"${ENGINE_ARGS[@]}"``.
     """
     setting = question.deployed()
-    files, gaps = {}, deployment_gaps(setting, known.target, placed=False)
+    router, gaps = router_script(question, known.target)
+    files, gaps = {}, [*deployment_gaps(setting, known.target, placed=False), *gaps]
     for pool in setting.pools:
         options, more = pool_options(known, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
         text = script_head(question, known, pool, (*gaps,))
         text += "\n" + array("ENGINE_ARGS", flags(options)) + "\n" + command
         files[file_of(setting, pool)] = text
+    if router:
+        files[ROUTER] = router
     return Export(files, tuple(gaps), NOTES, f"bash {next(iter(files))}")
 
 
@@ -188,7 +208,7 @@ def script_head(
     count = f"{pool.pool.devices} GPUs a replica"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
     text += "set -euo pipefail\n\n"
-    text += f"MODEL=${{MODEL:?checkpoint of {one_line(setting.model.name)}: path or Hugging Face name}}\n"
+    text += required("MODEL", f"checkpoint of {one_line(setting.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
     return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
 

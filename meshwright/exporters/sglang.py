@@ -8,6 +8,9 @@ from meshwright.exporters.table import table
 
 TABLE = "sglang-0.5.23.yaml"
 COMMAND = """\
+if [[ " ${ENGINE_ARGS[*]} " == *" --disaggregation-mode prefill "* ]]; then
+    ENGINE_ARGS+=(--disaggregation-bootstrap-port "$((PORT + 998))")
+fi
 if [[ " ${ENGINE_ARGS[*]} " == *" --nnodes "* ]]; then
     ENGINE_ARGS+=(--node-rank "$NODE_RANK" --dist-init-addr "$MASTER_ADDR:$MASTER_PORT")
 fi

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
+from meshwright.exporters.routers import FILE as ROUTER
+from meshwright.exporters.routers import PROGRAMS, disaggregated, needs_router
 from meshwright.exporters.serving import file_of
 
 VERSION = "Slurm 24 (sbatch, srun)"
 NOTES = ("partition, account, time limit, container: #SBATCH lines of your site",)
-FIRST_PORT = 8000
+FIRST_PORT = 8100
+ROUTER_PORT = 8000
+URLS = {"mixed": "WORKER_URLS", "prefill": "PREFILL_URLS", "decode": "DECODE_URLS"}
+"""Variables of the router's script, by the role of the pools."""
 
 
 def write(question: ExportQuestion) -> Export:
@@ -17,7 +22,7 @@ def write(question: ExportQuestion) -> Export:
     gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
     if question.serves:
         cluster = question.deployed().cluster
-        body = _serving(question)
+        body = _serving(question, target)
     else:
         cluster = question.training()[0].setting.cluster
         body = f"srun --kill-on-bad-exit=1 bash -c 'NODE_RANK=$SLURM_NODEID {made.run}'\n"
@@ -33,21 +38,37 @@ def write(question: ExportQuestion) -> Export:
     return Export({"job.sbatch": text, **made.files}, gaps, notes, "sbatch job.sbatch")
 
 
-def _serving(question: ExportQuestion) -> str:
-    """One concurrent job step per replica, with distinct ports."""
+def _serving(question: ExportQuestion, target: str) -> str:
+    """One concurrent job step per replica, with distinct ports, and the router before them."""
+    setting = question.deployed()
+    routed = needs_router(setting) and (target in PROGRAMS or disaggregated(setting))
     lines, port = [], FIRST_PORT
-    for pool in question.deployed().pools:
+    if routed:
+        lines += [
+            "# Every server writes its address here, for the router.",
+            "export ENDPOINTS=$(mktemp -d -p .)",
+        ]
+    for pool in setting.pools:
         nodes, devices = replica_nodes(question, pool)
         where = f"--nodes={nodes} --ntasks={nodes} --gpus-per-node={devices} --exact"
-        inner = f"NODE_RANK=$SLURM_PROCID bash {file_of(question.deployed(), pool)}"
+        inner = f"NODE_RANK=$SLURM_PROCID bash {file_of(setting, pool)}"
         if nodes > 1:
             first = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)'
             inner = f"{first} {inner}"
+        if routed:
+            told = f'echo "http://$(hostname):$PORT" > "$ENDPOINTS/{pool.pool.role}-$PORT"'
+            inner = f'[ "$SLURM_PROCID" != 0 ] || {told}; {inner}'
         lines.append(f"for replica in $(seq 0 {pool.pool.replicas - 1}); do")
         lines.append(f"    PORT=$(({port} + replica)) srun {where} \\")
         lines.append(f"        bash -c '{inner}' &")
         lines.append("done")
         port += pool.pool.replicas
+    if routed:
+        lines.append(f'until [ "$(ls "$ENDPOINTS" | wc -l)" -eq {port - FIRST_PORT} ]; do sleep 1; done')
+        for role, name in URLS.items():
+            if any(pool.pool.role == role for pool in setting.pools):
+                lines.append(f'export {name}="$(cat "$ENDPOINTS"/{role}-*)"')
+        lines.append(f"PORT={ROUTER_PORT} bash {ROUTER} &")
     return "\n".join([*lines, "wait", ""])
 
 

@@ -28,6 +28,8 @@ class Choice(Strict):
 
     value: Any
     sets: Options = Field(default_factory=dict)
+    gap: str = ""
+    """The part of the value that the options do not express; named as a gap."""
     only_read: bool = False
     """Whether the options are read but not written, as their meaning is only similar."""
 
@@ -92,6 +94,8 @@ class LauncherTable(Strict):
                     gaps.append(f"{field} = {_words(value)}: {reason}")
                 else:
                     options |= choice.sets
+                    if choice.gap:
+                        gaps.append(f"{field} = {_words(value)}: {choice.gap}")
         return options, gaps
 
     def read(self, options: Options) -> tuple[Facts, Options]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import yaml
 
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
+from meshwright.exporters.routers import FILE as ROUTER
+from meshwright.exporters.routers import router_script
 from meshwright.exporters.serving import (
     NOTES,
     deployment_gaps,
@@ -22,6 +24,7 @@ ROLES = {"mixed": "", "prefill": " --server_role CONTEXT", "decode": " --server_
 def write(question: ExportQuestion) -> Export:
     """The scripts, the files of options, and their gaps."""
     setting, known = question.deployed(), table(TABLE)
+    router, _ = router_script(question, known.target)
     files, gaps = {}, deployment_gaps(setting, known.target, placed=False)
     for pool in setting.pools:
         options, more = pool_options(known, setting, pool)
@@ -37,6 +40,8 @@ def write(question: ExportQuestion) -> Export:
         )
         files[script] = text + f'    --config "$(dirname "$0")/{config}" "$@"\n'
     scripts = [name for name in files if name.endswith(".sh")]
+    if router:
+        files[ROUTER] = router
     return Export(files, tuple(gaps), NOTES, f"bash {scripts[0]}")
 
 

@@ -1,0 +1,187 @@
+"""Every framework, target, kind of model and number format: files that parse, or one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hwmodels.errors import InputError
+from meshwright.exporters import TARGETS, export, exporter
+from meshwright.exporters.question import from_scenario
+from simulator.frameworks import frameworks
+
+TRAINING = [name for name in TARGETS if "training" in exporter(name).kinds]
+SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]
+MODELS = {"dense": "llama3.1-8b", "experts": "qwen3-30b-a3b", "hybrid": "qwen3-next-80b-a3b"}
+FORMATS = ("bf16", "fp8", "mxfp8")
+
+
+def training_question(framework: str, model: str, precision: str):
+    """A plan of full sharding, which every framework can predict."""
+    scenario = {"model": MODELS[model], "cluster": "dgx-b200", "gpus": 64, "framework": framework}
+    scenario["workload"] = {"seq_len": 4096, "global_batch": 128, "precision": precision}
+    scenario["plan"] = {"zero": 3, "recompute": "full"}
+    return from_scenario(scenario, "test", Path(), "test")
+
+
+def serving_question(**changed):
+    pool = {"tensor": 4, "engine": "vllm-0.19", "weights": "fp8"}
+    workload = {"kind": "serving", "requests": 10, "arrivals": {"kind": "poisson", "rate": 1}}
+    workload |= {"input": 500, "output": 100}
+    scenario = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": workload, "deployment": pool}
+    return from_scenario({**scenario, **changed}, "test", Path(), "test")
+
+
+def check_files(files) -> None:
+    """Each file parses in its own language."""
+    for name, text in files.items():
+        if name.endswith((".yaml", ".yml")):
+            assert all(isinstance(part, dict) for part in yaml.safe_load_all(text))
+        elif name.endswith(".json"):
+            assert isinstance(json.loads(text), dict)
+        elif name.endswith(".py"):
+            compile(text, name, "exec")
+        elif shutil.which("bash"):
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("target", TRAINING)
+def test_every_framework_writes_files_or_says_why_not(target):
+    written = 0
+    for framework, model, precision in product(frameworks.names(), MODELS, FORMATS):
+        try:
+            made = export(training_question(framework, model, precision), target)
+        except InputError as refusal:
+            assert len(str(refusal)) > 20 and "\n" not in str(refusal)
+            continue
+        written += 1
+        check_files(made.files)
+    assert written >= 2 * len(FORMATS)
+
+
+def test_deepspeed_trains_fp8_plans_in_bf16():
+    for precision in ("fp8", "mxfp8", "nvfp4"):
+        made = export(training_question("deepspeed-zero3", "dense", precision), "deepspeed")
+        assert json.loads(made.files["ds_config.json"])["bf16"] == {"enabled": True}
+        assert any(gap.startswith(f"workload.precision = {precision}") for gap in made.gaps)
+
+
+HOSTILE = (
+    "x$(touch CANARY)",
+    "x`touch CANARY`",
+    'x"; touch CANARY; "',
+    "x'; touch CANARY; '",
+    "x\ntouch CANARY\n",
+    "x}; touch CANARY #",
+    "../../CANARY",
+    "&anchor *x: {a: [",
+    "<img onerror=1></script><script>alert(1)</script>",
+    '"""; open("CANARY", "w") #',
+)
+SHAPE = {"layers": 8, "hidden": 1024, "heads": 8, "feed_forward": 4096, "vocabulary": 32000}
+
+
+def run_heads(files, folder: Path) -> None:
+    """Run shell scripts with launchers that do nothing, with and without their variables."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for tool in (
+        "torchrun",
+        "deepspeed",
+        "vllm",
+        "python3",
+        "trtllm-serve",
+        "vllm-router",
+        "srun",
+        "scontrol",
+    ):
+        (tools / tool).write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+        (tools / tool).chmod(0o755)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        if not name.endswith((".sh", ".sbatch")):
+            continue
+        for given in (
+            {},
+            {"MODEL": "m", "SCRIPT": "s", "PREFILL_URLS": "http://a:1", "DECODE_URLS": "http://b:1"},
+        ):
+            environment = {"PATH": f"{tools}:/usr/bin:/bin", **given}
+            if name == "job.sbatch":
+                text = text.split("until ")[0]
+            subprocess.run(
+                ["bash", "-c", text],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                timeout=20,
+                check=False,
+            )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing_in_any_target(name, tmp_path):
+    model = {"name": name, **SHAPE}
+    pools = [{"name": f"{name}{role}", "role": role, "tensor": 2} for role in ("prefill", "decode")]
+    questions = {
+        "one pool": serving_question(model=model, title=name),
+        "two pools": serving_question(model=model, deployment={"engine": "vllm-0.19", "pools": pools}),
+    }
+    scenario = {"title": name, "model": model, "cluster": "dgx-h100", "gpus": 8, "plan": {"zero": 1}}
+    scenario["workload"] = {"seq_len": 1024, "global_batch": 64}
+    questions["training"] = from_scenario(scenario, name, Path(), f"meshwright export {name}")
+    for number, (kind, target) in enumerate(product(questions, TARGETS)):
+        question = questions[kind]
+        if ("serving" if question.serves else "training") not in exporter(target).kinds:
+            continue
+        try:
+            files = export(question, target).files
+        except InputError:
+            continue
+        assert all("/" not in file and ".." not in file for file in files)
+        check_files(files)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_heads(files, folder)
+    assert not list(tmp_path.rglob("CANARY")) and not (tmp_path.parent / "CANARY").exists()
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_pools_are_joined_by_a_router(engine, tmp_path):
+    pools = [{"name": role, "role": role, "tensor": 2} for role in ("prefill", "decode")]
+    question = serving_question(deployment={"engine": "vllm-0.19", "pools": pools})
+    script = export(question, engine).files["router.sh"]
+    (tmp_path / "bin").mkdir()
+    seen = tmp_path / "seen"
+    for tool in ("vllm-router", "python3", "trtllm-serve"):
+        path = tmp_path / "bin" / tool
+        path.write_text(f'#!/bin/sh\nprintf "%s " "$@" > {seen}\ncat "$3" >> {seen} 2>/dev/null\nexit 0\n')
+        path.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PREFILL_URLS": "http://a:8000 http://b:8001"}
+    subprocess.run(["bash", "-c", script], env={**environment, "DECODE_URLS": "http://c:8002"}, check=True)
+    told = seen.read_text()
+    assert all(address in told for address in ("a:8000", "b:8001", "c:8002"))
+    if engine == "sglang":
+        assert "--prefill http://b:8001 8999" in told
+
+
+def test_kubernetes_finds_the_pods_of_both_pools():
+    pools = [{"name": role, "role": role, "tensor": 2} for role in ("prefill", "decode")]
+    question = serving_question(deployment={"engine": "vllm-0.19", "pools": pools})
+    objects = list(yaml.safe_load_all(export(question, "k8s").files["meshwright.yaml"]))
+    router = next(
+        part
+        for part in objects
+        if part["metadata"]["name"].endswith("router") and part["kind"] == "Deployment"
+    )
+    script = router["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    for role in ("prefill", "decode"):
+        assert f"--{role}-selector app=meshwright-{role}" in script
+        assert any(part["metadata"]["name"] == f"meshwright-{role}" for part in objects)
+    assert {"ServiceAccount", "Role", "RoleBinding"} <= {part["kind"] for part in objects}
