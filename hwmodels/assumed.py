@@ -27,7 +27,7 @@ SOLID_STATES = SolidStates(count=4, bytes=3.84e12, write_bytes_s=1.25e9, read_by
 node's drives, 144 GB in 24 s and 68 GB in 11 s (DeepFlow, arXiv 2501.14417, table of cold starts)."""
 
 FILE_SYSTEM_PER_NODE = {"write_bytes_s": 0.625e9, "read_bytes_s": 1.25e9}
-"""Rates of the shared file system over nodes: 20 GB/s and 40 GB/s of a unit of 32 nodes, the standard level of
+"""Rates of the shared file system over nodes: 20 and 40 GB/s of a unit of 32 nodes, the standard level of
 NVIDIA's DGX SuperPOD reference architecture (H100)."""
 
 
