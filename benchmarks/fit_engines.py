@@ -36,9 +36,9 @@ from meshwright.validation.serving import (
 from meshwright.validation.serving.case import ServingCase, Setup, price_of
 from simulator.serving.engines import Engine, engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
-from simulator.serving.price import format_class, layer_class
-from simulator.serving.step_arrays import StepArrays, StepCases
-from simulator.serving.table import IterationTable
+from simulator.serving.steps.price import format_class, layer_class
+from simulator.serving.steps.step_arrays import StepArrays, StepCases
+from simulator.serving.steps.table import IterationTable
 
 METRICS = {
     closed_loop: ("tpot_ms_mean", "ttft_ms_p50", "ttft_ms_mean"),

@@ -25,12 +25,12 @@ from simulator.plan import Plan
 from simulator.recipes.recipe import Recipe
 from simulator.scenario import Definition
 from simulator.serving.engines.engine import BOUNDS, Engine
-from simulator.serving.options import EngineOptions
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
 from simulator.serving.scenario import ServingDefinition
-from simulator.serving.schedulers import schedulers
-from simulator.serving.traces import base
+from simulator.serving.workload.traces import base
 
 PAGE = Path(__file__).parents[1] / "docs" / "limits.md"
 ROOTS: dict[str, tuple[type[BaseModel], ...]] = {

@@ -20,7 +20,7 @@ import numpy as np
 
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
-from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady import Limits, Load, steady_state
 
 CHAT = {
     "arrivals": {"kind": "poisson", "rate": 1.0},

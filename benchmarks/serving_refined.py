@@ -31,10 +31,10 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ROLES, ReplicaCases, tpot_quantile, ttft_quantile
 from planner.serving.search import search_serving
-from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
+from simulator.serving.workload.arrivals.poisson import Poisson
 
 VARIED = (
     {"kind": "lognormal", "median": 700, "sigma": 1.0, "most": 8000},

@@ -17,9 +17,9 @@ import numpy as np
 import yaml
 
 from simulator.serving.metrics import merged
+from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
-from simulator.serving.schedulers import schedulers
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "questions.yaml"
 CHAT = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simulator.serving.result import ServingResult
-from simulator.serving.step_times import StepTimes
+from simulator.serving.steps.step_times import StepTimes
 
 PROMPT_RATE = 512.0
 """Prompt tokens a second that a first token may take."""

@@ -21,7 +21,7 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
-from simulator.serving.arrivals.piecewise import Piecewise
+from simulator.serving.workload.arrivals.piecewise import Piecewise
 
 MOST_WATTS = 1e12
 

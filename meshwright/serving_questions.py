@@ -15,8 +15,8 @@ from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines, nearest
+from simulator.serving.question.deployment import Pool
 from simulator.serving.scenario import ServingDefinition
 from simulator.serving.setting import pools_of
 

@@ -19,10 +19,10 @@ from meshwright.exporters.launchers import FAMILIES
 from meshwright.exporters.routers import FILE as ROUTER
 from meshwright.exporters.routers import disaggregated, needs_router, router_script
 from meshwright.exporters.table import Facts, LauncherTable, Options
-from simulator.serving.costs import engine_of
-from simulator.serving.memory import ReplicaMemory, memory
-from simulator.serving.price import StepPrice
 from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.steps.costs import engine_of
+from simulator.serving.steps.memory import ReplicaMemory, memory
+from simulator.serving.steps.price import StepPrice
 
 NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
 UNTOLD = ("name", "role", "replicas", "engine", "options", "speculation")

@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.serving import NAMES, PERCENTILES, describe_pool, figures
 from meshwright.reports.units import seconds
-from simulator.serving.fleet import Member
+from simulator.serving.fleet.fleet import Member
 from simulator.serving.metrics import Latency
 from simulator.serving.result import ServingResult
 

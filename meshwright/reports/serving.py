@@ -9,12 +9,12 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
-from simulator.serving.alone import alone, share_alone
+from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
-from simulator.serving.records import Record
+from simulator.serving.replica.records import Record
 from simulator.serving.result import ServingResult
-from simulator.serving.row_power import RowPower
 from simulator.serving.setting import PoolSetting
+from simulator.serving.steady.alone import alone, share_alone
 
 NAMES = {
     "ttft": "time to first token (TTFT)",

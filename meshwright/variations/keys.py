@@ -18,8 +18,8 @@ from hwmodels.loading import Catalogue, build
 from simulator.frameworks import default_framework
 from simulator.plan import Plan
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
-from simulator.serving.deployment import Pool
-from simulator.serving.options import EngineOptions
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
 from simulator.serving.scenario import ServingDefinition, is_serving
 
 Data = dict[str, Any]

@@ -16,10 +16,10 @@ from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases, best_of_group, largest_rate
 from planner.serving.shapes import ReplicaShape, shapes
-from simulator.serving.arrivals.piecewise import Piecewise
+from simulator.serving.fleet.scaling import seconds_up
 from simulator.serving.result import serve
-from simulator.serving.scaling import seconds_up
 from simulator.serving.scenario import make_serving
+from simulator.serving.workload.arrivals.piecewise import Piecewise
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -12,8 +12,8 @@ from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape, nothing_fits, shapes
-from simulator.serving.capped import step_arrays
-from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.capped import step_arrays
 
 STEPS_AN_OCTAVE = 2
 MOST_CLIENTS = 2048

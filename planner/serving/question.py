@@ -18,7 +18,7 @@ from hwmodels.loading import build
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.sample import Sample, sample
 from simulator.models import Model
-from simulator.serving.deployment import Pool
+from simulator.serving.question.deployment import Pool
 from simulator.serving.workload import Serving
 
 OBJECTIVES = ("goodput", "cost", "energy", "latency")

@@ -21,10 +21,10 @@ from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.store import file_digests
-from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
+from simulator.serving.workload.arrivals.poisson import Poisson
 from simulator.serving.workload.serving import MOST_REQUESTS
 
 RUNS = 9

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from hwmodels.errors import InputError
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
-from simulator.serving.capped import step_arrays
-from simulator.serving.steady import Limits, Load, Steady, highest_stable_rate, steady_state
-from simulator.serving.step_arrays import StepArrays
+from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
+from simulator.serving.steps.capped import step_arrays
+from simulator.serving.steps.step_arrays import StepArrays
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

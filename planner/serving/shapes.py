@@ -13,14 +13,14 @@ from typing import Any
 from hwmodels.errors import InfeasibleError
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
-from simulator.serving.capped import iteration_table
-from simulator.serving.costs import MOST_CONTEXT, engine_of, options_of
-from simulator.serving.deployment import Pool
-from simulator.serving.memory import check_fits, memory
-from simulator.serving.options import EngineOptions
-from simulator.serving.price import StepPrice
-from simulator.serving.table import IterationTable
-from simulator.serving.weight_only import NARROW
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.steps.capped import iteration_table
+from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of
+from simulator.serving.steps.memory import check_fits, memory
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.table import IterationTable
+from simulator.serving.steps.weight_only import NARROW
 
 
 @dataclass(frozen=True, eq=False)

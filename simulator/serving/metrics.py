@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.serving.meter import Meter, gap_percentiles
-from simulator.serving.records import Records
+from simulator.serving.replica.meter import Meter, gap_percentiles
+from simulator.serving.replica.records import Records
 from simulator.serving.workload import Slo
 
 SHARES = (0.5, 0.9, 0.95, 0.99)

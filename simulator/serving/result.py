@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError
-from simulator.serving.fleet import Fleet, Progress
+from simulator.serving.fleet.fleet import Fleet, Progress
+from simulator.serving.fleet.outages import drains, outages
+from simulator.serving.fleet.row_power import RowSupervisor
+from simulator.serving.fleet.scaling import scale, seconds_up
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
-from simulator.serving.outages import drains, outages
-from simulator.serving.records import Records
-from simulator.serving.row_power import RowSupervisor
+from simulator.serving.replica.records import Records
 from simulator.serving.scalers.fixed import FixedReplicas
-from simulator.serving.scaling import scale, seconds_up
 from simulator.serving.setting import ServingSetting
 
 

@@ -14,7 +14,7 @@ from hwmodels.loading import Strict, build
 from hwmodels.quantities import Count
 from simulator.models import models
 from simulator.scenario import Reference, Variation, find
-from simulator.serving.deployment import Deployment
+from simulator.serving.question.deployment import Deployment
 from simulator.serving.setting import ServingSetting, pools_of, serving_setting
 from simulator.serving.workload import Serving
 

@@ -11,13 +11,13 @@ from hwmodels.errors import InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
 from simulator.scenario import find
-from simulator.serving.costs import engine_of, options_of, replica_costs, speculating
-from simulator.serving.deployment import Deployment, Pool
-from simulator.serving.options import EngineOptions
+from simulator.serving.question.deployment import Deployment, Pool
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.scalers import Scaler, make_scaler
-from simulator.serving.schedulers import Scheduler, make_scheduler
-from simulator.serving.step_times import ReplicaCosts
+from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
+from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.workload import Serving
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.files import atomic_write
-from simulator.serving.fleet import Fleet, Member
+from simulator.serving.fleet.fleet import Fleet, Member
 
 Event = dict[str, Any]
 

@@ -11,10 +11,10 @@ from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.serving.power_policies import power_policies
+from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
-from simulator.serving.schedulers import schedulers
-from simulator.serving.traces import TraceFormat, formats, get_format
+from simulator.serving.workload.traces import TraceFormat, formats, get_format
 
 
 def _parameters(policy: Any) -> dict[str, str]:

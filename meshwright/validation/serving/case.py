@@ -19,11 +19,11 @@ from meshwright.validation.serving.names import (
     find_model,
 )
 from simulator.models import Model
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import Engine, Preset, engines, nearest
-from simulator.serving.memory import memory
-from simulator.serving.price import StepPrice
-from simulator.serving.table import IterationTable
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.memory import memory
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.table import IterationTable
 
 SMALLEST, LARGEST = 1e-6, 1e9
 """Sizes of the numbers that rows state."""

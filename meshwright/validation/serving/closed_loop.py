@@ -12,8 +12,8 @@ from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
 from meshwright.validation.serving.inferencex import DEFAULTS, Flags, drafts_of, flags_of, start_of
 from meshwright.validation.serving.replay import Client
-from simulator.serving.steady import Limits, Load, Steady, steady_state
-from simulator.serving.table import IterationTable
+from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
+from simulator.serving.steps.table import IterationTable
 
 NEEDS = ("harness", "isl_tokens", "osl_tokens", "concurrency")
 LATENCIES = ("ttft", "tpot", "e2e")

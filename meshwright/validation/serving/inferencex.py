@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.quantities import Positive
-from simulator.serving.deployment import Pool
+from simulator.serving.question.deployment import Pool
 
 FILE = Path(__file__).with_name("inferencex.yaml")
 

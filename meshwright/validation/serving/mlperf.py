@@ -17,8 +17,8 @@ from hwmodels.errors import InfeasibleError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
 from meshwright.validation.serving.names import find_cluster, find_model
-from simulator.serving.memory import check_fits, memory
-from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.memory import check_fits, memory
 
 NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
 MEASURED = ("out_tok_s", "out_tok_s_per_gpu")

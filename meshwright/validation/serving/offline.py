@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
-from simulator.serving.batch_run import batch_run
+from simulator.serving.steady.batch_run import batch_run
 
 NEEDS = ("engine", "latency_s", "batch", "input_tokens", "output_tokens")
 MEASURED = ("latency_s", "total_tok_s", "ttft_s", "mean_power_w")

@@ -13,11 +13,11 @@ from hwmodels.errors import InputError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
 from meshwright.validation.serving.replay import Client, Timed
-from simulator.serving.kv import PagedBlocks
-from simulator.serving.memory import memory
-from simulator.serving.sequence import Request
-from simulator.serving.sequence import Sequence as Running
-from simulator.serving.traces.base import csv_rows, number
+from simulator.serving.replica.kv import PagedBlocks
+from simulator.serving.replica.sequence import Sequence as Running
+from simulator.serving.steps.memory import memory
+from simulator.serving.workload.request import Request
+from simulator.serving.workload.traces.base import csv_rows, number
 
 NEEDS = ("run", "file", "max_num_seqs", "max_num_batched_tokens", "arrival")
 WARM_UP = 1

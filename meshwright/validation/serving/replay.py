@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.validation.serving.case import Setup
-from simulator.serving.costs import options_of
-from simulator.serving.kv import PagedBlocks
-from simulator.serving.lockstep import LockstepReplica
-from simulator.serving.meter import Meter
-from simulator.serving.options import EngineOptions
-from simulator.serving.pipeline import PipelinedReplica
-from simulator.serving.replica import Replica
-from simulator.serving.schedulers import make_scheduler
-from simulator.serving.sequence import Request, Sequence
-from simulator.serving.table import IterationTable
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.kv import PagedBlocks
+from simulator.serving.replica.lockstep import LockstepReplica
+from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.pipeline import PipelinedReplica
+from simulator.serving.replica.replica import Replica
+from simulator.serving.replica.schedulers import make_scheduler
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.steps.costs import options_of
+from simulator.serving.steps.table import IterationTable
+from simulator.serving.workload.request import Request
 
 Array = NDArray[np.float64]
 

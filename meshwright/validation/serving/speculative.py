@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
-from simulator.serving.speculation import draft_cost, speed_up
+from simulator.serving.steps.speculation import draft_cost, speed_up
 
 NEEDS = ("method", "mean_accepted_tokens_per_step", "speedup_overall")
 MEASURED = ("speedup_overall",)

@@ -21,9 +21,9 @@ from meshwright.validation.serving.case import (
 )
 from meshwright.validation.serving.open_loop import KnownHits
 from meshwright.validation.serving.replay import Client, Timed
-from simulator.serving.memory import memory
-from simulator.serving.sequence import Request
-from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.memory import memory
+from simulator.serving.workload.request import Request
 
 NEEDS = ("stage", "rate_req_s", "system_prompt_tokens", "question_tokens", "output_tokens")
 MEASURED = ("ttft_ms_mean", "itl_ms_mean", "e2e_ms_mean")

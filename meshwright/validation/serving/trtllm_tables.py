@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
-from simulator.serving.batch_run import batch_run
-from simulator.serving.steady import Limits, Load, steady_state
+from simulator.serving.steady.batch_run import batch_run
+from simulator.serving.steady.steady import Limits, Load, steady_state
 
 NEEDS = ("kind", "backend", "input_tokens", "output_tokens", "mfu")
 MEASURED = ("out_tok_s", "out_tok_s_per_gpu", "ttft_ms")

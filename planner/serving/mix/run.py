@@ -13,9 +13,9 @@ from planner.serving.refine import SEEDS, STUDENT, bisect
 from planner.serving.score import DECODE, ROLES
 from simulator.models import models
 from simulator.scenario_file import cluster_reference, reference
-from simulator.serving.arrivals.poisson import Poisson
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.workload.arrivals.poisson import Poisson
 
 REQUESTS = 2000
 """Minimum requests of a run."""

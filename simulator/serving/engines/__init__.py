@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from hwmodels.errors import UnknownNameError
 from hwmodels.loading import Catalogue
-from simulator.serving.engines.engine import (
-    FOLDER,
-    Engine,
-    Figure,
-    FormatClass,
-    LayerClass,
-    LayerTimes,
-)
+from simulator.serving.engines.engine import FOLDER, Engine, Figure, FormatClass, LayerClass, LayerTimes
 
 __all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "layer_times", "nearest"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from simulator.serving.policies import make_policy
 from simulator.serving.power_policies.base import PowerPolicy
 from simulator.serving.power_policies.brake_only import BrakeOnly
 from simulator.serving.power_policies.polca import Polca
+from simulator.serving.question.policies import make_policy
 
 power_policies: Mapping[str, type[PowerPolicy]] = MappingProxyType(
     {kind.name: kind for kind in (BrakeOnly, Polca)}

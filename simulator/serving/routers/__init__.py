@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from simulator.serving.policies import make_policy
+from simulator.serving.question.policies import make_policy
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority

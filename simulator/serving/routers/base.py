@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from hwmodels.loading import Strict
-from simulator.serving.sequence import Request
+from simulator.serving.workload.request import Request
 
 
 class Target(Protocol):

@@ -12,7 +12,7 @@ from pydantic import Field
 from hwmodels.loading import Strict
 from hwmodels.quantities import Few, Tokens
 from simulator.serving.routers.base import Router, Target
-from simulator.serving.sequence import Request
+from simulator.serving.workload.request import Request
 
 
 class LengthBucket(Strict):

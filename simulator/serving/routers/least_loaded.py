@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from simulator.serving.routers.base import Router, Target
-from simulator.serving.sequence import Request
+from simulator.serving.workload.request import Request
 
 
 class LeastLoaded(Router):

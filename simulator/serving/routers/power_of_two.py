@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from simulator.serving.routers.base import Router, Target
-from simulator.serving.sequence import Request
+from simulator.serving.workload.request import Request
 
 
 class PowerOfTwo(Router):

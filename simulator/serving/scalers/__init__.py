@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from simulator.serving.policies import make_policy
+from simulator.serving.question.policies import make_policy
 from simulator.serving.scalers.base import Scaler
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scalers.reactive import Reactive

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from hwmodels.errors import InputError
 from hwmodels.loading import Strict
 from hwmodels.quantities import Duration, NotNegative, Tokens
-from simulator.serving.arrivals import AnyArrivals
-from simulator.serving.lengths import AnyLengths
-from simulator.serving.programs import AnyProgram
-from simulator.serving.programs.single import Single
-from simulator.serving.traces import get_format
+from simulator.serving.workload.arrivals import AnyArrivals
+from simulator.serving.workload.lengths import AnyLengths
+from simulator.serving.workload.programs import AnyProgram
+from simulator.serving.workload.programs.single import Single
+from simulator.serving.workload.traces import get_format
 
 WARM_UP = 0.1
 """Default share of an open loop's first requests that statistics leave out."""

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.errors import InputError
-from simulator.serving.arrivals.base import BLOCK
-from simulator.serving.programs import SPAN
-from simulator.serving.programs.base import Calls
-from simulator.serving.programs.single import Single
-from simulator.serving.sequence import Request
-from simulator.serving.traces import TraceRow, get_format
+from simulator.serving.workload.arrivals.base import BLOCK
+from simulator.serving.workload.programs import SPAN
+from simulator.serving.workload.programs.base import Calls
+from simulator.serving.workload.programs.single import Single
+from simulator.serving.workload.request import Request
 from simulator.serving.workload.serving import Serving
+from simulator.serving.workload.traces import TraceRow, get_format
 
 LATEST_S = 1e9
 """Of a trace; 30 years. A later time was probably given in milliseconds, or as a date."""

@@ -15,8 +15,8 @@ from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import held_memory, pool_facts
 from meshwright.exporters.table import table
 from meshwright.scenarios import shipped_scenarios
-from simulator.serving.deployment import Pool
-from simulator.serving.options import EngineOptions
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
 
 ENGINES = ("vllm", "sglang", "trtllm")
 SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]

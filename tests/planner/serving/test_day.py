@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.day import replica_seconds, run_day
-from simulator.serving.arrivals.piecewise import Piecewise
+from simulator.serving.workload.arrivals.piecewise import Piecewise
 
 GIVEN = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 8, "isl": 1000, "osl": 100}
 TARGETS = {"ttft": 0.5, "tpot": 0.03}

@@ -5,13 +5,14 @@ from collections.abc import Sequence as Many
 import numpy as np
 import pytest
 
-from simulator.serving.kv import PagedBlocks, PrefixBlocks
-from simulator.serving.meter import Meter
-from simulator.serving.options import EngineOptions
-from simulator.serving.replica import Replica
-from simulator.serving.roofline import RooflineSteps
-from simulator.serving.schedulers import make_scheduler
-from simulator.serving.sequence import Request, Sequence
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks
+from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.replica import Replica
+from simulator.serving.replica.schedulers import make_scheduler
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.workload.request import Request
+from tests.simulator.serving.roofline import RooflineSteps
 
 STEPS = RooflineSteps(stages=1, fixed_s=0.01, token_s=2e-5, kv_s=3e-8, pair_s=1e-10, busy_watts=500.0)
 

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.serving_targets import SPAN, moving_average, smooth_rate, token_times
 from hwmodels.errors import InputError
-from simulator.serving.alone import alone, share_alone
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steady.alone import alone, share_alone
 from simulator.serving.workload import Slo
 
 
@@ -64,7 +64,7 @@ def test_tokens_of_a_traced_run_have_times():
 
 
 def test_a_trace_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("simulator.serving.meter.TraceRoom.__init__.__defaults__", (10,))
+    monkeypatch.setattr("simulator.serving.replica.meter.TraceRoom.__init__.__defaults__", (10,))
     with pytest.raises(InputError, match="a trace keeps at most 10 steps"):
         run(output=200, traced=True)
     run(output=200)

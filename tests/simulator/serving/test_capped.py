@@ -10,14 +10,14 @@ import meshwright as mw
 from hwmodels.cluster import usual_cluster
 from hwmodels.errors import InputError
 from simulator.models import models
-from simulator.serving.capped import iteration_table, step_arrays
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
-from simulator.serving.price import StepPrice
+from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
-from simulator.serving.step_times import RankBatch
-from simulator.serving.table import IterationTable
+from simulator.serving.steps.capped import iteration_table, step_arrays
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_times import RankBatch
+from simulator.serving.steps.table import IterationTable
 
 STEPS = [
     (((2048, 0),), 0, 0),

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from simulator.serving import arrivals, lengths, programs
-from simulator.serving.deployment import Deployment
-from simulator.serving.drafts import Speculation
-from simulator.serving.failures import Drain, Failures, Outage
-from simulator.serving.kv import Tier
-from simulator.serving.options import EngineOptions
-from simulator.serving.records import Record
+from simulator.serving.question.deployment import Deployment
+from simulator.serving.question.failures import Drain, Failures, Outage
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.tiers import Tier
+from simulator.serving.replica.records import Record
 from simulator.serving.result import serve
 from simulator.serving.scenario import ServingDefinition, make_serving
-from simulator.serving.workload import Prefix, Serving, Slo, TraceFile
+from simulator.serving.workload import Prefix, Serving, Slo, TraceFile, arrivals, lengths, programs
 from tests.simulator.serving.conftest import Run, make_requests
 
 PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -69,7 +68,7 @@ def test_every_column_of_the_requests_file_is_documented():
 
 
 def test_the_example_of_a_policy_runs(monkeypatch):
-    from simulator.serving import schedulers
+    from simulator.serving.replica import schedulers
 
     code = re.findall("```python\n(.*?)```", PAGE, re.DOTALL)[0]
     names = {}

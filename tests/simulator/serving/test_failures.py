@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.serving.failures import Failures
-from simulator.serving.outages import restore_seconds
-from simulator.serving.places import NVME_BYTES_S
+from simulator.serving.fleet.outages import restore_seconds
+from simulator.serving.question.failures import Failures
+from simulator.serving.question.places import NVME_BYTES_S
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 
-from simulator.serving.drafts import Drafts, Speculation, SpeculativeSteps
-from simulator.serving.kv import PagedBlocks
-from simulator.serving.lockstep import LockstepReplica
-from simulator.serving.meter import Meter
-from simulator.serving.options import EngineOptions
-from simulator.serving.pipeline import PipelinedReplica
-from simulator.serving.replica import Replica
-from simulator.serving.roofline import RooflineSteps
-from simulator.serving.schedulers import make_scheduler
-from simulator.serving.sequence import Request, Sequence
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.replica.kv import PagedBlocks
+from simulator.serving.replica.lockstep import LockstepReplica
+from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.pipeline import PipelinedReplica
+from simulator.serving.replica.replica import Replica
+from simulator.serving.replica.schedulers import make_scheduler
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.steps.drafts import Drafts, SpeculativeSteps
+from simulator.serving.workload.request import Request
 from tests.simulator.serving.conftest import make_requests
+from tests.simulator.serving.roofline import RooflineSteps
 
 
 def steps(stages: int = 1) -> RooflineSteps:

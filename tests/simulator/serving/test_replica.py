@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.serving.schedulers import schedulers
-from simulator.serving.sequence import Request
+from simulator.serving.replica.schedulers import schedulers
+from simulator.serving.workload.request import Request
 from tests.simulator.serving.conftest import STEPS, Run, make_requests
 
 

@@ -9,16 +9,16 @@ from hwmodels.cluster import usual_cluster
 from meshwright.validation.serving.case import Setup
 from meshwright.validation.serving.replay import Client
 from simulator.models import models
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
-from simulator.serving.memory import check_fits, kv_token_bytes, memory
-from simulator.serving.power import PowerModel
-from simulator.serving.price import StepPrice
+from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
-from simulator.serving.sequence import Request
-from simulator.serving.steady import Limits, Load, steady_state
-from simulator.serving.table import IterationTable
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.memory import check_fits, kv_token_bytes, memory
+from simulator.serving.steps.power import PowerModel
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.table import IterationTable
+from simulator.serving.workload.request import Request
 
 
 @pytest.fixture(scope="module")

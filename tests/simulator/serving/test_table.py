@@ -5,12 +5,12 @@ import pytest
 
 from hwmodels.cluster import usual_cluster
 from simulator.models import models
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
-from simulator.serving.price import StepPrice
-from simulator.serving.step_arrays import StepArrays
-from simulator.serving.step_times import RankBatch
-from simulator.serving.table import IterationTable
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_arrays import StepArrays
+from simulator.serving.steps.step_times import RankBatch
+from simulator.serving.steps.table import IterationTable
 
 REPLICAS = {
     "dense": ("llama3.1-8b", "h100-sxm", "vllm-0.15", {}),

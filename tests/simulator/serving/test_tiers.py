@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.serving.kv import TieredBlocks, TierStore
-from simulator.serving.meter import Meter
-from simulator.serving.options import EngineOptions
-from simulator.serving.replica import Replica
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.kv import TieredBlocks, TierStore
+from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.replica import Replica
+from simulator.serving.replica.schedulers import make_scheduler
+from simulator.serving.replica.sequence import Sequence
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
-from simulator.serving.schedulers import make_scheduler
-from simulator.serving.sequence import Request, Sequence
+from simulator.serving.workload.request import Request
 from tests.simulator.serving.conftest import STEPS
 
 SPAN, BLOCKS = 64, 64

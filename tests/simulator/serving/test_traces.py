@@ -6,9 +6,9 @@ import json
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.serving.traces import get_format
 from simulator.serving.workload import Serving
 from simulator.serving.workload.source import Source
+from simulator.serving.workload.traces import get_format
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:46.6805900,374,44

@@ -6,10 +6,10 @@ import pytest
 from hwmodels.cluster import usual_cluster
 from meshwright.validation.serving.ledger import PUBLISHED, evaluate
 from simulator.models import models
-from simulator.serving.deployment import Pool
 from simulator.serving.engines import engines
-from simulator.serving.price import StepPrice
-from simulator.serving.weight_only import WeightFormats
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.weight_only import WeightFormats
 
 
 def linear(tokens, model="llama3.1-70b", device="h100-sxm", engine="vllm-0.15", **pool) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Replicas under one workload: arrivals, routing, transfers, failures, scaling."""

@@ -1,0 +1,74 @@
+"""Builder of empty replicas: KV blocks with tiers, draws of drafts."""
+
+from __future__ import annotations
+
+from simulator.serving.question.places import read_rate
+from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks, TieredBlocks, TierStore
+from simulator.serving.replica.lockstep import LockstepReplica
+from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.pipeline import PipelinedReplica
+from simulator.serving.replica.replica import Listener, Replica
+from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.steps.drafts import Drafts
+from simulator.serving.workload.source import Source
+
+AnyReplica = Replica | PipelinedReplica | LockstepReplica
+
+
+class Builder:
+    """Makes the replicas of one run.
+
+    Args:
+        setting: the serving setting.
+        source: the request stream; says whether requests have prefix ids.
+        on_leave: called with every sequence that ends on a replica.
+        stretches: sum decode stretches in closed form.
+    """
+
+    def __init__(self, setting: ServingSetting, source: Source, on_leave: Listener, stretches: bool) -> None:
+        self._setting, self._source = setting, source
+        self.on_leave, self._stretches = on_leave, stretches
+        self._made = 0
+        self._shared: dict[str, TierStore] = {}
+        """Remote tiers by pool."""
+
+    def replica(self, pool: PoolSetting, meter: Meter) -> AnyReplica:
+        """An empty replica of a pool."""
+        options, costs, ranks = pool.options, pool.costs, pool.pool.data
+        kvs = [self._blocks(pool) for _ in range(ranks)]
+        rest = (costs.steps, meter, self.on_leave, self._stretches, costs.copy_s)
+        if ranks > 1:
+            replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
+        elif pool.pool.pipeline > 1:
+            replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
+        else:
+            replica = Replica(options, pool.scheduler, kvs[0], *rest)
+        if pool.pool.speculation is not None:
+            seed = [self._setting.seed, 11, self._made]
+            self._made += 1
+            for batcher in replica.batchers:
+                batcher.drafts = Drafts(pool.pool.speculation, seed)
+        return replica
+
+    def _blocks(self, pool: PoolSetting) -> PagedBlocks:
+        """KV blocks of one attention rank."""
+        options, blocks, source = pool.options, pool.costs.kv_blocks, self._source
+        if not (options.prefix_caching and source.shares_prefixes):
+            return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)
+        deployment = self._setting.deployment
+        if not deployment.tiers:
+            return PrefixBlocks(blocks, options.block_tokens, source.prefix_tokens)
+        tiered = TieredBlocks(blocks, options.block_tokens, source.prefix_tokens, deployment.recompute)
+        tiered.use(self._stores(pool, tiered.unit_tokens))
+        return tiered
+
+    def _stores(self, pool: PoolSetting, unit_tokens: int) -> list[TierStore]:
+        ranks, token = pool.pool.data, pool.costs.kv_token_bytes
+        found = []
+        for tier in self._setting.deployment.tiers:
+            rate = read_rate(pool.cluster, pool.pool.devices // ranks, tier.place)
+            shared = tier.place == "remote"
+            room = tier.gigabytes * 1e9 / (1 if shared else ranks)
+            store = TierStore(int(room / (token * unit_tokens)), token / rate)
+            found.append(self._shared.setdefault(pool.name, store) if shared else store)
+        return found

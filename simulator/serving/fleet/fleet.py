@@ -1,0 +1,438 @@
+"""All replicas of a deployment under one workload: arrivals, routing, programs, and completions.
+
+Replicas step independently. Without feedback from completions, a replica advances when an arrival reads its
+state; otherwise the replica whose step ends next advances first. All other timed events lie on a simpy clock.
+At one instant events and arrivals precede the ends of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+import simpy
+
+from simulator.serving.fleet.builder import AnyReplica, Builder
+from simulator.serving.fleet.transfer import Route, Transfers
+from simulator.serving.question.failures import Failures
+from simulator.serving.replica.meter import Meter, TraceRoom
+from simulator.serving.replica.records import Records
+from simulator.serving.replica.replica import ignore
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.workload.programs.base import Call, Calls
+from simulator.serving.workload.request import Request
+from simulator.serving.workload.source import Source
+
+Progress = Callable[[float], None]
+REPORT_EVERY = 500
+"""Number of ended requests between two progress reports."""
+
+
+@dataclass
+class Member:
+    """A replica of the fleet."""
+
+    index: int
+    pool: PoolSetting
+    replica: AnyReplica
+    meter: Meter
+    rank: int = 0
+    """Rank of its first device."""
+    started_s: float = 0.0
+    drained_s: float | None = None
+    """Time at which it stopped taking requests, s."""
+    last_s: float = 0.0
+    """Time at which its last sequence ended, s."""
+    up: bool = True
+    """Whether the replica is up (has not failed)."""
+    failures: int = 0
+
+    def __post_init__(self) -> None:
+        self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
+        """Seconds from a client's send to the engine's queue."""
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return self.replica.load
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting."""
+        return self.replica.queue
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it runs outputs alone."""
+        return self.pool.pool.role == "decode"
+
+    def cached(self, request: Request) -> int:
+        """Tokens of the request's prompt in its prefix cache."""
+        return self.replica.cached(request)
+
+
+@dataclass
+class RunningProgram:
+    """A running program: its generator, and the number of its running requests."""
+
+    calls: Calls
+    number: int
+    priority: int
+    pending: int = 0
+    turn: int = 0
+
+
+class Fleet:
+    """One run.
+
+    Args:
+        setting: the serving setting.
+        traced: keep the slices of every step for a trace.
+        stretches: sum decode stretches in closed form.
+    """
+
+    def __init__(self, setting: ServingSetting, traced: bool = False, stretches: bool = True) -> None:
+        self.setting = setting
+        self.source = Source(
+            setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
+        )
+        self._most_tokens = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
+        """Longest request that every pool can hold."""
+        self.records = Records()
+        self.refused = 0
+        self.failed = 0
+        """Requests abandoned: lost in replica failures more often than the retry limit."""
+        self.retries = 0
+        self._held: list[Sequence] = []
+        """Sequences held while all replicas have failed or are drained."""
+        self._sent = setting.serving.requests
+        """Number of requests of the workload; for a trace, known only at its end."""
+        self.interrupted = False
+        self._progress: Progress | None = None
+        self._in_turn = False
+        self.clock = simpy.Environment()
+        self.random = np.random.default_rng([setting.seed, 7])
+        self._room = TraceRoom() if traced else None
+        self._builder = Builder(setting, self.source, self._left, stretches)
+        self.members: list[Member] = []
+        for pool in setting.pools:
+            for number in range(pool.pool.replicas):
+                self.add(pool, 0.0, pool.first_rank + number * pool.pool.devices)
+        self.entry = [member for member in self.members if member.pool.pool.role != "decode"]
+        self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
+        self._handed = 0
+        self._feeds_back = self.source.feeds_back or bool(self.decoding)
+        self._next: list[tuple[float, int]] = []
+        self._routed = 0
+        self._serial = 0
+        self._asked = 0
+        """Requests that programs have begun or scheduled."""
+        self._begun = 0
+        self._programs: dict[int, RunningProgram] = {}
+        self._calls: Iterator[Calls] = iter(())
+        self._priorities = self.source.priorities()
+        self._split = bool(self.decoding)
+        """Whether prompts and outputs run in different pools."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all requests of the workload have ended."""
+        return len(self.records) + self.refused + self.failed >= self._sent
+
+    def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
+        """Start a replica of a pool; it takes no requests before it is in ``entry``."""
+        member = self._member(pool)
+        member.index, member.started_s, member.rank = len(self.members), now, rank
+        self.members.append(member)
+        return member
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run until all requests have ended; Ctrl-C ends it early and keeps the finished requests.
+
+        Raises:
+            InputError: the trace or a request in it is wrong.
+        """
+        self._progress = progress
+        try:
+            if self.source.feeds_back:
+                self._calls = self.source.programs()
+                self._run_fed((time, None) for time in self.source.starts())
+            elif self._feeds_back:
+                self._run_fed((request.arrival_s, request) for request in self._requests())
+            else:
+                self._run_stream()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            self._release()
+        self.failed += len(self._held)
+
+    def _release(self) -> None:
+        """Break reference cycles: iteration tables (tens of MiB) are freed with the result."""
+        self._builder.on_leave = ignore
+        for member in self.members:
+            member.replica.on_leave = ignore
+        self.clock = simpy.Environment(self.clock.now)
+
+    def _requests(self) -> Iterator[Request]:
+        """Number of requests of the workload, at most those of its trace."""
+        sent = 0
+        for request in self.source.requests():
+            sent += 1
+            yield request
+        self._sent = sent
+
+    def _run_stream(self) -> None:
+        """Requests of an open loop, independent of the fleet."""
+        clock = self.clock
+        event = clock.peek()
+        for request in self._requests():
+            while event <= request.arrival_s:
+                clock.step()
+                event = clock.peek()
+            self.send(request)
+        while (event := clock.peek()) < inf and not self.ended:
+            for member in self.members:
+                member.replica.advance(event)
+            if not self.ended:
+                clock.step()
+        for member in self.members:
+            member.replica.advance(inf)
+
+    def send(self, request: Request) -> None:
+        """Route a request and queue it."""
+        if request.prompt + request.output > self._most_tokens:
+            self.refused += 1
+            return
+        self._place(Sequence(request, request.arrival_s), request.arrival_s)
+
+    def _place(self, sequence: Sequence, time: float) -> None:
+        """Queue a sequence on the replica that the router picks; hold it where none takes requests."""
+        entry, router, request = self.entry, self.setting.router, sequence.request
+        if not entry:
+            self._held.append(sequence)
+            return
+        if router.looks and len(entry) > 1:
+            for member in entry:
+                if member.replica.next_s < time:
+                    member.replica.advance(time)
+        member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
+        self._routed += 1
+        sequence.queued_s = now = time + member.ingest_s
+        if member.pool.pool.role == "prefill":
+            sequence.output = 1
+        self._submit(member, sequence, now)
+
+    def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
+        replica = member.replica
+        sequence.replica = member.index
+        replica.advance(now)
+        replica.submit(sequence, now)
+        if self._feeds_back:
+            heappush(self._next, (replica.next_s, member.index))
+
+    def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
+        """Run with feedback from completions: the replica whose step ends next advances first.
+
+        Args:
+            arrivals: instants with the request that arrives, or None where a program begins.
+        """
+        limit = self.setting.serving.requests
+        never: tuple[float, Request | None] = (inf, None)
+        start, request = next(arrivals, never)
+        clock, members, queue = self.clock, self.members, self._next
+        while True:
+            while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
+                heappop(queue)
+            if request is None and self._asked >= limit:
+                start = inf
+            outside = min(clock.peek(), start)
+            if queue and queue[0][0] < outside:
+                index = heappop(queue)[1]
+                replica = members[index].replica
+                replica.turn()
+                if replica.next_s < inf:
+                    heappush(queue, (replica.next_s, index))
+            elif outside == inf or self._sent_all(start):
+                return
+            elif clock.peek() <= outside:
+                clock.step()
+            else:
+                if request is None:
+                    self._begin(start)
+                else:
+                    self.send(request)
+                start, request = next(arrivals, never)
+
+    def _sent_all(self, start: float) -> bool:
+        """Whether all programs of an open loop have ended; processes on the clock may never end."""
+        closed = self.setting.serving.arrivals is not None and self.setting.serving.arrivals.closed
+        return start == inf and self.source.feeds_back and not self._programs and not closed
+
+    def _begin(self, now: float) -> None:
+        """Start a program."""
+        if self._asked >= self.setting.serving.requests:
+            return
+        self._begun += 1
+        program = RunningProgram(next(self._calls), self._begun, next(self._priorities))
+        self._programs[program.number] = program
+        self._go_on(program, now)
+
+    def _go_on(self, program: RunningProgram, now: float) -> None:
+        """Send a program's next requests; at its end, its client starts another program."""
+        left = self.setting.serving.requests - self._asked
+        calls = next(program.calls, None) if left > 0 else None
+        if calls is None:
+            program.calls.close()
+            del self._programs[program.number]
+            arrivals = self.setting.serving.arrivals
+            if arrivals is not None and arrivals.closed and left > 0:
+                self._at(now + self.source.think(), self._begin)
+            return
+        calls = calls[:left]
+        self._asked += len(calls)
+        program.pending = len(calls)
+        for call in calls:
+            self._at(now + call.after_s, lambda time, call=call: self._send_call(program, call, time))
+        program.turn += 1
+
+    def _send_call(self, program: RunningProgram, call: Call, now: float) -> None:
+        self.source.check(self._serial, call.prompt, call.output)
+        lengths = call.prompt, call.output, call.prefix
+        place = program.priority, program.number, program.turn - 1
+        request = Request(self._serial, now, *lengths, *place)
+        self._serial += 1
+        refused = self.refused
+        self.send(request)
+        if self.refused > refused:
+            # Scheduled on the clock: a direct call would recurse once for each consecutive refusal.
+            self._in_turn = True
+            self._at(now, lambda time: self._ended(program, time))
+            self._in_turn = False
+
+    def _ended(self, program: RunningProgram, now: float) -> None:
+        program.pending -= 1
+        if program.pending == 0:
+            self._go_on(program, now)
+
+    def _at(self, time: float, what: Callable[[float], None]) -> None:
+        """Call a function at a time: now if it has come and no replica is in its turn, else by the clock."""
+        if time <= self.clock.now and not self._in_turn:
+            what(time)
+            return
+        timeout = self.clock.timeout(max(time - self.clock.now, 0.0))
+        timeout.callbacks.append(lambda _: what(time))
+
+    def _left(self, sequence: Sequence, now: float) -> None:
+        """Handle the last token of a sequence; its effects wait for the end of the replica's turn."""
+        self._in_turn = True
+        if sequence.output < sequence.request.output and self._split:
+            self._hand_over(sequence, now)
+        else:
+            self._record(sequence, now)
+        self._in_turn = False
+
+    def _record(self, sequence: Sequence, now: float) -> None:
+        self.records.add(sequence)
+        if self._progress is not None and len(self.records) % REPORT_EVERY == 0:
+            self._progress(min(len(self.records) / self.setting.serving.requests, 1.0))
+        self.members[sequence.replica].last_s = now
+        if self.source.feeds_back:
+            self._ended(self._programs[sequence.request.program], now)
+
+    def _hand_over(self, sequence: Sequence, now: float) -> None:
+        """Send a prompt's KV to a decode replica, which computes the second token."""
+        request, router, targets = sequence.request, self.setting.router, self.decoding
+        if not targets:
+            self._retry(sequence, now)
+            return
+        target = targets[router.pick(request, targets, self._handed, self.random) if len(targets) > 1 else 0]
+        self._handed += 1
+        source = self.members[sequence.replica]
+        key = (source.index, target.index)
+        if key not in self._routes:
+            here, there = source.pool, target.pool
+            ranks = (source.rank, here.pool.devices, target.rank, there.pool.devices)
+            if here.cluster.name == there.cluster.name:
+                self._routes[key] = Route.between(here.cluster, *ranks)
+            else:
+                sides = here.cluster, here.pool.devices, there.cluster, there.pool.devices
+                self._routes[key] = Route.across(*sides)
+        bytes_ = request.prompt * source.pool.costs.kv_token_bytes
+        end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        # A copy: the prefill replica still lists the sequence among those that it admitted.
+        sequence = copy(sequence)
+        sequence.output = request.output
+        sequence.target = request.prompt + 1
+        sequence.loaded = request.prompt
+        sequence.computed = 0
+        failures = target.failures
+        self._at(end, lambda time: self._arrive(target, failures, sequence, time))
+
+    def _arrive(self, target: Member, failures: int, sequence: Sequence, now: float) -> None:
+        """Queue a sequence whose KV has arrived, unless the replica has failed since it was picked."""
+        if target.failures == failures:
+            self._submit(target, sequence, now)
+        else:
+            self._retry(sequence, now)
+
+    # Failures and drains
+
+    def lose(self, member: Member, now: float) -> None:
+        """Fail a replica: its sequences are sent again to other replicas."""
+        member.replica.advance(now)
+        lost = member.replica.sequences()
+        member.up = False
+        member.failures += 1
+        member.replica = self._builder.replica(member.pool, member.meter)
+        self.close(member)
+        for sequence in lost:
+            self._retry(sequence, now)
+
+    def restore(self, member: Member, now: float) -> None:
+        """Let a failed replica take requests again."""
+        member.up = True
+        if member.drained_s is None:
+            self.open(member, now)
+
+    def close(self, member: Member) -> None:
+        """Send a replica no more requests; it finishes its sequences."""
+        for takers in (self.entry, self.decoding):
+            if member in takers:
+                takers.remove(member)
+
+    def open(self, member: Member, now: float) -> None:
+        """Send a replica requests again."""
+        takers = self.decoding if member.pool.pool.role == "decode" else self.entry
+        if member not in takers:
+            takers.append(member)
+            takers.sort(key=lambda one: one.index)
+        held, self._held = self._held, []
+        for sequence in held:
+            self._place(sequence, now)
+
+    def _retry(self, lost: Sequence, now: float) -> None:
+        """Send a lost request again, from its start, or give it up."""
+        failures = self.setting.deployment.failures or Failures.model_validate({})
+        request = lost.request
+        if lost.retries >= failures.retries:
+            self.failed += 1
+            if self.source.feeds_back:
+                self._ended(self._programs[request.program], now)
+            return
+        self.retries += 1
+        sequence = Sequence(request, now)
+        sequence.retries = lost.retries + 1
+        self._at(now + failures.retry_after, lambda time: self._place(sequence, time))
+
+    def _member(self, pool: PoolSetting) -> Member:
+        costs = pool.costs
+        meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._room)
+        return Member(0, pool, self._builder.replica(pool, meter), meter)

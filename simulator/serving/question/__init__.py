@@ -1,0 +1,1 @@
+"""What is asked: a deployment with its options, policies, failures and drafts."""

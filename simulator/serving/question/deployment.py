@@ -1,0 +1,127 @@
+"""Serving deployment: pools of replicas, their degrees, number formats, engine and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hwmodels.loading import Strict
+from hwmodels.quantities import Few
+from simulator.serving.question.failures import Drain, Failures
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.tiers import Tier
+
+Role = Literal["mixed", "prefill", "decode"]
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
+ActivationFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
+KvFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
+
+
+def _name_or_mapping(value: object) -> object:
+    if isinstance(value, str | Mapping) and value:
+        return value
+    raise ValueError("a catalogue name, a path or a mapping is needed")
+
+
+def _none_or_reference(value: object) -> object:
+    return None if value is None else _name_or_mapping(value)
+
+
+class Pool(Strict):
+    """Replicas of one kind.
+
+    A replica occupies ``tensor x data x pipeline`` devices. ``data`` counts data-parallel attention ranks
+    inside a replica: they hold different requests, share the experts, and step together. SGLang's
+    ``--tp 8 --dp 8 --enable-dp-attention`` is ``tensor: 1, data: 8``.
+    """
+
+    name: str = Field("", description="of the pool in reports; default: its role")
+    role: Role = Field("mixed", description="phases that the pool's replicas run")
+    cluster: Annotated[Any, AfterValidator(_none_or_reference)] = Field(
+        None,
+        description="nodes of the pool: catalogue name, path or mapping; default: the scenario's cluster",
+    )
+    replicas: Few = Field(1, description="replicas at the start")
+    tensor: Few = Field(1, description="tensor-parallel ranks of attention and dense MLPs")
+    data: Few = Field(1, description="data-parallel attention ranks of one replica")
+    pipeline: Few = Field(1, description="pipeline stages")
+    expert: Few = Field(1, description="expert-parallel ranks")
+    expert_tensor: int = Field(
+        0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: the ranks that remain"
+    )
+    weights: WeightFormat = Field("bf16", description="number format of the weights")
+    activations: ActivationFormat | None = Field(
+        None, description="number format of the matrix products' inputs; default: as the engine pairs them"
+    )
+    kv: KvFormat | None = Field(None, description="number format of the KV cache; default: 16 bits")
+    engine: Annotated[Any, AfterValidator(_name_or_mapping)] = Field(
+        "vllm-0.19", description="engine preset: catalogue name, path or mapping"
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="options of the engine set to other values (`token_budget: 512`)"
+    )
+    clock_mhz: float | None = Field(
+        None, gt=0, le=1e4, description="clock at which the devices are locked; default: as high as they go"
+    )
+    power_cap_w: float | None = Field(
+        None, gt=0, le=1e5, description="power limit of one device; default: the device's own"
+    )
+    speculation: Speculation | None = Field(
+        None, description="speculative decoding with a draft model (`draft`, `tokens`, `acceptance`)"
+    )
+
+    @property
+    def devices(self) -> int:
+        """Devices of one replica."""
+        return self.tensor * self.data * self.pipeline
+
+    @property
+    def experts_cut(self) -> int:
+        """Tensor-parallel ranks inside one expert."""
+        return self.expert_tensor or max(self.tensor * self.data // self.expert, 1)
+
+    @model_validator(mode="after")
+    def _ranks_fit(self) -> Pool:
+        ranks = self.tensor * self.data
+        if self.expert * self.experts_cut != ranks and self.expert > 1:
+            raise ValueError(
+                f"expert x expert_tensor ({self.expert} x {self.experts_cut}) must be tensor x data ({ranks})"
+            )
+        return self
+
+
+class Deployment(Pool):
+    """Pools of replicas and the policies between them.
+
+    The deployment's own pool fields are the defaults of its pools; without ``pools`` it is one pool.
+    """
+
+    pools: list[dict[str, Any]] = Field(
+        default_factory=list, description="pools, each with the fields that differ from the deployment's"
+    )
+    router: str = Field("round-robin", description="policy that picks the replica of a request")
+    router_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the router")
+    transfer: Literal["layer-wise", "whole"] = Field(
+        "layer-wise", description="how KV goes from prefill to decode replicas"
+    )
+    scaler: str = Field("fixed", description="policy that adds and removes replicas")
+    scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
+    power_policy: str | None = Field(
+        None, description="policy that caps clocks under a power budget of all replicas"
+    )
+    power_policy_options: dict[str, Any] = Field(
+        default_factory=dict, description="parameters of the power policy"
+    )
+    tiers: list[Tier] = Field(
+        default_factory=list, description="tiers of KV below device memory, the fastest first"
+    )
+    recompute: float = Field(
+        0.0, ge=0, le=1, description="share of the tokens read from tiers that is computed again"
+    )
+    failures: Failures | None = Field(None, description="failures of replicas and their return")
+    drains: list[Drain] = Field(
+        default_factory=list,
+        description="replicas that take no requests for a while (`time`, `replica`, `until`)",
+    )

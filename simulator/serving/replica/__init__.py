@@ -1,0 +1,1 @@
+"""One replica: schedulers, KV blocks, step loops, statistics of steps."""

@@ -1,0 +1,7 @@
+"""KV storage: paged blocks, with or without a prefix cache."""
+
+from simulator.serving.replica.kv.paged import PagedBlocks
+from simulator.serving.replica.kv.prefix import PrefixBlocks
+from simulator.serving.replica.kv.tiers import TieredBlocks, TierStore
+
+__all__ = ["PagedBlocks", "PrefixBlocks", "TierStore", "TieredBlocks"]

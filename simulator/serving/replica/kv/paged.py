@@ -1,0 +1,81 @@
+"""KV in blocks of equal size, counted and not listed (Kwon et al., PagedAttention, SOSP 2023)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.workload.request import Request
+
+
+class PagedBlocks:
+    """Counters of one rank's KV blocks.
+
+    The oldest freed blocks are allocated first, so a preempted sequence finds its leading blocks until all
+    blocks freed before them have been allocated (``ghost``); without prefix caching it finds none.
+    """
+
+    __slots__ = ("block_tokens", "free", "keeps_freed", "sequences", "taken", "total")
+
+    shares: ClassVar[bool] = False
+    """Whether sequences share blocks, and so `computed` matters."""
+
+    def __init__(self, total: int, block_tokens: int, keeps_freed: bool) -> None:
+        self.total = self.free = total
+        self.block_tokens = block_tokens
+        self.keeps_freed = keeps_freed
+        self.taken = 0
+        """Blocks allocated since the start of the run."""
+        self.sequences = 0
+        """Admitted sequences, over all micro batches in flight of a pipeline."""
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that hold the given tokens."""
+        return -(-tokens // self.block_tokens)
+
+    def match(self, sequence: Sequence) -> int:
+        """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
+        if sequence.loaded:
+            return sequence.loaded
+        if sequence.ghost is None:
+            return 0
+        taken, free, blocks = sequence.ghost
+        left = blocks - max(self.taken - taken - free, 0)
+        most = (sequence.target - 1) // self.block_tokens
+        return max(min(left, most), 0) * self.block_tokens
+
+    def cached(self, request: Request) -> int:
+        """Tokens of the request's prompt that the cache holds."""
+        return 0
+
+    def read_seconds(self, sequence: Sequence) -> float:
+        """Seconds to read an admitted sequence's cached KV from tiers below device memory."""
+        return 0.0
+
+    def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
+        """Allocate blocks for the sequence's first ``tokens``; False (and none) if too few are free."""
+        need = -(-tokens // self.block_tokens) - sequence.blocks
+        if need <= 0:
+            return True
+        if need > self.free:
+            return False
+        self.free -= need
+        self.taken += need
+        sequence.blocks += need
+        return True
+
+    def grow(self, blocks: int) -> None:
+        """Take blocks for new tokens of decoding sequences; the caller knows that they are free."""
+        self.free -= blocks
+        self.taken += blocks
+
+    def computed(self, sequence: Sequence) -> None:
+        """Record that the sequence's KV now reaches ``sequence.computed`` tokens."""
+
+    def release(self, sequence: Sequence, tokens: int, preempted: bool = False) -> None:
+        """Free all blocks of a sequence that holds ``tokens`` tokens."""
+        blocks = -(-tokens // self.block_tokens)
+        if preempted and self.keeps_freed:
+            sequence.ghost = (self.taken, self.free, blocks)
+        self.free += blocks
+        sequence.blocks = 0

@@ -1,0 +1,187 @@
+"""A replica of data-parallel attention ranks in lock-step: they share their experts.
+
+Every rank has its own queue, slots and KV blocks. A step lasts as long as its longest rank; an idle rank
+still takes part in the experts' exchange. While all ranks only decode, step times are computed at both ends
+of a stretch and interpolated linearly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.kv.paged import PagedBlocks
+from simulator.serving.replica.meter import FULL, Meter
+from simulator.serving.replica.replica import Listener, finish, steps_done
+from simulator.serving.replica.schedulers import Scheduler
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.steps.step_times import RankBatch, StepTimes
+from simulator.serving.workload.request import Request
+
+LONGEST_STRETCH = 64
+"""Steps over which the time of a lock-step is interpolated linearly."""
+WAITING_WEIGHT = 4
+"""A waiting sequence counts as four running ones where a rank is chosen (vLLM's data-parallel balancer)."""
+IDLE = RankBatch((), 0, 0)
+
+
+class LockstepReplica:
+    """A `Replica` with ``len(kvs)`` ranks in lock-step; a request goes to the least loaded rank."""
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        scheduler: Scheduler,
+        kvs: list[PagedBlocks],
+        steps: StepTimes,
+        meter: Meter,
+        on_leave: Listener,
+        stretches: bool = True,
+        copy_s: float = 0.0,
+    ) -> None:
+        self.steps, self.meter, self.on_leave, self.copy_s = steps, meter, on_leave, copy_s
+        self.ranks = [Batcher(options, kv, deque(), options.max_sequences) for kv in kvs]
+        self.batchers = self.ranks
+        self.scheduler, self.ahead, self.stretches = scheduler, options.asynchronous, stretches
+        self.next_s = inf
+        self._running: list[PlannedStep | None] = []
+        self._planned: list[PlannedStep | None] = []
+        self._start_s = self._first_s = self._growth_s = 0.0
+        self._token_s = -1.0
+        """End of the last step that decoded; negative after idling."""
+        self._count = 1
+
+    @property
+    def running(self) -> int:
+        """Slots in use on all ranks."""
+        return sum(rank.running for rank in self.ranks)
+
+    @property
+    def queue(self) -> int:
+        """Sequences waiting on all ranks."""
+        return sum(len(rank.waiting) for rank in self.ranks)
+
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return self.queue + self.running
+
+    def sequences(self) -> list[Sequence]:
+        """Sequences waiting and running."""
+        return [one for rank in self.ranks for one in (*rank.sequences(), *rank.waiting)]
+
+    def cached(self, request: Request) -> int:
+        """Most tokens of a request's prompt in the prefix cache of a rank."""
+        return max(rank.kv.cached(request) for rank in self.ranks)
+
+    def submit(self, sequence: Sequence, now: float) -> None:
+        """Queue a sequence on the least loaded rank."""
+        loads = [WAITING_WEIGHT * len(rank.waiting) + rank.running for rank in self.ranks]
+        rank = self.ranks[loads.index(min(loads))]
+        if self._count > 1 and not self.scheduler.waits(rank):
+            count = steps_done(now - self._start_s, self._first_s, self._growth_s, self._count)
+            if count < self._count:
+                self._count = count
+                self.next_s = self._start_s + self._lasting(count)
+        rank.waiting.append(sequence)
+        if self.next_s == inf:
+            self.next_s, self._count = now, 0
+
+    def advance(self, until: float) -> None:
+        """Run everything that ends before a time."""
+        while self.next_s < until:
+            self.turn()
+
+    def turn(self) -> None:
+        """End the running step or stretch of all ranks, and start the next."""
+        now = self.next_s
+        if self._running:
+            if self._count > 1:
+                for rank, step in zip(
+                    self.ranks, self._planned if self.ahead else self._running, strict=True
+                ):
+                    if step is not None:
+                        rank.extend(step, self._count - 1)
+            self._record(now)
+            for rank, step in zip(self.ranks, self._running, strict=True):
+                if step is not None and (step.firsts or step.leaving):
+                    finish(step, rank, now, self.on_leave)
+        if self.ahead:
+            current = self._planned if any(self._planned) else self._plan(now)
+            self._planned = self._plan(now) if any(current) else []
+        else:
+            current = self._plan(now)
+        if not any(current):
+            self._running, self.next_s, self._count = [], inf, 1
+            self._token_s = -1.0
+            return
+        self._running = current
+        self._launch(now)
+
+    def _plan(self, now: float) -> list[PlannedStep | None]:
+        return [self.scheduler.plan(rank, now) for rank in self.ranks]
+
+    def _launch(self, now: float) -> None:
+        running = self._running
+        seconds = self._seconds(0)
+        more = self._quiet() if self.stretches else 0
+        count = min(more + 1, LONGEST_STRETCH)
+        self._start_s, self._count, self._first_s, self._growth_s = now, count, seconds, 0.0
+        if count > 1:
+            self._growth_s = (self._seconds(count - 1) - seconds) / (count - 1)
+        copied = sum(step.copied for step in running if step is not None)
+        read_s = max((step.read_s for step in running if step is not None), default=0.0)
+        self.next_s = now + max(self._lasting(count) + copied * self.copy_s, read_s)
+
+    def _lasting(self, count: int) -> float:
+        return count * self._first_s + self._growth_s * count * (count - 1) * 0.5
+
+    def _seconds(self, later: int) -> float:
+        """Seconds of the running step (``later`` 0), or of the decode step ``later`` steps after it."""
+        return self.steps.lockstep(
+            [
+                IDLE
+                if step is None
+                else RankBatch(step.chunks, step.decodes, step.kv_tokens + later * step.decodes)
+                for step in self._running
+            ]
+        )
+
+    def _quiet(self) -> int:
+        """Steps that can follow the running one with equal decodes on every rank."""
+        following = self._planned if self.ahead else self._running
+        if not following:
+            return 0
+        most = LONGEST_STRETCH
+        for rank, step, after in zip(self.ranks, self._running, following, strict=True):
+            if (step is None) != (after is None) or (step is None and rank.waiting):
+                return 0
+            if step is None or after is None:
+                continue
+            for one in (step, after):
+                if one.chunks or one.leaving or one.preempted or one.decodes != step.decodes:
+                    return 0
+            most = min(most, rank.quiet())
+        return most
+
+    def _record(self, now: float) -> None:
+        """Keep the row of the running step of all ranks."""
+        decodes = kv_tokens = prompt = firsts = 0
+        for step in self._running:
+            if step is not None:
+                prompt += step.prompt
+                firsts += len(step.firsts)
+                decodes += step.decodes
+                kv_tokens += step.kv_tokens
+        since = self._token_s if decodes and self._token_s > 0.0 else self._start_s
+        if decodes:
+            self._token_s = now
+        free = sum(rank.kv.free for rank in self.ranks)
+        self.meter.cells += (
+            self._start_s, now, since, self._count, decodes, kv_tokens, prompt, firsts, self.running,
+            self.queue, free,
+        )  # fmt: skip
+        if len(self.meter.cells) >= FULL:
+            self.meter.add_up()

@@ -1,0 +1,44 @@
+"""Static batching: one batch after another."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.schedulers.base import Scheduler
+from simulator.serving.replica.schedulers.chunked import admit, go_on
+
+
+class Static(Scheduler):
+    """The next batch starts when the last has ended, and runs until its longest output is complete.
+
+    Shorter outputs are padded: their sequences stay in the batch and end with it.
+    """
+
+    name: ClassVar[str] = "static"
+    rule: ClassVar[str] = "a batch runs until its longest output ends; others wait"
+    source: ClassVar[str] = "FasterTransformer; Yu et al., OSDI 2022, section 2"
+    batch: int = Field(0, ge=0, le=2**16, description="most sequences of a batch; 0: max_sequences")
+
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
+        """See `Scheduler.fill`."""
+        waiting = batcher.waiting
+        if not batcher.running and waiting:
+            chosen = list(waiting)[: min(self.batch or batcher.slots, batcher.slots)]
+            longest = max(sequence.output for sequence in chosen)
+            for sequence in chosen:
+                sequence.output = longest
+            later = [waiting.pop() for _ in range(len(waiting) - len(chosen))]
+            admit(batcher, step, 1 << 60, now, whole=True)
+            waiting.extend(reversed(later))
+            return
+        if batcher.prefilling:
+            go_on(batcher, step, batcher.budget)
+        if not step.chunks:
+            batcher.decode(step)
+
+    def waits(self, batcher: Batcher) -> bool:
+        """A running batch admits no sequence."""
+        return batcher.running > 0

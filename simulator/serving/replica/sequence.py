@@ -1,0 +1,68 @@
+"""Sequences: requests as a replica's scheduler knows them."""
+
+from __future__ import annotations
+
+from simulator.serving.workload.request import Request
+
+
+class Sequence:
+    """A request in a replica. Times are seconds; NaN until they are known."""
+
+    __slots__ = (
+        "blocks",
+        "cached",
+        "computed",
+        "end_step",
+        "first_s",
+        "ghost",
+        "held",
+        "join_kv",
+        "join_step",
+        "last_s",
+        "loaded",
+        "made",
+        "output",
+        "preemptions",
+        "priority",
+        "prompt",
+        "queued_s",
+        "replica",
+        "request",
+        "retries",
+        "scheduled_s",
+        "target",
+        "ticket",
+    )
+
+    def __init__(self, request: Request, queued_s: float) -> None:
+        self.request = request
+        self.prompt, self.output = request.prompt, request.output
+        self.priority = request.priority
+        self.queued_s = queued_s
+        self.scheduled_s = self.first_s = self.last_s = float("nan")
+        self.target = request.prompt
+        """Tokens to compute before the next token appears: the prompt and, after a preemption, the generated
+        tokens."""
+        self.computed = 0
+        """Number of those tokens that are computed or found in a cache."""
+        self.cached = 0
+        """Prompt tokens that the first admission found in a cache."""
+        self.made = 0
+        """Output tokens when the sequence joined the decodes; exact again when it leaves them."""
+        self.join_step = self.join_kv = 0
+        self.end_step = -1
+        """Decode step at which the last token appears; -1 outside the decodes."""
+        self.ticket = 0
+        """Incremented when it leaves the decodes early; older entries in the heap of ends are then stale."""
+        self.blocks = 0
+        """KV blocks held outside of shared prefixes, counted when they are taken for a chunk."""
+        self.held: list[int] = []
+        """Prefix ids that the sequence holds in the cache."""
+        self.ghost: tuple[int, int, int] | None = None
+        """At its preemption: blocks allocated so far, free blocks, and its own blocks."""
+        self.loaded = 0
+        """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
+        self.preemptions = 0
+        self.retries = 0
+        """Number of times that a replica failure lost it and it was sent again."""
+        self.replica = -1

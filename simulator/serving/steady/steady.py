@@ -1,0 +1,348 @@
+"""Steady states of one replica over arrays: latencies and throughput under constant concurrency or a rate.
+
+A request decodes beside the sequences that an arrival finds decoding; every decode token also waits for
+prefills of other requests. Under constant concurrency C, a request spends D of its E seconds decoding,
+so C D / E sequences decode; at a rate r, r D. TPOT is a fixed point, found by damped iteration with
+extrapolation. Little's law gives the throughput. Data-parallel ranks step together: prompts of all ranks make
+a step longer, and those on different ranks share one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
+from simulator.serving.steps.step_arrays import StepCases
+from simulator.serving.steps.table import IterationTable
+
+__all__ = ["Limits", "Load", "Steady", "highest_stable_rate", "steady_state"]
+
+Array = NDArray[np.float64]
+
+ITERATIONS = 24
+PREFILL_ITERATIONS = 0, 1, 3, 6, 10, 15
+"""Iterations that re-price the interference of prefills, which varies little with the batch."""
+DAMPING = 0.4
+LEAPS = 5, 8, 11, 14, 17, 20
+"""Iterations before extrapolation to the fixed point."""
+MOST_INTERFERENCE = 0.95
+"""Share of time that prefills of others may take from decodes."""
+MOST_FILLED = 0.98
+"""Maximum share of time in steps whose token budget prompts fill."""
+MOST_BUNCHING = 0.2
+"""Maximum share that bunched arrivals add to a batch."""
+AVERAGED = (2.0 / 3.0) ** 0.5
+"""Standard deviation of the batch averaged over a request's time, over that of the batch at an instant."""
+CORRELATED = 0.5 / AVERAGED
+"""Correlation of that average with the number of arrivals in the same time."""
+LONGEST_SPREAD = 0.2
+"""Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
+RUNAWAY = 2.0
+"""One over the load of a pipeline from which one micro batch takes prompts up to its limits. For two stages
+it follows from the times between plans; four stages do so at the same load on the event engine."""
+STEADIEST = 0.02
+"""Least share of a deviation between micro batches that decays in a request's time."""
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Means of a steady state, arrays of one shape."""
+
+    ttft_s: Array
+    """TTFT of a request that finds the replica busy: fixed part, running step, own prefill, queue."""
+    queue_s: Array
+    """Part of TTFT before the request's first step: waits for a slot, for memory and for other prefills."""
+    tpot_s: Array
+    tpot_spread_s: Array
+    """Standard deviation of TPOT over requests, by the batches and prompts met; 0 in closed loops."""
+    batch: Array
+    """Decoding sequences of one rank."""
+    prefill_s: Array
+    """Prefill of one prompt on an otherwise idle replica."""
+    prefill_beside_s: Array
+    """The same when every data-parallel rank prefills a prompt."""
+    step_s: Array
+    """A pure decode step; of a replica that only prefills, the step that a request meets."""
+    requests_s: Array
+    """Requests a second of the whole replica."""
+    output_tokens_s: Array
+    watts: Array
+    """Power of the replica's devices, without hosts."""
+    stable: NDArray[np.bool_]
+    """False where the queue grows without bound at the requested rate."""
+
+    @property
+    def e2e_s(self) -> Array:
+        """Mean end-to-end latency."""
+        return self.ttft_s + self.decode_s
+
+    decode_s: Array
+    """From first to last token."""
+
+
+def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) -> Steady:
+    """Return the steady state of every case.
+
+    Args:
+        table: step times of the replica, or of the replica of each case.
+        load: requests on the whole replica, shared evenly by its attention ranks and micro batches.
+        limits: of one rank.
+    """
+    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
+    seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
+    alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
+    step = tpot = cases.decode(seen)
+    steps = cases.prefills(seen)
+    service, wait = cases.fixed + steps.one + step, np.zeros_like(seen)
+    through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
+    delay = prefill = steps.one
+    # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
+    # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
+    growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
+    bunching = np.where(closed, 0.0, 1.0 / growth)
+    before = moved = interference = uneven = running = np.zeros_like(seen)
+    staged = bool(np.any(cases.stages > 1))
+    for iteration in range(ITERATIONS):
+        if iteration in PREFILL_ITERATIONS:
+            steps = cases.prefills(seen)
+        decode = tpot * gaps
+        lifetime = np.maximum(service + wait + decode, 1e-9)
+        served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
+        through = np.where(closed, served / lifetime, cases.arrivals)
+        others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
+        beside = others * decode
+        seen = np.minimum(
+            1.0 + beside + np.minimum(bunching * delay / cases.stages, MOST_BUNCHING * beside), slots
+        )
+        step = cases.decode(seen)
+        if cases.interleaved:
+            steps = steps.beside_step(step)
+        if staged:
+            lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
+            uneven = np.where(closed, 0.0, beside) / lasting
+            step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
+        arriving = others * cases.ranks
+        prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
+        taken = arriving * delay
+        # In a closed loop the prompts of one step follow from the clients, however long the step is.
+        mean = np.where(closed, step + taken * tpot, step / (1.0 - np.minimum(taken, MOST_INTERFERENCE)))
+        interference = 1.0 - step / mean
+        before, moved = moved, (1 - DAMPING) * (mean - tpot)
+        longest = gaps * full / (1.0 - interference)
+        busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
+        stable = closed | (through * longest <= slots) & (busy < 1.0)
+        tpot = tpot + moved
+        if iteration in LEAPS:
+            tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
+        service = cases.fixed + first + prefill
+        queue = _budget_wait(cases, arriving, steps, decode + service) + _slot_wait(
+            cases, through, tpot, alone, longest, service
+        )
+        wait = DAMPING * wait + (1 - DAMPING) * queue
+    spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
+    return _means(cases, through, tpot, spread, np.where(cases.decodes, step, running), service, wait, stable)
+
+
+def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: Limits) -> Array:
+    """Requests a second above which no case of `steady_state` is stable; see there for the arguments.
+
+    Slots would not free fast enough even without prefills, or prompts would not fit even beside few decodes.
+    """
+    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    slots, one = cases.slots, np.ones_like(cases.slots)
+    by_slots = slots / (cases.gaps * cases.decode(slots))
+    by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(one).full)
+    return np.minimum(by_slots, by_prompts) * cases.lanes
+
+
+def _leap(before: Array, moved: Array) -> Array:
+    """Sum of the remaining terms of a geometric series after the last move (Aitken)."""
+    ratio = moved / np.where(before == 0.0, np.inf, before)
+    return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
+
+
+def _prompts(
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
+) -> tuple[Array, Array, Array, Array]:
+    """Seconds of a prompt's own steps, of the delay of decodes per prompt, of the wait for running steps, and
+    of the steps waited for.
+
+    Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
+    different ranks.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        step, tpot: seconds of a pure decode step, and of the mean one.
+        steps: steps with prompts.
+    """
+    if cases.interleaved:
+        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
+        share = np.minimum(arriving * steps.chunks * steps.one, 1.0) ** (cases.shared / cases.ranks)
+        met_step = share * steps.one / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
+        window = np.where(cases.decodes, tpot, met_step)
+    else:
+        busy = np.minimum(arriving * steps.one, 0.9)
+        window = step * (1.0 - busy) + steps.one * busy
+    most = steps.ranks * steps.most
+    met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
+    together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
+    even = length = steps.seconds(together)
+    if np.any(cases.stages > 1):
+        heavy = _longest_prompts(cases, arriving, met, together, steps)
+        met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
+    # Beside a step with a prompt, the longest of the other micro batches does not count.
+    delay = steps.chunks * (np.maximum(length - step, 0.0) if cases.interleaved else length) / together
+    delay = np.where(cases.arrives | ~cases.decodes, 0.0, delay)
+    # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
+    own = np.clip(arriving * window * steps.chunks / together, 1e-9, 1.0 - 1e-9)
+    delay = delay * -np.expm1(cases.stages * np.log1p(-own)) / own
+    # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
+    count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
+    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)
+    share = np.where(cases.decodes, np.minimum(arriving * steps.chunks * length / together, 1.0), 1.0)
+    # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
+    # Once one micro batch is full, what it leaves waits for its next turn.
+    runs_away = RUNAWAY * arriving * steps.behind >= 1.0
+    turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
+    last = length - (cases.stages - 1.0) * turn
+    uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
+    running = (1.0 - share) * step / cases.stages + share * uneven
+    following = 1.0 / ((1.0 - share) / step + share / length)
+    meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
+
+
+def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
+    """Prompts in a step of the micro batch with most of them.
+
+    The longest micro batch of a pipeline is planned last, so it takes the prompts that arrive during its
+    own excess too. Where these take longer than the excess, it grows until a limit of its step.
+    """
+    decays = 1.0 - RUNAWAY * arriving * steps.behind
+    excess = cases.longest_of * np.sqrt(met) * (np.maximum(decays, STEADIEST) ** -0.5 - 1.0)
+    return np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
+
+
+def _budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
+    """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
+    factor above it. Without decodes a step starts at once, so steps are full only where all prompts wait.
+    Clients wait for two prompts, or until all clients' prompts are computed once.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        steps: steps with prompts.
+        running: seconds of a request without the wait.
+    """
+    busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
+    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
+    pooled = cases.shared / cases.ranks
+    servers = pooled * steps.ranks * steps.most
+    # What a full micro batch leaves waits for a turn of one of them.
+    full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
+    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, np.where(full, pooled, servers))
+    wait = 0.5 * busy**power / (1.0 - busy) * steps.full
+    wait = wait * (1.0 + cases.varied) / pooled
+    others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
+    bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
+    return np.where(cases.closed, np.minimum(wait, bound), wait)
+
+
+def _spread(
+    cases: Cases,
+    through: Array,
+    tpot: Array,
+    alone: Array,
+    seen: Array,
+    uneven: Array,
+    delay: Array,
+    interference: Array,
+) -> Array:
+    """Standard deviation of TPOT at a rate of Poisson arrivals.
+
+    A request sees the mean batch over its own decoding: two thirds of the variance of the batch (that of a
+    shared processor), a triangle of weights over arrivals. The prompts that delay it arrive meanwhile; their
+    number has correlation ``CORRELATED`` with that batch.
+    """
+    arrivals = through * tpot * cases.gaps
+    deviation = np.sqrt(arrivals / cases.shared * tpot / alone + LONGEST_SPREAD * uneven)
+    more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
+    slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
+    batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
+    # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
+    prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps
+    return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
+
+
+def _slot_wait(
+    cases: Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
+) -> Array:
+    """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
+
+    The number of decoding sequences varies as that of a shared processor does (negative binomial, its
+    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks, micro
+    batches and replicas share arrivals, each of which goes to a free slot.
+    """
+    slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
+    mean = arrivals * tpot * cases.gaps
+    spread = np.sqrt(mean * tpot / alone) + 1e-9
+    z = np.clip((slots - mean) / spread, -4.0, 8.0)
+    density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
+    ratio = np.clip(arrivals * longest / slots, 0.0, 0.98)
+    full = density / (1.0 - ratio)
+    opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
+    beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
+    return np.where(cases.closed, beyond, opened)
+
+
+def _means(
+    cases: Cases,
+    through: Array,
+    tpot: Array,
+    spread: Array,
+    step: Array,
+    service: Array,
+    wait: Array,
+    stable: NDArray[np.bool_],
+) -> Steady:
+    """The figures of a converged state."""
+    table, lanes = cases.table, cases.lanes
+    ranks, stages = cases.ranks, cases.stages
+    decode = tpot * cases.gaps
+    ttft = service + wait
+    ends = np.where(cases.closed, cases.clients / (ttft + decode), cases.arrivals)
+    batch = np.clip(through * decode, np.minimum(cases.closed, 1.0), cases.slots)
+    prefill, prefill_beside = cases.prefill()
+    # All stages of a pipeline together run one micro batch's step in each of these intervals. Without decodes
+    # a lone prompt keeps all ranks and stages busy, and more of them fill the same time.
+    interval = np.where(cases.decodes, tpot / stages, prefill)
+    everywhere = ends * prefill * ranks * stages
+    # Between Poisson arrivals a replica without requests idles; batches are larger while it steps.
+    waits = -np.expm1(-batch * ranks * stages - everywhere)
+    steps = np.where(cases.decodes | (stages > 1), waits, np.minimum(everywhere, 1.0))
+    busy = np.where(cases.closed & cases.decodes, 1.0, steps)
+    busy = np.maximum(busy, 1e-9)
+    tokens = ends * (cases.output * cases.decodes + cases.new) * interval * ranks * stages / busy
+    decodes = np.where(cases.decodes, batch * ranks / busy, 0.0)
+    idle = table.idle_watts
+    watts = idle + busy * (table.watts(tokens, decodes, decodes * cases.keys, interval) - idle)
+    return Steady(
+        ttft_s=np.where(stable, ttft, np.inf),
+        queue_s=np.where(stable, wait, np.inf),
+        tpot_s=tpot,
+        tpot_spread_s=spread,
+        batch=batch * stages,
+        prefill_s=prefill,
+        prefill_beside_s=prefill_beside,
+        step_s=step,
+        requests_s=ends * lanes,
+        output_tokens_s=ends * cases.output * lanes,
+        watts=watts,
+        stable=stable,
+        decode_s=decode,
+    )

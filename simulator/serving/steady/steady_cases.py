@@ -1,0 +1,174 @@
+"""Loads of steady states as arrays of one shape, with the step times of their replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.steps.step_arrays import StepCases
+
+Array = NDArray[np.float64]
+
+LONGEST = np.array([0.0, 0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424])
+"""Expected maximum of as many standard normal numbers."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests on one replica, arrays that broadcast.
+
+    Args:
+        prompt: mean prompt tokens.
+        output: mean output tokens.
+        concurrency: requests in the system at any time; 0 where ``rate`` counts.
+        rate: requests a second; 0 where ``concurrency`` counts.
+        cached: prompt tokens found in the prefix cache.
+        variation: variance of the output lengths over the square of their mean. A sequence found decoding at
+            a random time is longer than the mean, and so holds more context.
+        prompt_variation: variance of the tokens to prefill over the square of their mean: long prompts make
+            others wait longer.
+        replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
+    """
+
+    prompt: ArrayLike
+    output: ArrayLike
+    concurrency: ArrayLike = 0.0
+    rate: ArrayLike = 0.0
+    cached: ArrayLike = 0.0
+    variation: ArrayLike = 0.0
+    prompt_variation: ArrayLike = 0.0
+    replicas: ArrayLike = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a replica's steps, arrays that broadcast.
+
+    Args:
+        budget: query tokens of a step on one rank.
+        sequences: decoding sequences of one rank.
+        kv_tokens: KV tokens of one rank.
+    """
+
+    budget: ArrayLike
+    sequences: ArrayLike
+    kv_tokens: ArrayLike
+
+
+@dataclass(frozen=True)
+class Prefills:
+    """Step times with prompt chunks, s."""
+
+    chunks: Array
+    """Steps of a prompt; the rest of the last one is filled by the next prompt."""
+    most: Array
+    """Chunks that one step computes on a rank, at most."""
+    step: Array
+    """Without a chunk."""
+    one: Array
+    """With one chunk."""
+    beside: Array
+    """Added by a further chunk on another rank."""
+    behind: Array
+    """Added by a further chunk when all ranks have a chunk."""
+    ranks: Array
+    uneven: Array
+    """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
+
+    def seconds(self, chunks: Array) -> Array:
+        """Step time with ``chunks`` chunks over all ranks."""
+        others = np.minimum(chunks, self.ranks) - 1.0
+        return self.one + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
+
+    def beside_step(self, step: Array) -> Prefills:
+        """The same with a slightly different batch, whose own step takes ``step``."""
+        return replace(self, step=step, one=self.one + step - self.step)
+
+    @cached_property
+    def full(self) -> Array:
+        """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
+        most = self.ranks * self.most
+        seconds = self.seconds(most)
+        return self.chunks * (seconds + self.uneven * np.maximum(seconds - self.step, 0.0)) / most
+
+
+class Cases:
+    """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
+
+    def __init__(self, table: StepCases, load: Load, limits: Limits) -> None:
+        given = (
+            *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
+            *(load.prompt_variation, load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
+        )
+        prompt, output, concurrency, rate, cached, variation, varied, replicas, budget, slots, room = (
+            np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+        )
+        engine = table.engine
+        self.ranks, self.stages = table.ranks, table.stages
+        self.longest_of = LONGEST[np.minimum(table.stages, len(LONGEST) - 1).astype(np.int64)]
+        """Expected deviation of the longest of the micro batches of a pipeline, in standard deviations."""
+        self.lanes = table.ranks * table.stages
+        """Batches in flight: one an attention rank and pipeline stage."""
+        self.table, self.output = table, output
+        self.shared = self.lanes * replicas
+        """Batches in flight among which arrivals are balanced."""
+        self.varied = varied
+        self.closed = concurrency > 0
+        self.clients = np.maximum(concurrency / self.lanes, 1e-9)
+        self.arrivals = rate / self.lanes
+        self.new = np.maximum(prompt - cached, 1.0)
+        """Prompt tokens to compute."""
+        self.arrives = self.closed & (self.new <= 1.0)
+        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode. At a
+        rate it stays a prompt of one token, as on the event engine."""
+        self.keys = prompt + 0.5 * (1.0 + variation) * output
+        """Mean context of a decoding sequence."""
+        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / table.stages, 1.0)
+        """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
+        self.gaps = np.maximum(output - 1.0, 1e-9)
+        self.cached, self.budget = cached, budget
+        self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
+        """Whether prefill chunks share steps with decodes."""
+        self.decodes = output >= 2.0
+        self.ahead = float(engine.schedules_ahead.value) * ((self.stages == 1) & self.decodes)
+        """Steps planned before the running one ends: not by pipelines, nor behind a lone prompt."""
+        fixed = engine.first_token_s.value + table.fixed_s
+        self.fixed = fixed + engine.first_token_per_token_s.value * self.new
+        """Part of TTFT outside of steps, s."""
+
+    def prefills(self, batch: Array) -> Prefills:
+        """Steps with prompts beside a batch, whose tokens count towards the budget."""
+        decoding = batch if self.interleaved else np.zeros_like(batch)
+        room = np.maximum(self.budget - decoding, 1.0)
+        chunk = np.minimum(self.new, room)
+        before = self.cached + 0.5 * (self.new - chunk)
+
+        # One prompt; one on every rank; two on every rank.
+        single = bool(np.all(self.ranks == 1.0))
+        axis = (-1,) + (1,) * chunk.ndim
+        prompts = np.array([1.0, 2.0] if single else [1.0, 1.0, 2.0]).reshape(axis)
+        every = np.broadcast_to(self.ranks, chunk.shape)
+        ranks = None if single else np.stack([np.ones_like(chunk), every, every])
+        steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
+        one, all_, two = steps[0], steps[-2], steps[-1]
+        beside = np.maximum(all_ - one, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
+        behind = np.maximum(two - all_, 0.0) / self.ranks
+        step = self.decode(batch)
+        one = np.where(self.arrives, step, one)
+        beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
+        # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
+        most = np.minimum(room / chunk, np.maximum(self.slots - batch, 1.0))
+        uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
+        return Prefills(self.new / chunk, most, step, one, beside, behind, self.ranks, uneven)
+
+    def prefill(self) -> tuple[Array, Array]:
+        """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
+        steps = self.prefills(np.zeros_like(self.new))
+        return steps.chunks * steps.one, steps.chunks * steps.seconds(self.ranks)
+
+    def decode(self, batch: Array) -> Array:
+        """Seconds of a pure decode step."""
+        return self.table.decode_seconds(batch, self.keys)

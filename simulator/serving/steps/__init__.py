@@ -1,0 +1,1 @@
+"""Costs of one step: price, iteration table, memory, power, speculation."""

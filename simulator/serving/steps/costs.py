@@ -1,0 +1,134 @@
+"""Step times and memory of one kind of replica, from a model, a cluster and a pool of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InfeasibleError
+from hwmodels.loading import build, looks_like_path
+from simulator.models import Model
+from simulator.serving.engines import Engine, engines
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.capped import iteration_table
+from simulator.serving.steps.drafts import SpeculativeSteps
+from simulator.serving.steps.memory import check_fits, memory
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_times import ReplicaCosts
+
+
+def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> Engine:
+    """The engine preset that a pool names, gives as a path, or writes out.
+
+    Raises:
+        InputError: an unknown name or a wrong definition.
+    """
+    if isinstance(reference, str) and reference not in engines.names() and looks_like_path(reference):
+        return engines.get(folder / reference, where)
+    return engines.get(reference, where)
+
+
+def options_of(
+    pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment"
+) -> EngineOptions:
+    """The engine's options with the pool's overrides.
+
+    Args:
+        pool: names the engine.
+        memory_bytes: memory of one device, B; engines' defaults depend on it.
+        folder: base of relative paths.
+        where: key path of the pool, for errors.
+
+    Raises:
+        InputError: an unknown engine or option, or a wrong value.
+    """
+    engine = engine_of(pool.engine, folder, f"{where}.engine")
+    defaults = {
+        "chunked_prefill": engine.chunked_prefill.value,
+        "scheduler": engine.scheduler.value,
+        "token_budget": engine.token_budget(memory_bytes),
+        "max_sequences": engine.sequence_limit(memory_bytes),
+        "block_tokens": engine.block_tokens.value,
+        "memory_share": engine.memory_share.value,
+        "prefix_caching": engine.prefix_caching.value,
+        "asynchronous": engine.schedules_ahead.value,
+        "preemption": engine.preemption.value,
+        "stream_interval": engine.stream_interval.value,
+        "ingest_s": engine.first_token_s.value,
+    }
+    return build(EngineOptions, {**defaults, **pool.options}, f"{where}.options")
+
+
+MOST_CONTEXT = 1 << 17
+"""Longest context on the iteration table's grid; longer ones are extrapolated or priced in full."""
+
+
+def replica_costs(
+    model: Model, cluster: Cluster, pool: Pool, options: EngineOptions, engine: Engine
+) -> ReplicaCosts:
+    """Costs of a replica of a pool.
+
+    Raises:
+        InfeasibleError: the weights leave no room for a KV block; says by how much.
+    """
+    price = StepPrice(model, cluster, pool, engine)
+    held = memory(
+        price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
+    )
+    if not options.kv_blocks:
+        check_fits(price, held)
+    context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
+    table = iteration_table(price, options.token_budget, options.max_sequences, context)
+    device = cluster.device
+    idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
+    return ReplicaCosts(
+        steps=table,
+        kv_blocks=options.kv_blocks or held.kv_blocks,
+        kv_token_bytes=held.kv_token * pool.tensor * pool.pipeline,
+        weight_bytes=held.weights,
+        copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
+        idle_watts=idle,
+        first_token_s=price.times.first_token_s,
+    )
+
+
+def speculating(
+    costs: ReplicaCosts,
+    speculation: Speculation,
+    draft: Model,
+    cluster: Cluster,
+    pool: Pool,
+    options: EngineOptions,
+    engine: Engine,
+) -> ReplicaCosts:
+    """Costs of a replica whose decodes verify proposals of a draft model on the same devices.
+
+    The draft model's weights and KV take blocks from the target's.
+
+    Raises:
+        InfeasibleError: the draft model leaves the target no KV block.
+    """
+    alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
+    price = StepPrice(draft, cluster, alone, engine)
+    held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
+    context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
+    steps = iteration_table(price, options.token_budget, options.max_sequences, context)
+    devices = pool.tensor * pool.pipeline
+    block = (costs.kv_token_bytes / devices + held.kv_token) * options.block_tokens
+    room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights
+    if room < block and not options.kv_blocks:
+        raise InfeasibleError(
+            f"the draft model {draft.name} ({held.weights / 2**30:.1f} GiB of weights a device) leaves no "
+            f"room for KV on {pool.devices} x {cluster.device.name}; a smaller draft or more devices help"
+        )
+    return replace(
+        costs,
+        steps=SpeculativeSteps(costs.steps, steps, speculation),
+        kv_blocks=options.kv_blocks or max(int(room / block), 1),
+        weight_bytes=costs.weight_bytes + held.weights,
+    )

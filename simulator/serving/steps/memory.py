@@ -1,0 +1,140 @@
+"""Memory of one device of a replica: weights, activations at the token budget, graphs, and KV in the rest.
+
+The engine's memory share bounds KV: a share of the device that includes weights and activations (vLLM,
+SGLang), or a share of the memory that they leave free (TensorRT-LLM).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hwmodels.errors import InfeasibleError
+from simulator.models import Model
+from simulator.ops.counts import expert_parameters, model_parameters
+from simulator.serving.steps.price import StepPrice
+
+LIBRARY_BYTES = 0.25e9
+"""Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
+blocks of Llama-2-7B, Qwen2.5-7B and Mistral-Nemo)."""
+SAMPLER_BYTES = 40.0
+"""Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
+ENDS_BYTES = 2.0
+"""Embedding and output layer stay in 16 bits in quantised checkpoints."""
+INDEX_SCALE_BYTES = 4.0
+"""Scale beside the 8-bit key of sparse attention's indexer (vLLM's DeepseekV32IndexerCache)."""
+KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
+
+
+@dataclass(frozen=True)
+class ReplicaMemory:
+    """Bytes on one device, and the number of KV blocks that fit."""
+
+    weights: float
+    activations: float
+    graphs: float
+    usable: float
+    """Memory that the engine may fill, including KV."""
+    kv_token: float
+    """KV of one token of one attention rank, on this device."""
+    block_tokens: int
+
+    @property
+    def kv_bytes(self) -> float:
+        """Memory left for KV; negative where the weights do not fit."""
+        return self.usable - self.weights - self.activations
+
+    @property
+    def kv_blocks(self) -> int:
+        """KV blocks of one attention rank."""
+        return max(int(self.kv_bytes // (self.kv_token * self.block_tokens)), 0)
+
+    @property
+    def kv_tokens(self) -> int:
+        """KV tokens of one attention rank."""
+        return self.kv_blocks * self.block_tokens
+
+
+def weight_bytes(price: StepPrice) -> float:
+    """Return the bytes of weights on one device of a replica."""
+    model, pool, formats = price.model, price.pool, price.weights
+    routed = model.moe_layers * model.moe.experts * expert_parameters(model) if model.moe else 0
+    ends = model.embedding_parameters + model.output_parameters
+    dense = model_parameters(model) - routed - ends
+    ranks = pool.tensor * pool.data
+    stages = pool.pipeline
+    experts = routed * formats.expert_bytes / ranks
+    return (
+        dense * formats.dense_bytes / pool.tensor + experts
+    ) / stages + ends * ENDS_BYTES / pool.tensor / (min(stages, 2))
+
+
+def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> float:
+    """Return KV bytes of one token on one device.
+
+    Key-value heads are copied where there are fewer than ranks; each rank holds the whole latent cache.
+    """
+    width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
+    size = width * KV_BYTES.get(kv or "", 2.0)
+    if model.mla and model.mla.index_topk:
+        size += model.mla.index_head_dim + INDEX_SCALE_BYTES
+    return model.cached_layers / pipeline * size
+
+
+def memory(
+    price: StepPrice, budget: int, sequences: int, share: float | None = None, block_tokens: int | None = None
+) -> ReplicaMemory:
+    """Return the memory of one device.
+
+    Args:
+        price: step price of the replica.
+        budget: maximum query tokens of a step.
+        sequences: maximum sequences of a step.
+        share: memory share that the engine may fill; by default the engine's.
+        block_tokens: tokens of a KV block; by default the engine's.
+    """
+    model, pool, engine = price.model, price.pool, price.engine
+    device = price.cluster.device
+    width = model.feed_forward
+    if model.moe:
+        width = max(model.moe.top_k * model.moe.feed_forward, model.feed_forward)
+    activations = 2.0 * budget * (4 * model.hidden + 3 * width / pool.tensor)
+    activations += SAMPLER_BYTES * min(sequences, 256) * model.vocabulary / (2 if pool.tensor > 1 else 1)
+    weights = weight_bytes(price)
+    graphs = engine.graph_bytes.value
+    fraction = engine.memory_share.value if share is None else share
+    usable = fraction * device.memory_bytes - LIBRARY_BYTES
+    if engine.memory_share_of == "free":
+        taken = weights + activations + engine.context_bytes.value
+        usable = weights + activations + fraction * (device.memory_bytes - taken)
+    return ReplicaMemory(
+        weights=weights,
+        activations=activations,
+        graphs=graphs,
+        usable=usable,
+        kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv),
+        block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
+    )
+
+
+def check_fits(price: StepPrice, held: ReplicaMemory) -> None:
+    """Refuse a replica without room for one KV block.
+
+    Raises:
+        InfeasibleError: says by how much, and which degree or format would fit.
+    """
+    if held.kv_blocks >= 1:
+        return
+    short = held.weights + held.activations + held.kv_token * held.block_tokens - held.usable
+    ranks = price.pool.devices
+    room = held.usable - held.activations
+    helps = ["a device with more memory"]
+    if room > 0:
+        helps = [f"{ranks * 2 ** max(math.ceil(math.log2(held.weights / room)), 1)} devices a replica"]
+        if price.pool.weights in ("bf16", "fp16") and held.weights / 2 < room:
+            helps.append("fp8 weights")
+    raise InfeasibleError(
+        f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
+        f"too much a device (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} usable); "
+        f"{' or '.join(helps)} would help"
+    )

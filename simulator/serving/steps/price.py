@@ -1,0 +1,293 @@
+"""The price of one step of one replica: ops of a layer, all-reduces, and the engine's time around them.
+
+All functions take arrays of cases and return seconds of the whole model on one rank, pipeline stages
+added up. `simulator.serving.steps.table` interpolates them for the event engine and for steady states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwmodels.cluster import Cluster
+from simulator.models import Model
+from simulator.ops import (
+    SERVING,
+    Attention,
+    Batch,
+    Decode,
+    ExpertLayer,
+    Formats,
+    Op,
+    Rank,
+    Scan,
+    Shard,
+    StateStep,
+)
+from simulator.ops import head as head_ops
+from simulator.ops import layer as layer_ops
+from simulator.pricing import Prices, price
+from simulator.serving.engines import Engine, LayerTimes, layer_times
+from simulator.serving.engines.engine import FormatClass, LayerClass
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
+from simulator.serving.steps.weight_only import WeightFormats, widened_experts, widened_product
+
+Array = NDArray[np.float64]
+
+LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+"""Names of the engine families' kernels in calibrations."""
+
+SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
+"""Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
+Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
+(Mutinifni/splitwise-sim)."""
+
+
+def layer_class(model: Model) -> LayerClass:
+    """Class of layers by which engines' times differ."""
+    if model.moe is None:
+        return "dense"
+    if model.linear is not None:
+        return "linear-experts"
+    return "latent-experts" if model.mla else "experts"
+
+
+def format_class(weights: str) -> FormatClass:
+    """Class of weight formats by which engines' times differ."""
+    if weights in ("fp4", "int4"):
+        return "fp4"
+    return "fp8" if weights in ("fp8", "int8") else "16-bit"
+
+
+class StepPrice:
+    """Seconds of the parts of a step.
+
+    Args:
+        model: the architecture.
+        cluster: devices and links; a replica's ranks are its first devices.
+        pool: degrees and number formats.
+        engine: kernels' library and times around kernels.
+    """
+
+    def __init__(self, model: Model, cluster: Cluster, pool: Pool, engine: Engine) -> None:
+        if pool.clock_mhz is not None:
+            cluster = cluster.at_clock(1e6 * pool.clock_mhz, "clock_mhz")
+        self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
+        self.weights = WeightFormats.of(model, cluster, pool.weights, pool.activations)
+        kv = "fp8" if pool.kv == "fp8" else None
+        self.formats = Formats(linear=self.weights.dense, kv=kv)
+        kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
+        self.prices = Prices(kernels, cluster, served=True)
+        self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
+        generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
+        self.times: LayerTimes
+        self.times, self.assumed = layer_times(
+            engine, layer_class(model), format_class(pool.weights), generation
+        )
+        self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
+        """Number of layers by kind."""
+        self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
+
+    # Parts
+
+    def linear(self, tokens: ArrayLike) -> Array:
+        """All but attention over context and routed experts, for ``tokens`` tokens on one rank."""
+        return self.inside_stages(tokens) + self.between_stages(np.asarray(tokens, dtype=np.float64))
+
+    def inside_stages(self, tokens: ArrayLike) -> Array:
+        """Part of ``linear`` without the sends between pipeline stages."""
+        count = np.asarray(tokens, dtype=np.float64)
+        rank = self._rank(Batch.prefill(1.0, count))
+        seconds = np.zeros(np.shape(count))
+        for kind, layers in self.layer_kinds.items():
+            ops = [op for op in layer_ops(rank, *kind) if not _over_context(op)]
+            seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
+        return seconds
+
+    def experts(self, tokens: ArrayLike) -> Array:
+        """Routed experts, and the exchange of tokens between attention ranks, for tokens of all ranks."""
+        count = np.asarray(tokens, dtype=np.float64)
+        layers = self.model.moe_layers
+        if not layers:
+            return np.zeros(np.shape(count))
+        rank = self._rank(Batch.prefill(1.0, count))
+        ops = [
+            replace(op, dtype=self.weights.experts)
+            for op in layer_ops(rank, "full", True)
+            if isinstance(op, ExpertLayer)
+        ]
+        return layers * (self._seconds(ops) + self._exchange(count))
+
+    def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
+        """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
+        queries, context = np.asarray(queries, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        rank = self._rank(Batch.prefill(1.0, queries, context))
+        return self._attention(rank, np.broadcast_shapes(queries.shape, context.shape))
+
+    def decode_attention(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Attention of one new token of each sequence over ``keys`` tokens, all layers."""
+        sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
+        rank = self._rank(Batch.decode(sequences, keys))
+        if self.times.reads_kv_per_head:
+            rank = replace(rank, model=self.model.model_copy(update={"kv_heads": self.model.heads}))
+        return self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
+
+    @property
+    def mixes(self) -> bool:
+        """Whether decodes beside a prefill chunk run in the prefill kernel (FlashAttention-2 in vLLM)."""
+        calibration = self.prices.kernels.calibration
+        return (
+            calibration.mixed_attention is not None
+            and self.engine.engine == "vllm"
+            and self.engine.scheduler.value == "chunked"
+            and self.model.mla is None
+            and self.model.linear is None
+        )
+
+    @property
+    def overlap_exponent(self) -> float:
+        """Overlap of chunks and decodes in one attention kernel; 1 adds their times."""
+        mixed = self.prices.kernels.calibration.mixed_attention
+        return mixed.form.overlap_exponent if self.mixes and mixed is not None else 1.0
+
+    def decodes_in_prefill(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Attention of decodes that run in the prefill kernel of a mixed step, all layers."""
+        if not self.mixes:
+            return self.decode_attention(sequences, keys)
+        sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
+        model, kernels = self.model, self.prices.kernels
+        heads = model.heads / self.pool.tensor
+        kv_heads = max(model.kv_heads / self.pool.tensor, 1.0)
+        seconds = np.zeros(np.broadcast_shapes(sequences.shape, keys.shape))
+        for kind, layers in self.attention_kinds.items():
+            window = model.sliding_window if kind == "sliding" and model.sliding_window else np.inf
+            shape = heads, kv_heads, model.head_dim
+            both = kernels.mixed_attention(
+                1.0, 1.0, sequences, np.minimum(keys, window), *shape, kv_dtype=self.formats.kv
+            )
+            chunk = kernels.mixed_attention(1.0, 1.0, 0.0, 1.0, *shape, kv_dtype=self.formats.kv)
+            seconds = seconds + layers * np.maximum(both - chunk, 0.0)
+        return seconds
+
+    def head(self, rows: ArrayLike) -> Array:
+        """Output layer and two passes over its logits in fp32, for sequences that are sampled."""
+        rows = np.asarray(rows, dtype=np.float64)
+        rank = self._rank(Batch.decode(rows, 1.0))
+        logits = 2.0 * 4.0 * rows * self.model.vocabulary
+        passes = self.prices.kernels.memory_bound(logits, "softmax")
+        return self._seconds(head_ops(rank)) + passes
+
+    def around(self, sequences: ArrayLike) -> Array:
+        """Engine time around the kernels of a step with ``sequences`` sequences, s."""
+        return self.engine.step_s.value + self.gaps + self.times.sequence_s * np.asarray(sequences)
+
+    @property
+    def gaps(self) -> float:
+        """Launches and gaps of all layers, and the wait for the slowest rank at their all-reduces, s."""
+        return self.model.layers * (self.times.layer_s + self.reduces_a_layer * self.times.all_reduce_s)
+
+    @property
+    def eager(self) -> float:
+        """Minimum time of the layers of a step without a graph: their kernel launches, s."""
+        slower = SLOWER_HOSTS.get(self.cluster.device.generation, 1.0)
+        return self.model.layers * self.times.eager_layer_s * slower
+
+    @property
+    def reduces_a_layer(self) -> int:
+        """Number of all-reduces per layer."""
+        return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
+
+    # Implementation
+
+    def _rank(self, batch: Batch) -> Rank:
+        return Rank(self.model, batch, self.shard, self.formats, SERVING)
+
+    def _attention(self, rank: Rank, shape: tuple[int, ...]) -> Array:
+        seconds = np.zeros(shape)
+        for kind, layers in self.attention_kinds.items():
+            ops = [op for op in layer_ops(rank, kind, False) if _over_context(op)]
+            seconds = seconds + layers * self._seconds(ops)
+        return seconds
+
+    def _seconds(self, ops: Iterable[Op]) -> Array:
+        """Elapsed seconds of ops, one after the other."""
+        listed = list(ops)
+        reduces = [getattr(op, "operation", "") == "all_reduce" for op in listed]
+        others = iter(price([op for op, one in zip(listed, reduces, strict=True) if not one], self.prices))
+        total: Array = np.zeros(())
+        for op, reduced in zip(listed, reduces, strict=True):
+            if reduced:
+                total = total + self._reduce(op)
+            else:
+                total = total + self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+        return total
+
+    def _reduce(self, op: Op) -> Array:
+        bytes_ = np.asarray(op.bytes, dtype=np.float64)  # type: ignore[attr-defined]
+        return all_reduce_seconds(self.cluster, self.pool.tensor, bytes_, self.engine)
+
+    def _narrowed(self, op: Op, seconds: Array) -> Array:
+        """Seconds of a product whose weights are read in a narrower format than it computes in."""
+        experts = isinstance(op, ExpertLayer)
+        if not (self.weights.experts_widened if experts else self.weights.dense_widened):
+            return seconds
+        if not np.any(np.asarray(op.parameters)) or op.part == "end":
+            return seconds
+        device = self.prices.kernels.device
+        flops = np.asarray(op.flops, dtype=np.float64)
+        if experts:
+            return widened_experts(self.weights, device, seconds, flops)
+        parameters = np.asarray(op.parameters, dtype=np.float64)
+        return widened_product(self.weights, device, seconds, parameters, flops, self.engine)
+
+    def _exchange(self, tokens: Array) -> Array:
+        """A layer's exchange of tokens between attention ranks and experts, by the faster method.
+
+        All tokens are gathered on every rank and the outputs reduced, or each token is sent to the ranks of
+        its experts and back (DeepEP), once a rank.
+        """
+        ranks, moe = self.pool.tensor * self.pool.data, self.model.moe
+        if self.pool.data == 1 or moe is None:
+            return np.zeros(np.shape(tokens))
+        size = tokens * self.model.hidden * 2.0
+        collective = self.cluster.collective
+        gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
+        if self.pool.expert == 1:
+            return gathered
+        hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
+        sent = tokens / ranks * hit * self.model.hidden
+        dispatch = sent * (1.0 if self.weights.experts != "bf16" else 2.0)
+        there = exchange_seconds(self.cluster, ranks, dispatch)
+        return np.minimum(gathered, there + exchange_seconds(self.cluster, ranks, 2.0 * sent))
+
+    def between_stages(self, tokens: Array) -> Array:
+        """Sends of a micro batch's activations through all pipeline stages."""
+        stages = self.pool.pipeline
+        if stages == 1:
+            return np.zeros(np.shape(tokens))
+        size = tokens * self.model.hidden * 2.0
+        return (stages - 1) * self.cluster.collective("send_receive", size, 2, self.pool.tensor)
+
+    @cached_property
+    def parts(self) -> dict[str, Callable[..., Array]]:
+        """The parts by name."""
+        return {
+            "linear": self.linear,
+            "experts": self.experts,
+            "prefill_attention": self.prefill_attention,
+            "decode_attention": self.decode_attention,
+            "head": self.head,
+        }
+
+
+def _over_context(op: Op) -> bool:
+    """Whether an op's time depends on context: attention, and products of a latent cache with it."""
+    named = op.name.endswith((".choose", "absorb_query", "absorb_output"))
+    named = named or op.name.startswith("key_value_up")
+    return isinstance(op, Attention | Decode | Scan | StateStep) or named

@@ -1,0 +1,279 @@
+"""Array lookups of step times in the iteration tables of one or several kinds of replicas.
+
+The tables of all kinds are joined; a case (an element of an array) names its table. So one call prices steps
+of every kind of replica that a search compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.steps.power import PowerModel
+from simulator.serving.steps.price import StepPrice
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def knots_below(knots: Array) -> Ints:
+    """The knot below each whole number up to the last one, but not the last knot itself."""
+    below = np.searchsorted(knots, np.arange(int(knots[-1]) + 1), side="right") - 1
+    return np.clip(below, 0, len(knots) - 2).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A function of two variables, linear between knots, which are whole numbers."""
+
+    x: Array
+    y: Array
+    z: Array
+    """Shape (x, y)."""
+
+    @cached_property
+    def _alone(self) -> JoinedGrids:
+        return JoinedGrids([self])
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
+        """Interpolate arrays that broadcast; clamped to the grid's edges along x, extended along y."""
+        return self._alone.at(0)(x, y)
+
+
+class PricedTable(Protocol):
+    """Contents of an iteration table that array lookups read; see `IterationTable`."""
+
+    price: StepPrice
+    power: PowerModel
+    stages: int
+    padded_s: Array
+    mixed_s: Array
+    head_s: Array
+    rank_s: Array
+    experts_s: Array
+    decodes: Grid
+    mixed: Grid
+    chunks: Grid
+    around_s: float
+    sequence_s: float
+    least_mixed_s: float
+    prefill_factor: float
+    overlap_exponent: float
+    graphs_mixed: bool
+    largest_graph: int
+
+
+def _firsts(parts: Sequence[np.ndarray]) -> Ints:
+    """Index of the first value of each part in the joined array."""
+    return np.cumsum([0, *(part.size for part in parts[:-1])]).astype(np.int64)
+
+
+class JoinedVectors:
+    """Functions of an integer, given at 0, 1, 2, ...; one function per table."""
+
+    def __init__(self, parts: Sequence[Array]) -> None:
+        self.values = np.concatenate(parts)
+        self.first, self.last = _firsts(parts), np.array([len(part) - 2 for part in parts])
+
+    def at(self, which: Ints | int) -> Callable[[Array], Array]:
+        """The function of the table of each case: linear between whole numbers; the last value holds on."""
+        values, first, last = self.values, self.first[which], self.last[which]
+
+        def look_up(x: Array) -> Array:
+            low = np.minimum(x.astype(np.int64), last)
+            share = np.minimum(x - low, 1.0)
+            low = low + first
+            return values[low] * (1.0 - share) + values[low + 1] * share
+
+        return look_up
+
+
+class JoinedGrids:
+    """Functions of two variables; one function per table."""
+
+    def __init__(self, grids: Sequence[Grid]) -> None:
+        self.x, self.y = (np.concatenate([getattr(grid, axis) for grid in grids]) for axis in "xy")
+        self.z = np.concatenate([grid.z.ravel() for grid in grids])
+        self.first_x, self.first_y = (_firsts([getattr(grid, axis) for grid in grids]) for axis in "xy")
+        self.first_z, self.columns = (
+            _firsts([grid.z for grid in grids]),
+            np.array([len(grid.y) for grid in grids]),
+        )
+        below = [[knots_below(getattr(grid, axis)) for grid in grids] for axis in "xy"]
+        self.below_x, self.below_y = (np.concatenate(parts) for parts in below)
+        self.first_below_x, self.first_below_y = (_firsts(parts) for parts in below)
+        self.last_x, self.last_y = (np.array([len(part) - 1 for part in parts]) for parts in below)
+
+    def at(self, which: Ints | int) -> Callable[[ArrayLike, ArrayLike], Array]:
+        """The function of the table of each case; see `Grid`."""
+        first_x, first_y, first_z = self.first_x[which], self.first_y[which], self.first_z[which]
+        below_x, below_y = self.first_below_x[which], self.first_below_y[which]
+        last_x, last_y, columns = self.last_x[which], self.last_y[which], self.columns[which]
+        knots_x, knots_y, flat = self.x, self.y, self.z
+
+        def look_up(x: ArrayLike, y: ArrayLike) -> Array:
+            x, y = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+            i = self.below_x[below_x + np.minimum(x.astype(np.int64), last_x)]
+            j = self.below_y[below_y + np.minimum(y.astype(np.int64), last_y)]
+            corner = first_z + i * columns + j
+            i, j = i + first_x, j + first_y
+            left, lower = knots_x[i], knots_y[j]
+            u = np.clip((x - left) / (knots_x[i + 1] - left), 0.0, 1.0)
+            v = (y - lower) / (knots_y[j + 1] - lower)
+            low, high = flat[corner], flat[corner + columns]
+            low = low + v * (flat[corner + 1] - low)
+            high = high + v * (flat[corner + columns + 1] - high)
+            return low + u * (high - low)
+
+        return look_up
+
+
+class StepArrays:
+    """Joined tables of kinds of replicas that run one engine.
+
+    Args:
+        tables: one table per kind of replica.
+    """
+
+    def __init__(self, tables: Sequence[PricedTable]) -> None:
+        self.engine = tables[0].price.engine
+
+        def figures(read: Callable[[PricedTable], float]) -> Array:
+            return np.array([read(table) for table in tables], dtype=np.float64)
+
+        self.vectors = {
+            name: JoinedVectors([getattr(table, name) for table in tables])
+            for name in ("padded_s", "mixed_s", "head_s", "rank_s", "experts_s")
+        }
+        self.grids = {
+            name: JoinedGrids([getattr(table, name) for table in tables])
+            for name in ("decodes", "mixed", "chunks")
+        }
+        self.figures = {
+            "stages": figures(lambda table: table.stages),
+            "ranks": figures(lambda table: table.price.pool.data),
+            "fixed_s": figures(lambda table: table.price.times.first_token_s),
+            "around_s": figures(lambda table: table.around_s),
+            "sequence_s": figures(lambda table: table.sequence_s),
+            "least_mixed_s": figures(lambda table: table.least_mixed_s),
+            "prefill_factor": figures(lambda table: table.prefill_factor),
+            "overlap_exponent": figures(lambda table: table.overlap_exponent),
+            "graphs_mixed": figures(lambda table: table.graphs_mixed),
+            "largest_graph": figures(lambda table: table.largest_graph),
+            "idle_watts": figures(lambda table: table.power.idle_w * table.power.devices),
+        }
+        self.power = [table.power for table in tables]
+
+    def cases(self, which: ArrayLike = 0) -> StepCases:
+        """Step times of cases.
+
+        Args:
+            which: index of each case's table; a number, or an array that broadcasts with the cases.
+        """
+        return StepCases(self, np.asarray(which, dtype=np.int64))
+
+
+class StepCases:
+    """Step times of an array of cases, each in its own table."""
+
+    def __init__(self, arrays: StepArrays, which: Ints) -> None:
+        index = int(which) if which.ndim == 0 else which
+        self.arrays, self.which, self.engine = arrays, which, arrays.engine
+        figures = {name: values[index] for name, values in arrays.figures.items()}
+        self.stages, self.ranks = figures["stages"], figures["ranks"]
+        self.idle_watts = figures["idle_watts"]
+        """Of a replica's devices."""
+        self.fixed_s = figures["fixed_s"]
+        """Part of TTFT outside of steps, s."""
+        self.around_s, self.sequence_s = figures["around_s"], figures["sequence_s"]
+        self._least_mixed_s, self._prefill_factor = figures["least_mixed_s"], figures["prefill_factor"]
+        self._exponent = figures["overlap_exponent"]
+        self._graphs_mixed, self._largest_graph = figures["graphs_mixed"] > 0, figures["largest_graph"]
+        self._pads_ranks = arrays.engine.pads_ranks.value
+        self._spreads = bool(np.any(self.ranks > 1)) and not self._pads_ranks
+        self._padded, self._mixed_s = (arrays.vectors[name].at(index) for name in ("padded_s", "mixed_s"))
+        self._head, self._rank, self._experts = (
+            arrays.vectors[name].at(index) for name in ("head_s", "rank_s", "experts_s")
+        )
+        self._decodes, self._mixed, self._chunks = (
+            arrays.grids[name].at(index) for name in ("decodes", "mixed", "chunks")
+        )
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of a replica's devices during steps, hosts not counted; see `PowerModel.watts`."""
+        return self._watts(self.arrays.power, tokens, decodes, kv_tokens, seconds)
+
+    def _watts(self, models: Sequence[PowerModel], *figures: ArrayLike) -> Array:
+        """Power by the models of the tables."""
+        if self.which.ndim == 0:
+            return models[int(self.which)].watts(*figures, hosts=False)
+        arguments = np.broadcast_arrays(self.which, *figures)
+        found = np.empty(arguments[0].shape)
+        for number, power in enumerate(models):
+            own = arguments[0] == number
+            if own.any():
+                found[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
+        return found
+
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Seconds of decode steps.
+
+        Args:
+            sequences: decoding sequences of one rank; means of a steady state may be fractional.
+            keys: mean KV of a sequence, tokens.
+        """
+        sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
+        one = np.maximum(sequences, 1.0)
+        around = self.around_s + self.sequence_s * sequences
+        return self._padded(sequences) + self._head(one) + self._decodes(one, keys) + around
+
+    def mixed_seconds(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike = 1.0,
+        ranks: ArrayLike | None = None,
+    ) -> Array:
+        """Seconds of steps with prefill chunks of ``queries`` tokens in total, beside decoding sequences.
+
+        Args:
+            queries: prompt tokens of the step on one rank, over all chunks.
+            before: cached tokens of each prompt.
+            sequences: decoding sequences of each rank.
+            keys: mean KV of a decoding sequence.
+            chunks: prompts among which the tokens are shared.
+            ranks: data-parallel ranks with such chunks; by default all.
+        """
+        queries = np.asarray(queries, dtype=np.float64)
+        sequences = np.asarray(sequences, dtype=np.float64)
+        chunks = np.asarray(chunks, dtype=np.float64)
+        busy = sequences >= 0.5
+        alone = np.where(busy, self._padded(sequences), 0.0) + self._head(sequences)
+        whole = self._mixed_tokens(queries, sequences, ranks) + self._head(sequences + chunks)
+        some = np.maximum(sequences, 1.0)
+        alone = alone + np.where(busy, self._decodes(some, keys), 0.0)
+        beside = np.where(busy, self._mixed(some, keys), 0.0)
+        power = self._exponent
+        own = chunks * self._chunks(queries / chunks, before)
+        plain = bool(np.all(power == 1.0))
+        whole = whole + (own + beside if plain else (own**power + beside**power) ** (1.0 / power))
+        around = self.around_s + self.sequence_s * (sequences + chunks)
+        return np.maximum(around + alone + self._prefill_factor * (whole - alone), self._least_mixed_s)
+
+    def _mixed_tokens(self, queries: Array, sequences: Array, ranks: ArrayLike | None) -> Array:
+        """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
+        every = queries + sequences
+        padded = self._mixed_s(every)
+        if not self._spreads or ranks is None:
+            return padded
+        experts = self._experts(np.asarray(ranks) * queries + self.ranks * sequences)
+        uneven = self._rank(every) + experts
+        even = (self._graphs_mixed & (every <= self._largest_graph)) | (self.ranks == 1.0)
+        return np.where(even, padded, uneven)

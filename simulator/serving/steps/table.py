@@ -1,0 +1,368 @@
+"""The iteration table: parts of a step priced once in arrays, with scalar and array lookups.
+
+A step is the sum of a function of its tokens (products, norms, all-reduces, experts), one of its sampled
+rows, one of each prefill chunk (queries, cached tokens) and one of its decodes (sequences, mean KV). Each is
+priced on a grid when a run starts; between knots the table is linear. A test holds it to `StepPrice` within
+1 %. Outside its grid, steps are priced in full.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.steps.power import PowerModel
+from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_arrays import Grid, StepArrays, StepCases, knots_below
+from simulator.serving.steps.step_times import Chunk, RankBatch, Stretch
+
+Array = NDArray[np.float64]
+
+KNOTS_AN_OCTAVE = 8
+SHORTEST_CONTEXT = 16
+MIDDLE_TOLERANCE = 0.003
+NO_END = 1 << 60
+
+
+def _geometric(first: int, last: int) -> Array:
+    """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` per octave."""
+    octaves = np.log2(max(last / first, 1.0))
+    steps = np.arange(int(np.ceil(octaves * KNOTS_AN_OCTAVE)) + 1)
+    return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
+
+
+def _tile_knots(last: int) -> Array:
+    """Few tokens, and from 64 on the last row of each tile and the first of the next."""
+    tiles = np.arange(64, last + 64, 64)
+    knots = np.unique(np.concatenate([_geometric(1, 64), tiles, tiles + 1]))
+    return np.append(knots[knots < last], last).astype(np.float64)
+
+
+def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, Array]:
+    """Knots and values of a function with steps, such that it is linear between them.
+
+    Where the middle of an interval is off the line by more than ``MIDDLE_TOLERANCE``, a step lies in the
+    interval and every number of it becomes a knot.
+
+    Args:
+        function: of an array of shape (n,), returns (n, ...).
+        knots: ascending whole numbers.
+    """
+    values = function(knots)
+    wide = np.flatnonzero(np.diff(knots) > 1)
+    if not len(wide):
+        return knots, values
+    middles = np.floor(0.5 * (knots[wide] + knots[wide + 1]))
+    share = (middles - knots[wide]) / (knots[wide + 1] - knots[wide])
+    share = share.reshape(-1, *[1] * (values.ndim - 1))
+    line = (1 - share) * values[wide] + share * values[wide + 1]
+    found = function(middles)
+    off = np.abs(line - found) > MIDDLE_TOLERANCE * found
+    off = off.reshape(len(wide), -1).any(axis=1)
+    inside = [np.arange(float(knots[i]) + 1, float(knots[i + 1])) for i in wide[off]]
+    more = np.concatenate([middles, *inside])
+    values = np.concatenate([values, found, function(more[len(middles) :])])
+    knots, order = np.unique(np.append(knots, more), return_index=True)
+    return knots, values[order]
+
+
+def _every(function: Callable[[Array], Array], last: int) -> Array:
+    """Values of a function with steps at 0 (as 0) to ``last``."""
+    knots = np.unique(np.concatenate([np.arange(1.0, min(last, 512) + 1), _tile_knots(last)]))
+    whole = np.interp(np.arange(last + 1), *_stepped(function, knots))
+    whole[0] = 0.0
+    return whole
+
+
+Row = tuple[list[float], list[float], list[float], list[float], float, float]
+"""Of a number of decodes: seconds of their attention at the knots of their mean KV and slopes between them,
+the same beside prefill chunks, and seconds of a decode step outside of attention and of its host time."""
+
+
+def _below(knots: Array) -> array[int]:
+    """The knot below each whole number up to the last one."""
+    return array("H", knots_below(knots).astype(np.uint16).tobytes())
+
+
+SHARED = (
+    *("inside_s", "head_s", "decodes", "mixed", "chunks", "overlap_exponent", "_keys"),
+    *("_chunk_y", "_chunk_widths", "_chunk_lines", "_below_keys", "_below_x", "_below_y"),
+)
+"""What replicas share whose layers are sharded alike."""
+
+
+class IterationTable:
+    """`StepTimes` of one kind of replica, from grids.
+
+    Args:
+        price: the full price.
+        max_tokens: maximum query tokens of a step on one rank.
+        max_sequences: maximum decoding sequences of a rank.
+        max_context: maximum tokens of a sequence.
+        graphs: captured sizes to which token counts are padded; the engine's where not given.
+        like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
+            experts only: times of attention, products and sampling are taken from it.
+    """
+
+    def __init__(
+        self,
+        price: StepPrice,
+        max_tokens: int,
+        max_sequences: int,
+        max_context: int,
+        graphs: NDArray[np.int64] | None = None,
+        like: IterationTable | None = None,
+    ) -> None:
+        self.price, self.stages = price, price.pool.pipeline
+        engine = price.engine
+        self.max_tokens = max(max_tokens, max_sequences) + max_sequences
+        self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
+        self.sizes = engine.graphs() if graphs is None else graphs
+        self.graphs_mixed = engine.graphs_mixed.value
+        self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
+        self.prefill_factor = price.times.prefill_factor
+        self.power = PowerModel.of(price)
+        self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
+        """By tokens of each decoding sequence, and number of them."""
+        if like is None:
+            self._price_rank()
+            self._price_attention()
+        else:
+            for name in SHARED:
+                setattr(self, name, getattr(like, name))
+        self._price_tokens()
+        self._pad()
+        self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
+        self.around_s, self.sequence_s = self._around[0], price.times.sequence_s
+
+    # Made once
+
+    def _price_rank(self) -> None:
+        self.inside_s = _every(self.price.inside_stages, self.max_tokens)
+        rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
+        most = int(rows[-1])
+        self.head_s = np.interp(np.arange(most + 1), rows, self.price.head(rows))
+        self.head_s[0] = 0.0
+
+    def _price_tokens(self) -> None:
+        data = self.price.pool.data
+        self.rank_s = self.inside_s + self.price.between_stages(np.arange(len(self.inside_s), dtype=float))
+        self.rank_s[0] = 0.0
+        self.experts_s = _every(self.price.experts, self.max_tokens * data)
+        self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
+
+    def _price_attention(self) -> None:
+        counts = np.unique(
+            np.concatenate(
+                [np.arange(1, min(self.max_sequences, 256) + 1), np.arange(256, self.max_sequences, 4)]
+            )
+        )
+        counts = np.append(counts[counts < self.max_sequences], self.max_sequences).astype(np.float64)
+        if len(counts) < 2:
+            counts = np.array([1.0, 2.0])
+        keys = _geometric(SHORTEST_CONTEXT, self.max_context)
+        decodes = self.price.decode_attention(counts[:, None], keys[None, :])
+        self.decodes = Grid(counts, keys, decodes)
+        self.mixed = self.decodes
+        if self.price.mixes:
+            beside = self.price.decodes_in_prefill(counts[:, None], keys[None, :])
+            self.mixed = Grid(counts, keys, beside)
+        self.overlap_exponent = self.price.overlap_exponent
+        before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
+        queries, chunks = _stepped(
+            lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
+            _tile_knots(self.max_tokens),
+        )
+        self.chunks = Grid(queries, before, chunks)
+        self._keys = [float(key) for key in keys]
+        self._chunk_y, self._chunk_widths = before.tolist(), np.diff(before).tolist()
+        lines, widths = chunks.tolist(), np.diff(queries).tolist()
+        self._chunk_lines = list(zip(queries.tolist(), widths, lines, lines[1:], strict=False))
+        """First queries and width of each interval, and its lines along the cached tokens."""
+        self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
+
+    def _pad(self) -> None:
+        """Seconds by token count: decodes padded to captured sizes, or no less than the launches of all
+        layers."""
+        sizes, every = self.sizes, np.arange(self.max_tokens + 1)
+        index = np.searchsorted(sizes, every)
+        inside = index < len(sizes)
+        padded = np.where(inside, sizes[np.minimum(index, len(sizes) - 1)], every) if len(sizes) else every
+        padded = np.minimum(padded, self.max_tokens)
+        padded[0] = 0
+        least = max(self.price.eager - self.price.gaps, 0.0) * (every > 0)
+        eager = np.maximum(self.tokens_s, least)
+        self.padded = padded
+        self.padded_s = np.where(inside, self.tokens_s[padded], eager)
+        self.least_mixed_s = 0.0 if self.graphs_mixed else self.price.eager
+        self.mixed_s = self.padded_s if self.graphs_mixed else self.tokens_s
+        self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
+        self._head_s = self.head_s.tolist()
+
+    # Scalar interface: the event engine
+
+    def _decode_s(self, decodes: int, kv_tokens: int) -> tuple[float, float]:
+        """Seconds of attention of decodes, alone and beside prefill chunks."""
+        if not decodes:
+            return 0.0, 0.0
+        values, slopes, mixed_values, mixed_slopes, _, _ = self._rows[1].get(decodes) or self._row(decodes, 1)
+        mean = kv_tokens / decodes
+        index = int(mean)
+        at = self._below_keys[index] if index < len(self._below_keys) else len(slopes) - 1
+        past = mean - self._keys[at]
+        return values[at] + slopes[at] * past, mixed_values[at] + mixed_slopes[at] * past
+
+    def _chunk_s(self, queries: int, before: int) -> float:
+        if queries >= len(self._below_x) or before >= len(self._below_y):
+            return float(self.price.prefill_attention(queries, queries + before))
+        first, width, low, high = self._chunk_lines[self._below_x[queries]]
+        j = self._below_y[before]
+        u = (queries - first) / width
+        v = (before - self._chunk_y[j]) / self._chunk_widths[j]
+        if not v:
+            return low[j] * (1 - u) + high[j] * u
+        return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
+
+    def _tokens_at(self, tokens: int, padded: bool) -> float:
+        table = self._padded_s if padded else self._mixed_s
+        if tokens < len(table):
+            return table[tokens]
+        ranks = self.price.pool.data
+        return float(self.price.linear(tokens) + self.price.experts(tokens * ranks))
+
+    def _around_at(self, sequences: int) -> float:
+        if sequences < len(self._around):
+            return self._around[sequences]
+        return self._around[-1] + self.sequence_s * (sequences + 1 - len(self._around))
+
+    def _head_at(self, rows: int) -> float:
+        return self._head_s[rows] if rows < len(self._head_s) else float(self.price.head(rows))
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Seconds of one step; see `StepTimes`."""
+        alone, beside = 0.0, 0.0
+        if decodes:
+            row = self._rows[queries].get(decodes) or self._row(decodes, queries)
+            values, slopes, mixed_values, mixed_slopes, outside, around = row
+            mean, below = kv_tokens / decodes, self._below_keys
+            index = int(mean)
+            at = below[index] if index < len(below) else len(slopes) - 1
+            past = mean - self._keys[at]
+            attention = values[at] + slopes[at] * past
+            if not prefills:
+                return attention + outside
+            alone = attention + outside - around
+            beside = mixed_values[at] + mixed_slopes[at] * past
+        elif not prefills:
+            return 0.0
+        tokens, chunks = decodes * queries, 0.0
+        sequences, rows = decodes + len(prefills), tokens + len(prefills)
+        for new, before in prefills:
+            tokens += new
+            chunks += self._chunk_s(new, before)
+        if beside:
+            power = self.overlap_exponent
+            chunks = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
+        head, table, hosts = self._head_s, self._mixed_s, self._around
+        mixed = table[tokens] if tokens < len(table) else self._tokens_at(tokens, False)
+        mixed += head[rows] if rows < len(head) else self._head_at(rows)
+        mixed += chunks
+        around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
+        seconds = around + alone + self.prefill_factor * (mixed - alone)
+        return seconds if seconds > self.least_mixed_s else self.least_mixed_s
+
+    def _row(self, decodes: int, queries: int) -> Row:
+        """Make the row of a number of decodes with ``queries`` tokens each."""
+        keys = self.decodes.y
+        widths = np.diff(keys)
+        lines = []
+        for grid in (self.decodes, self.mixed):
+            values = grid(float(decodes), keys)
+            lines += [values.tolist(), (np.diff(values) / widths).tolist()]
+        around, tokens = self._around_at(decodes), decodes * queries
+        row = *lines, around + self._tokens_at(tokens, True) + self._head_at(tokens), around
+        self._rows[queries][decodes] = row
+        return row
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """Seconds of decode steps from here to the next knot of the table."""
+        values, slopes, _, _, outside, _ = self._rows[queries].get(decodes) or self._row(decodes, queries)
+        mean, keys, below = kv_tokens / decodes, self._keys, self._below_keys
+        index = int(mean)
+        at = below[index] if index < len(below) else len(slopes) - 1
+        slope = slopes[at]
+        first = values[at] + slope * (mean - keys[at]) + outside
+        if at + 2 >= len(keys):
+            return first, slope * queries, NO_END
+        steps = int((keys[at + 1] - mean) / queries) + 1
+        return first, slope * queries, steps if steps > 1 else 1
+
+    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
+        """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
+        experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
+        tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
+        if not any(tokens):
+            return 0.0
+        alone = self._shared([batch.decodes for batch in ranks], True)
+        own = max(self._own(batch) for batch in ranks)
+        if not any(batch.prefills for batch in ranks):
+            return own + alone
+        mixed = self._shared(tokens, self.graphs_mixed)
+        return max(own + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
+
+    def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
+        """Seconds of products and experts of ranks in lockstep; ``tokens`` are those of each rank."""
+        most = max(tokens)
+        if not most:
+            return 0.0
+        graphed = graphed and most <= self.largest_graph
+        padded = int(self.padded[most]) if graphed and most < len(self.padded) else most
+        rank_s = self.rank_s[padded] if padded < len(self.rank_s) else self.price.linear(padded)
+        even = graphed or self.price.engine.pads_ranks.value
+        whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
+        return float(rank_s + self.experts_s[whole])
+
+    def _own(self, batch: RankBatch) -> float:
+        """Seconds of one rank in lockstep beside products and experts."""
+        sequences = batch.decodes + len(batch.prefills)
+        if not sequences:
+            return self._around_at(0)
+        alone, beside = self._decode_s(batch.decodes, batch.kv_tokens)
+        alone += self._head_at(batch.decodes)
+        if not batch.prefills:
+            return self._around_at(sequences) + alone
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self.overlap_exponent
+        mixed = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
+        mixed += self._head_at(sequences)
+        return self._around_at(sequences) + alone + self.prefill_factor * (mixed - alone)
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of all devices of the replica and its share of their hosts during steps; see `StepTimes`."""
+        return self.power.watts(tokens, decodes, kv_tokens, seconds)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """Seconds of one step by part."""
+        total = self.step(prefills, decodes, kv_tokens)
+        sequences = decodes + len(prefills)
+        tokens = decodes + sum(chunk[0] for chunk in prefills)
+        found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
+        chunks, power = sum(self._chunk_s(*chunk) for chunk in prefills), self.overlap_exponent
+        alone, beside = self._decode_s(decodes, kv_tokens)
+        attention = (chunks**power + beside**power) ** (1.0 / power) if prefills else alone
+        attention *= self.prefill_factor if prefills else 1.0
+        experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
+        found |= {"attention": attention, "experts": min(experts, total)}
+        found["linear"] = total - sum(found.values())
+        return found
+
+    # Array interface: steady states
+
+    @cached_property
+    def cases(self) -> StepCases:
+        """Step times of arrays of cases, all on this kind of replica."""
+        return StepArrays([self]).cases()

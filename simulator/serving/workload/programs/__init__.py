@@ -1,0 +1,23 @@
+"""Programs by kind: one file each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import Field
+
+from simulator.serving.workload.programs.agent import Agent
+from simulator.serving.workload.programs.base import SPAN, Call, Program
+from simulator.serving.workload.programs.conversation import Conversation
+from simulator.serving.workload.programs.samples import Samples
+from simulator.serving.workload.programs.single import Single
+
+KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent)
+programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
+
+if TYPE_CHECKING:
+    AnyProgram = Program
+else:
+    AnyProgram = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
+
+__all__ = ["SPAN", "AnyProgram", "Call", "Program", "programs"]

@@ -1,0 +1,22 @@
+"""A request of a client."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """A request of a client.
+
+    ``prefix`` are ids of the prompt's leading spans of equal length: prompts that share their first ids
+    share those tokens. ``program`` and ``turn`` place a request in a conversation or an agent's run.
+    """
+
+    serial: int
+    arrival_s: float
+    prompt: int
+    output: int
+    prefix: tuple[int, ...] = ()
+    priority: int = 0
+    program: int = -1
+    turn: int = 0

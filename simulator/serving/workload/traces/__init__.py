@@ -1,0 +1,28 @@
+"""Readers of public request traces by name: one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from hwmodels.errors import UnknownNameError
+from simulator.serving.workload.traces import azure, benchmark, burstgpt, mooncake, plain, sharegpt
+from simulator.serving.workload.traces.base import TraceFormat, TraceRow
+
+formats: Mapping[str, TraceFormat] = MappingProxyType(
+    {module.FORMAT.name: module.FORMAT for module in (azure, burstgpt, mooncake, benchmark, sharegpt, plain)}
+)
+
+
+def get_format(name: str, where: str = "") -> TraceFormat:
+    """The trace format of that name.
+
+    Raises:
+        UnknownNameError: no such format (the nearest name is offered).
+    """
+    if name not in formats:
+        raise UnknownNameError("trace format", name, formats, where)
+    return formats[name]
+
+
+__all__ = ["TraceFormat", "TraceRow", "formats", "get_format"]
