@@ -246,6 +246,13 @@ class Framework(Sourced):
         "micro batch, while the device waits: loops over the ranks around gathers and reductions",
     )
     gathers_again: bool = Field(False, description="full recomputation gathers the parameters once more")
+    reuse_parameters: float = Field(
+        0.0,
+        ge=0,
+        le=1e18,
+        description="parameters in use between two uses of a weight up to which it is kept instead of gathered "
+        "once more",
+    )
     prefetch_parameters: float = Field(
         1e18,
         gt=0,

@@ -233,11 +233,13 @@ class InEachPass:
         """
         part = 1 / gathered_together(sharding.plans, micro_batches)
         gather, reduce = move_state(sharding, dense, experts, layers * sharding.gather_calls, layers)
-        ahead = np.where(sharding.prefetches((dense + experts) / layers), 1 / layers, 1.0)
-        behind = np.where(sharding.plans.overlap_gradients, 1 / layers, 1.0)
+        layer = (dense + experts) / layers
+        ahead = np.where(sharding.prefetches(layer), 1 / layers, 1.0)
+        beside = sharding.plans.overlap_gradients.astype(bool) & ~sharding.in_turn(layer)
+        behind = np.where(beside, 1 / layers, 1.0)
         return cls(
             Exchange(part * gather, ahead),
-            Exchange(part * sharding.backward_gathers * gather, ahead),
+            Exchange(part * sharding.backward_gathers(layer) * gather, ahead),
             Exchange(part * reduce, behind),
         )
 

@@ -153,11 +153,25 @@ class Sharding:
         ahead = ~self.parameters | (layer <= self.setting.framework.prefetch_parameters)
         return ahead & self.plans.overlap_parameters.astype(bool)
 
-    @cached_property
-    def backward_gathers(self) -> np.ndarray:
-        """Gathers of a backward pass where parameters are sharded: two if recomputation needs its own."""
-        again = (self.plans.recompute == FULL) & self.setting.framework.gathers_again
-        return np.where(again, 2.0, 1.0)
+    def in_turn(self, layer: np.ndarray) -> np.ndarray:
+        """Whether gathers and reductions of layers of ``layer`` parameters run in turn and overlap nothing.
+
+        A gather that is not issued ahead, as the layer is too large, waits behind the reduction of the layer
+        before it on the same communicator, and the next kernels wait for the gather (Zhao et al. 2023, PyTorch
+        FSDP, section 3.3.2).
+        """
+        return self.plans.overlap_parameters.astype(bool) & ~self.prefetches(layer)
+
+    def backward_gathers(self, layer: np.ndarray) -> np.ndarray:
+        """Gathers of a backward pass over layers of ``layer`` parameters that are sharded.
+
+        Where recomputation gathers for itself, a weight is gathered again unless its next use, in the backward
+        pass of the same layer, is no further than the framework keeps weights: twice what follows it there.
+        """
+        framework = self.setting.framework
+        again = (self.plans.recompute == FULL) & framework.gathers_again
+        kept = framework.reuse_parameters / (2 * np.maximum(layer, 1.0))
+        return np.where(again, 2.0 - np.minimum(kept, 1.0), 1.0)
 
     def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are

@@ -142,6 +142,7 @@ class _Build:
             unit=self.unit,
             prefetch=self._prefetch(),
             overlap_gradients=plan.overlap_gradients,
+            in_turn=self.in_passes and bool(self.sharding.in_turn(self.counts.largest_layer)[0]),
             finish=self._finishes(),
             static=self.static,
             ports=ports(self.setting.cluster, plan.pipeline, self.stride),
@@ -239,7 +240,7 @@ class _Build:
         experts = float(self.counts.experts[row, 0]) / share
         units = self._units(forward, dense + experts)
         gather, reduce = self._collectives(dense, experts, units)
-        again = float(self.sharding.backward_gathers[0])
+        again = float(self.sharding.backward_gathers(np.array([(dense + experts) / units]))[0])
         first, second = (
             self._communication("gather", times * gather, DATA, PARAMETERS) for times in (1.0, again)
         )

@@ -126,11 +126,12 @@ class DataStream:
     def reduce(self, work: StreamWork, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; return the tasks that computation must wait for.
 
-        Without prefetching, the gather that the next kernels wait for is issued first.
+        Without prefetching, the gather that the next kernels wait for is issued first, or follows the reduction
+        on the same communicator.
         """
         program = self._program
         self._ready.append((work, item, after))
-        if program.prefetch or not program.overlap_gradients:
+        if program.prefetch or program.in_turn or not program.overlap_gradients:
             self.issue_reductions()
         return [] if program.overlap_gradients else self.reduced[-1:]
 

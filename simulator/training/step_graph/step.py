@@ -160,6 +160,8 @@ class StepProgram:
     unit: int = 1
     prefetch: int = 1
     overlap_gradients: bool = True
+    in_turn: bool = False
+    """A gather that is not issued ahead follows the reduction before it, on the same communicator."""
     finish: tuple[Pass, ...] = ()
     synchronous: bool = True
     static: tuple[float, ...] = ()

@@ -1,5 +1,6 @@
 """Sharding: which states over whom, how often, and the bytes that follow."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +113,22 @@ def test_parameters_are_exchanged_in_passes_or_once_a_step_not_both(setting):
     assert shown[0] == pytest.approx(passes.forward.cost.seconds / 32)
     assert shown[1] == pytest.approx((passes.backward.cost.seconds + passes.reduce.cost.seconds) / 32)
     assert passes.exposed(none, none, 0.0)[0] == pytest.approx(passes.forward.cost.seconds)
+
+
+def test_weights_within_the_reuse_distance_are_not_gathered_again(setting):
+    """Of a layer that two uses of its weights span, what lies within half the distance of its end stays."""
+    framework = setting.framework.model_copy(update={"gathers_again": True, "reuse_parameters": 1e9})
+    plans = Plans.of([Plan(data=64, zero=3, recompute=word) for word in ("full", "full", "full", "none")])
+    found = Sharding(replace(setting, framework=framework), plans)
+    layers = np.array([4e8, 8e8, 8e9, 8e9])
+    assert found.backward_gathers(layers) == pytest.approx([1.0, 1.375, 1.9375, 1.0])
+
+
+def test_layers_beyond_the_prefetch_budget_overlap_nothing(setting):
+    framework = setting.framework.model_copy(update={"prefetch_parameters": 1e8})
+    found = Sharding(replace(setting, framework=framework), Plans.of(Plan(data=64, zero=3)))
+    none = np.zeros(1)
+    for dense, exposed in ((3.2e9, False), (6.4e9, True)):
+        passes = InEachPass.of(found, np.full(1, 32.0), np.array([dense]), none, np.full(1, 8.0))
+        shown = passes.exposed(np.full(1, 1e9), np.full(1, 1e9), 0.0)
+        assert (sum(shown) == pytest.approx(passes.cost.seconds)) == exposed
