@@ -28,6 +28,8 @@ NUMBERS += ("token_budget", "max_sequences")
 MOST = {"token_budget": 2**20, "max_sequences": 2**16, "clock_mhz": 10_000, "power_cap_w": 100_000}
 LARGEST = 2**24
 """Highest values of the numbers."""
+HELD = ("weights", "kv", "clock_mhz", "power_cap_w")
+"""Fields of a scenario's pools that a search holds."""
 
 
 def serving_question(
@@ -64,9 +66,8 @@ def serving_question(
         cluster = cluster.resized(gpus)
     except InputError as error:
         raise InputError(error.problem, f"{where}: gpus") from None
-    formats = {"weights": pools[0].weights, "kv": pools[0].kv}
-    power = {name: getattr(pools[0], name) for name in ("clock_mhz", "power_cap_w")}
-    formats |= {name: value for name, value in power.items() if value is not None}
+    stated = {name: getattr(pools[0], name) for name in HELD}
+    stated = {name: value for name, value in stated.items() if value is not None}
     held = {name: _value(name, value, "fix") for name, value in fix.items()}
     return ServingQuestion(
         model=model,
@@ -77,7 +78,7 @@ def serving_question(
         workload=written.workload,
         engine=_engine(given, written.deployment.engine),
         objective=given["objective"] or "goodput",
-        fix={**formats, **held},
+        fix={**stated, **held},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
         folder=folder,

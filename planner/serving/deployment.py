@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from simulator.models import models
+from simulator.models import Model, models
 from simulator.scenario_file import cluster_reference, reference
 
 ROUTER = "least-loaded"
@@ -23,7 +23,8 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     workload = question.workload.model_dump(mode="json", exclude_none=True)
     if rate is not None:
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
-    pools = [_pool(group) for group in plan.groups]
+    model, own = _model(question.model)
+    pools = [_pool(group, own) for group in plan.groups]
     first = plan.groups[0].shape.offer
     taken: dict[str, int] = {}
     for pool, group in zip(pools, plan.groups, strict=True):
@@ -36,7 +37,7 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     devices = " and ".join(f"{count} {name}" for name, count in taken.items())
     return {
         "title": f"{question.model.name} on {devices}: {plan.describe()}",
-        "model": reference(models, question.model),
+        "model": model,
         "cluster": cluster_reference(first.cluster),
         "gpus": taken[first.name],
         "workload": workload,
@@ -45,8 +46,23 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     }
 
 
-def _pool(group: ReplicaGroup) -> dict[str, Any]:
+def _model(model: Model) -> tuple[str | dict[str, Any], str]:
+    """A model's reference, and the format of the weights that it stands for.
+
+    A catalogue model in the format of another checkpoint goes by its catalogue name: pools state the format.
+    """
+    if model.name in models.names():
+        known = models.get(model.name)
+        if known.model_copy(update={"checkpoint": model.checkpoint}) == model:
+            return known.name, known.checkpoint
+    return reference(models, model), model.checkpoint
+
+
+def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
+    """A pool's mapping; weights in the model's ``own`` format go without saying."""
     given = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
     given.pop("engine", None)
+    if given.get("weights") == own:
+        del given["weights"]
     options = {"token_budget": group.budget, "max_sequences": group.sequences}
     return {**given, "role": group.role, "replicas": group.replicas, "options": options}

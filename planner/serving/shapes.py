@@ -62,7 +62,7 @@ class ReplicaShape:
         parts += [f"DP{pool.data}"] if pool.data > 1 else []
         parts += [f"PP{pool.pipeline}"] if pool.pipeline > 1 else []
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
-        parts += [pool.weights, *([f"KV {pool.kv}"] if pool.kv else [])]
+        parts += [pool.stored, *([f"KV {pool.kv}"] if pool.kv else [])]
         parts += [f"{pool.clock_mhz:,.0f} MHz"] if pool.clock_mhz else []
         return " ".join([*parts, *([f"{pool.power_cap_w:,.0f} W"] if pool.power_cap_w else [])])
 
@@ -99,7 +99,7 @@ def _format(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
     return (
         not needed
         or any(name in peaks for name in needed)
-        or question.fix.get("weights") == fields["weights"]
+        or fields["weights"] in (question.fix.get("weights"), question.model.checkpoint)
     )
 
 
@@ -135,7 +135,7 @@ RULES: tuple[ShapeRule, ...] = (
         "pipeline stages with data-parallel attention are not modelled",
         lambda question, fields: fields["pipeline"] == 1 or fields["data"] == 1,
     ),
-    ShapeRule("format", "the device must compute in the format of the weights", _format),
+    ShapeRule("format", "the device must compute in a format that is not the checkpoint's", _format),
 )
 MEMORY = ShapeRule("memory", "weights and the KV of one request must fit", lambda question, fields: True)
 
@@ -164,7 +164,7 @@ VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProx
         "data": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "pipeline": lambda question: _powers(min(question.devices, 8)),
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
-        "weights": lambda question: ("bf16",),
+        "weights": lambda question: (question.model.checkpoint,),
         "kv": lambda question: (None,),
         "clock_mhz": lambda question: _clocks(question),
         "power_cap_w": lambda question: (None,),

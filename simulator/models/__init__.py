@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
+from simulator.models.checkpoints import format_of_name
 from simulator.models.huggingface import config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
@@ -57,13 +58,24 @@ class ModelCatalogue(Catalogue[Model]):
             UnknownNameError: no such name (nearest one offered).
             InputError: the file or the definition is wrong.
         """
-        if isinstance(reference, Mapping) or not self._is_path(reference):
+        if isinstance(reference, Mapping):
             return super().get(reference, where)
+        if not self._is_path(reference):
+            return self._published(super().get(reference, where), str(reference))
         path = config_path(Path(reference))
         data = read_mapping(path)
         if path.name == "config.json" or looks_like_config(data):
             return read_config(path, data)
         return build(Model, data, str(path))
+
+    def _published(self, found: Model, name: str) -> Model:
+        """A model in the format of the checkpoint that a name means: a listed one, or one that says it."""
+        short = _squeezed(name.rpartition("/")[2])
+        listed = (
+            own for own, names in found.checkpoints.items() if short in map(_squeezed, _short_names(names))
+        )
+        own = next(listed, None) or format_of_name(name)
+        return found if own in (None, found.checkpoint) else found.model_copy(update={"checkpoint": own})
 
     def _is_path(self, reference: str | Path) -> bool:
         if isinstance(reference, Path):
@@ -77,12 +89,17 @@ class ModelCatalogue(Catalogue[Model]):
 
 NOT_SHAPE = re.compile(
     r"(?<![a-z0-9])(nvidia|meta(?=-llama)|instruct|chat|thinking|base|it|pt|hf|preview|hybrid|dynamic|quantized"
-    r"|nvfp4|mxfp4|fp4|fp8|bf16|fp16|int4|int8|awq|gptq|w4a16|w8a8)(?![a-z0-9])"
+    r"|(nvfp4|mxfp4|fp4)(-v\d)?|fp8|bf16|fp16|int4|int8|awq|gptq|w4a16|w8a8)(?![a-z0-9])"
 )
 """Words of a Hugging Face name for vendor, tuning and weight format; they do not affect shapes."""
 
 REVISION = re.compile(r"[-_](\d{4}|v\d+(\.\d+)+)(?=[-_]|$)")
 """A date or a version of weights of one shape: -0528, -2507, -v0.1."""
+
+
+def _short_names(names: list[str]) -> list[str]:
+    """Names without their organisation."""
+    return [name.rpartition("/")[2] for name in names]
 
 
 def _squeezed(name: str) -> str:

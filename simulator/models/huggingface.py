@@ -13,6 +13,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build, exists, read_mapping
+from simulator.models.checkpoints import format_of_config, format_of_name
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 
@@ -63,7 +64,14 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     fields = _fields(config, model_type)
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
-    if notes := [words for key, words in _tables()["left_out"].items() if config.values.get(key)]:
+    fields["checkpoint"] = format_of_config(config)
+    notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
+    named = format_of_name(fields["name"])
+    if named not in (None, fields["checkpoint"]):
+        notes.append(
+            f"its name says {named}, its config.json {fields['checkpoint']} weights, which are taken"
+        )
+    if notes:
         fields["left_out"] = "; ".join(notes)
     return build(Model, fields, config.where)
 

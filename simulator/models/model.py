@@ -22,6 +22,9 @@ from simulator.models.parts import (
     Positive,
 )
 
+CheckpointFormat = Literal["bf16", "fp8", "int8", "int4", "fp4"]
+"""Number formats of published weights; bf16 stands for any 16 or 32 bits."""
+
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
 AttentionKind = Literal["full", "sliding", "linear", "none"]
 
@@ -49,6 +52,10 @@ class Model(Strict):
     """The parameter count as its publication states it, rounded as there."""
     left_out: str = ""
     """What predictions of this model leave out, in words for the user."""
+    checkpoint: CheckpointFormat = "bf16"
+    """Number format of the weights as their publisher released them."""
+    checkpoints: dict[CheckpointFormat, list[str]] = Field(default_factory=dict)
+    """Other published checkpoints by number format: names on Hugging Face."""
 
     layers: Layers
     hidden: Positive

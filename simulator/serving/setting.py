@@ -95,7 +95,8 @@ def serving_setting(
     """
     pools: list[PoolSetting] = []
     taken: dict[str, int] = {}
-    for index, pool in enumerate(pools_of(deployment, f"{where}: deployment")):
+    for index, written in enumerate(pools_of(deployment, f"{where}: deployment")):
+        pool = written.of(model)
         place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
         own = cluster
         if pool.cluster is not None:

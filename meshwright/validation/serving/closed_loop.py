@@ -91,7 +91,7 @@ class ClosedLoop:
         found = self.serving
         if self.concurrency <= 1:
             return 0.0
-        return start_of(found.engine.engine, found.cluster.device.name, found.pool.weights)
+        return start_of(found.engine.engine, found.cluster.device.name, found.pool.stored)
 
     @property
     def longest(self) -> float:
@@ -159,7 +159,7 @@ def _flags(row: MeasuredRow, serving: Setup) -> Flags:
     if row.text("harness") != "inferencex":
         return DEFAULTS
     engine, device = serving.engine, serving.cluster.device.name
-    return flags_of(engine.engine, engine.version, device, serving.pool.weights)
+    return flags_of(engine.engine, engine.version, device, serving.pool.stored)
 
 
 def _drafts(row: MeasuredRow, serving: Setup) -> int:

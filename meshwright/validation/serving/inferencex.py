@@ -108,6 +108,6 @@ def drafts_of(engine: str, version: str, gpu: str, pool: Pool, model: str) -> in
     """Tokens that prediction heads draft in a configuration whose rows do not state them; 0 without heads."""
     for rule in _rules().speculating:
         degrees = pool.data == pool.pipeline == 1 and (pool.tensor, pool.expert) == (rule.tensor, rule.expert)
-        if degrees and rule.model == model and _fits(rule, engine, version, gpu, pool.weights):
+        if degrees and rule.model == model and _fits(rule, engine, version, gpu, pool.stored):
             return rule.drafts
     return 0

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hwmodels.loading import Strict
 from hwmodels.quantities import Few
+from simulator.models import Model
 from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.tiers import Tier
@@ -51,7 +52,9 @@ class Pool(Strict):
     expert_tensor: int = Field(
         0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: the ranks that remain"
     )
-    weights: WeightFormat = Field("bf16", description="number format of the weights")
+    weights: WeightFormat | None = Field(
+        None, description="number format of the weights; default: the model's checkpoint's"
+    )
     activations: ActivationFormat | None = Field(
         None, description="number format of the matrix products' inputs; default: as the engine pairs them"
     )
@@ -76,6 +79,15 @@ class Pool(Strict):
     def devices(self) -> int:
         """Devices of one replica."""
         return self.tensor * self.data * self.pipeline
+
+    def of(self, model: Model) -> Pool:
+        """The pool with the format of the model's checkpoint, where it states none."""
+        return self if self.weights else self.model_copy(update={"weights": model.checkpoint})
+
+    @property
+    def stored(self) -> str:
+        """Number format of the weights; 16 bits where neither pool nor model stated one."""
+        return self.weights or "bf16"
 
     @property
     def experts_cut(self) -> int:

@@ -101,7 +101,7 @@ class PowerModel:
             limit_w=device.tdp_watts,
             host_w=price.cluster.host_watts * pool.devices / price.cluster.devices_per_node,
             dense_bytes=dense * price.weights.dense_bytes * pool.data,
-            expert_bytes=routed * WEIGHT_BYTES[pool.weights],
+            expert_bytes=routed * WEIGHT_BYTES[pool.stored],
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
             kv_bytes=model.cached_layers * model.kv_cache_width * kv,

@@ -78,8 +78,9 @@ class StepPrice:
     def __init__(self, model: Model, cluster: Cluster, pool: Pool, engine: Engine) -> None:
         if pool.clock_mhz is not None:
             cluster = cluster.at_clock(1e6 * pool.clock_mhz, "clock_mhz")
+        pool = pool.of(model)
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
-        self.weights = WeightFormats.of(model, cluster, pool.weights, pool.activations)
+        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations)
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
         kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
@@ -88,7 +89,7 @@ class StepPrice:
         generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
         self.times: LayerTimes
         self.times, self.assumed = layer_times(
-            engine, layer_class(model), format_class(pool.weights), generation
+            engine, layer_class(model), format_class(pool.stored), generation
         )
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
         """Number of layers by kind."""

@@ -12,7 +12,16 @@ from simulator.models import models
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, LLAMA, PUBLISHED_2025
 
-ABOUT = {"name", "aliases", "family", "source", "stated_parameters"}
+ABOUT = {
+    "name",
+    "aliases",
+    "family",
+    "source",
+    "stated_parameters",
+    "checkpoint",
+    "checkpoints",
+    "mtp_layers",
+}
 
 
 def written(folder, config, name="config.json"):

@@ -45,8 +45,8 @@ class RooflineSteps:
     def of(cls, model: Model, cluster: Cluster, pool: Pool) -> RooflineSteps:
         """Figures of one replica of a pool."""
         device, ranks = cluster.device, pool.tensor * pool.data
-        size = FORMAT_BYTES[pool.weights]
-        dtype = {1.0: "fp8"}.get(FORMAT_BYTES[pool.activations or pool.weights], "bf16")
+        size = FORMAT_BYTES[pool.stored]
+        dtype = {1.0: "fp8"}.get(FORMAT_BYTES[pool.activations or pool.stored], "bf16")
         peak = FLOP_SHARE * device.peak_flops.get(dtype, max(device.peak_flops.values()))  # type: ignore[call-overload]
         read = READ_SHARE * device.memory_bandwidth
         weights = model_parameters(model) * size / ranks
