@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from meshwright.exporters.base import (
@@ -19,6 +20,7 @@ from meshwright.exporters.launchers import FAMILIES
 from meshwright.exporters.routers import FILE as ROUTER
 from meshwright.exporters.routers import disaggregated, needs_router, router_script
 from meshwright.exporters.table import Facts, LauncherTable, Options
+from simulator.serving.question.speculation import Kind
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.memory import ReplicaMemory, memory
@@ -75,20 +77,38 @@ def held_memory(setting: ServingSetting, pool: PoolSetting) -> ReplicaMemory:
     )
 
 
+DRAFT_METHODS: Mapping[Kind, tuple[str, str, str]] = {
+    "draft-model": ("draft_model", "STANDALONE", "Draft_Target"),
+    "eagle": ("eagle", "EAGLE", "Eagle"),
+    "eagle3": ("eagle3", "EAGLE3", "Eagle3"),
+    "medusa": ("medusa", "", "Medusa"),
+    "mtp": ("mtp", "NEXTN", "MTP"),
+    "ngram": ("ngram", "NGRAM", "NGram"),
+    "lookahead": ("", "", "Lookahead"),
+}
+"""Names of a kind of speculation in vLLM, SGLang and TensorRT-LLM; empty where the engine has none."""
+
+
 def _speculation_facts(pool: PoolSetting) -> Facts:
-    """A draft model under the engines' option names."""
+    """Speculation under the engines' option names."""
     drafted = pool.pool.speculation
     if drafted is None:
         return {}
+    method, algorithm, kind = DRAFT_METHODS[drafted.kind]
     name = drafted.draft if isinstance(drafted.draft, str) else "draft"
-    told = {"method": "draft_model", "model": name, "num_speculative_tokens": drafted.tokens}
-    return {
-        "derived.speculation": json.dumps(told, separators=(",", ":")),
+    told = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
+    if drafted.draft is None:
+        # Heads inside the checkpoint, or tokens that are looked up; EAGLE's heads are the user's own.
+        del told["model"]
+        name = ""
+    facts = {
+        "derived.speculation": json.dumps(told, separators=(",", ":")) if method else "",
         "derived.draft": name,
-        "derived.draft_algorithm": "STANDALONE",
-        "derived.draft_type": "Draft_Target",
+        "derived.draft_algorithm": algorithm,
+        "derived.draft_type": kind,
         "derived.draft_tokens": drafted.tokens,
     }
+    return {fact: value for fact, value in facts.items() if value}
 
 
 def pool_options(

@@ -10,9 +10,12 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
+from simulator.ops.counts import model_parameters
 from simulator.scenario import find
+from simulator.serving.engines import Engine
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.speculation import check_heads
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.scalers import Scaler, make_scaler
@@ -116,8 +119,7 @@ def serving_setting(
         engine = engine_of(pool.engine, folder, f"{place}.engine")
         costs = replica_costs(model, used, pool, options, engine)
         if pool.speculation is not None:
-            draft = find(models, pool.speculation.draft, folder, f"{place}.speculation.draft")
-            costs = speculating(costs, pool.speculation, draft, used, pool, options, engine)
+            costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
         pools.append(
             PoolSetting(
                 pool,
@@ -151,6 +153,37 @@ def serving_setting(
     return ServingSetting(
         title, model, cluster, serving, deployment, tuple(pools), router, scaler, seed, folder, where
     )
+
+
+def _with_drafts(
+    costs: ReplicaCosts,
+    model: Model,
+    cluster: Cluster,
+    pool: Pool,
+    options: EngineOptions,
+    engine: Engine,
+    folder: Path,
+    where: str,
+) -> ReplicaCosts:
+    """Costs of a replica with its pool's speculation.
+
+    Raises:
+        InputError: no such draft model, a draft larger than its target, or heads that the model lacks.
+    """
+    speculation, draft = pool.speculation, None
+    if speculation is None:
+        return costs
+    check_heads(speculation, model.mtp_layers, model.name, f"{where}.kind")
+    if speculation.draft is not None:
+        draft = find(models, speculation.draft, folder, f"{where}.draft")
+        sizes = [model_parameters(one) for one in (draft, model)]
+        if sizes[0] > sizes[1]:
+            raise InputError(
+                f"the draft {draft.name} ({sizes[0] / 1e9:.2g}B parameters) is larger than its target "
+                f"{model.name} ({sizes[1] / 1e9:.2g}B)",
+                f"{where}.draft",
+            )
+    return speculating(costs, speculation, draft, model, cluster, pool, options, engine)
 
 
 def pools_of(deployment: Deployment, where: str) -> list[Pool]:

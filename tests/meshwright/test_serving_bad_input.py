@@ -172,7 +172,9 @@ def test_requests_that_no_replica_holds_are_reported(refused, scenario):
     message = refused("simulate", scenario(options=", kv_blocks: 1"), code=1)
     assert "all 20 requests are longer than the 16 tokens" in message
     draft = ", speculation: {draft: llama3.1-70b, tokens: 3, acceptance: 0.7}"
-    assert "leaves no room for KV" in refused("simulate", scenario(deployment=draft), code=1)
+    assert "is larger than its target" in refused("simulate", scenario(deployment=draft))
+    full = ", speculation: {kind: eagle, layers: 1000}"
+    assert "leaves no room for KV" in refused("simulate", scenario(deployment=full), code=1)
 
 
 HEADER = "arrived_at,num_prefill_tokens,num_decode_tokens\n"

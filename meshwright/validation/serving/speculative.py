@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
-from simulator.serving.steps.speculation import draft_cost, speed_up
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
+from simulator.serving.steps.table import IterationTable
 
+FILE = Path(__file__).with_name("speculative.yaml")
 NEEDS = ("method", "mean_accepted_tokens_per_step", "speedup_overall")
 MEASURED = ("speedup_overall",)
 KEYS = 512.0
@@ -21,8 +28,29 @@ class Speculative:
     """The configuration of one row."""
 
     serving: Setup
-    method: str
+    method: Speculation
     accepted: float
+
+
+@cache
+def _methods() -> dict[str, Speculation]:
+    """Published methods by their names in small letters."""
+    return {
+        name: build(Speculation, values, f"{FILE}: {name}") for name, values in read_mapping(FILE).items()
+    }
+
+
+def speed_up(table: IterationTable, method: Speculation, accepted: float) -> float:
+    """Throughput with speculation over that without, of one sequence.
+
+    Args:
+        table: step times of the target model.
+        method: drafts and their verification.
+        accepted: mean tokens of a step, the target's own token included.
+    """
+    heads = DraftHeads(table, method.draft_layers / table.price.model.layers)
+    drafted = SpeculativeSteps(table, heads, method).step((), 1, int(KEYS))
+    return accepted * table.step((), 1, int(KEYS)) / drafted
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -33,9 +61,10 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     """
     found = setup(row, "static", "", {}, row.text("precision", "fp16"))
     method = row.text("method")
-    if draft_cost(method) is None:
+    speculation = _methods().get(re.sub(r"[^a-z0-9\[\]]", "", method.lower()))
+    if speculation is None:
         raise SkippedRow(f"speculation method {method!r} is not known")
-    question = Speculative(found, method, row.need("mean_accepted_tokens_per_step"))
+    question = Speculative(found, speculation, row.need("mean_accepted_tokens_per_step"))
     name = f"speculative-{row.text('model').split('/')[-1]}-{method}"
     return ServingCase(
         name, file, found.engine.name, row.text("gpu"), row.measured(*MEASURED), False, "", question
@@ -45,7 +74,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
 def predict(questions: Sequence[Speculative]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
     table = table_of(questions[0].serving, 256, 1, 4096)
-    return [{"speedup_overall": speed_up(table, one.method, one.accepted, KEYS)} for one in questions]
+    return [{"speedup_overall": speed_up(table, one.method, one.accepted)} for one in questions]
 
 
 def group_key(question: Speculative) -> tuple[Any, ...]:

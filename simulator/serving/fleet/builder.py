@@ -9,7 +9,7 @@ from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.pipeline import PipelinedReplica
 from simulator.serving.replica.replica import Listener, Replica
 from simulator.serving.setting import PoolSetting, ServingSetting
-from simulator.serving.steps.drafts import Drafts
+from simulator.serving.steps.speculation import Drafts
 from simulator.serving.workload.source import Source
 
 AnyReplica = Replica | PipelinedReplica | LockstepReplica

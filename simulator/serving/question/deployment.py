@@ -72,7 +72,7 @@ class Pool(Strict):
         None, gt=0, le=1e5, description="power limit of one device; default: the device's own"
     )
     speculation: Speculation | None = Field(
-        None, description="speculative decoding with a draft model (`draft`, `tokens`, `acceptance`)"
+        None, description="speculative decoding (`kind`, `draft`, `tokens`, `acceptance`)"
     )
 
     @property

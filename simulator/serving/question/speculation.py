@@ -1,34 +1,204 @@
-"""Speculative decoding of a pool, as a deployment states it."""
+"""Speculative decoding of a pool: how drafts are proposed, verified and accepted.
+
+A draft proposes ``tokens`` tokens; the target verifies all of them and adds one token in a single step
+(Leviathan et al., arXiv 2211.17192). Kinds differ in the cost of a proposal: a draft model, heads behind the
+target's last layer (EAGLE, Medusa, multi-token prediction), or tokens looked up (n-grams, lookahead).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
+from hwmodels.errors import InputError, UnknownNameError
+from hwmodels.loading import Strict, build, read_mapping
+from hwmodels.quantities import Duration
+from simulator.serving.engines.engine import Figure
+
+FILE = Path(__file__).with_name("speculation.yaml")
+
+Kind = Literal["draft-model", "eagle", "eagle3", "medusa", "mtp", "ngram", "lookahead"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DRAFT_MODEL: Kind = "draft-model"
+LARGEST_DRAFT = 1.0
+"""Layers of the target that one pass of a head may cost, as a share of all layers."""
+
+
+class DraftingDefaults(Strict):
+    """Defaults of one kind, each with its source."""
+
+    tokens: Figure[int]
+    acceptance: Figure[float]
+    passes: Literal["per-token", "per-step", "none"]
+    layers: Figure[float]
+    host_s: Figure[float]
+    verified: Figure[int] | None = None
+
+
+@cache
+def drafting_defaults() -> Mapping[str, DraftingDefaults]:
+    """Defaults by kind."""
+    return {
+        name: build(DraftingDefaults, values, f"{FILE}: {name}")
+        for name, values in read_mapping(FILE).items()
+    }
 
 
 class Speculation(Strict):
     """Speculation of a pool."""
 
-    draft: str | dict[str, Any] = Field(description="draft model: catalogue name, path or mapping")
-    tokens: int = Field(ge=1, le=64, description="tokens that the draft model proposes in a step")
-    acceptance: Annotated[float, Field(ge=0, lt=1)] | list[Annotated[float, Field(ge=0)]] = Field(
-        description="probability that a proposal is accepted after those before it; or a list of how often "
-        "0, 1, ... `tokens` of them are"
+    kind: Kind = Field(
+        DRAFT_MODEL, description=f"how tokens are proposed: {', '.join(KINDS[:-1])} or {KINDS[-1]}"
     )
+    draft: str | dict[str, Any] | None = Field(
+        None, description="draft model: catalogue name, path or mapping; needed by `draft-model` alone"
+    )
+    tokens: int = Field(
+        0, ge=0, le=64, description="tokens proposed in a step, one after the other; 0: the kind's default"
+    )
+    acceptance: Annotated[float, Field(ge=0, lt=1)] | list[Annotated[float, Field(ge=0)]] | None = Field(
+        None,
+        description="probability that a proposal is accepted after those before it; or a list of how often "
+        "0, 1, ... `tokens` of them are; default: the kind's, an assumption",
+    )
+    acceptance_by_position: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        None,
+        description="probability that proposal 1, 2, ... is accepted after those before it, instead of "
+        "`acceptance`; the last one holds for later positions",
+    )
+    verified: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="tokens of a sequence that the target computes in a step: nodes of a tree; default: "
+        "`tokens` + 1, or the kind's",
+    )
+    passes: int | None = Field(
+        None, ge=0, le=64, description="passes of the draft in a step; default: by kind"
+    )
+    layers: float | None = Field(
+        None,
+        ge=0,
+        le=1000,
+        description="cost of a pass of draft heads, in layers of the target; default: by kind",
+    )
+    host: Duration | None = Field(
+        None, description="host time of a step for drafts and verification; default: by kind"
+    )
+
+    @property
+    def defaults(self) -> DraftingDefaults:
+        """Defaults of the kind."""
+        return drafting_defaults()[self.kind]
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the acceptance is the kind's default."""
+        return self.acceptance is None and self.acceptance_by_position is None
+
+    @property
+    def queries(self) -> int:
+        """Tokens of a sequence that the target computes in a step."""
+        if self.verified is not None:
+            return self.verified
+        kind = self.defaults.verified
+        return kind.value if kind is not None else self.tokens + 1
+
+    @property
+    def draft_passes(self) -> int:
+        """Passes of the draft in a step."""
+        if self.passes is not None:
+            return self.passes
+        return {"per-token": self.tokens, "per-step": 1, "none": 0}[self.defaults.passes]
+
+    @property
+    def draft_layers(self) -> float:
+        """Cost of a pass of draft heads, in layers of the target."""
+        return self.defaults.layers.value if self.layers is None else self.layers
+
+    @property
+    def host_s(self) -> float:
+        """Host time of a step beside the engine's own, s."""
+        return self.defaults.host_s.value if self.host is None else self.host
 
     def shares(self) -> np.ndarray:
         """Probability of 0 to ``tokens`` accepted proposals, shape (tokens + 1,)."""
-        if isinstance(self.acceptance, list):
-            given = np.zeros(self.tokens + 1)
-            given[: len(self.acceptance)] = self.acceptance[: self.tokens + 1]
-            return given / given.sum()
-        reached = self.acceptance ** np.arange(self.tokens + 1)
+        if self.acceptance_by_position is not None:
+            last = self.acceptance_by_position[-1:] * self.tokens
+            positions = [*self.acceptance_by_position, *last][: self.tokens]
+            reached = np.cumprod([1.0, *positions])
+            return reached - np.append(reached[1:], 0.0)
+        acceptance = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
+        if isinstance(acceptance, list):
+            weights = np.zeros(self.tokens + 1)
+            weights[: len(acceptance)] = acceptance[: self.tokens + 1]
+            return weights / weights.sum()
+        reached = acceptance ** np.arange(self.tokens + 1)
         return reached - np.append(reached[1:], 0.0)
 
     def mean(self) -> float:
         """Tokens that a step yields on average."""
         return float(self.shares() @ np.arange(1, self.tokens + 2))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tokens_by_kind(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        kind = values.get("kind", DRAFT_MODEL)
+        if not values.get("tokens") and kind in KINDS:
+            return {**values, "tokens": drafting_defaults()[kind].tokens.value}
+        return values
+
+    @model_validator(mode="after")
+    def _draft_fits_the_kind(self) -> Speculation:
+        if (self.draft is None) == (self.kind == DRAFT_MODEL):
+            raise ValueError(
+                "`draft` names the draft model of kind draft-model"
+                if self.draft is None
+                else f"`draft` belongs to kind draft-model, found kind {self.kind}"
+            )
+        if self.acceptance is not None and self.acceptance_by_position is not None:
+            raise ValueError("`acceptance` and `acceptance_by_position` exclude each other")
+        for name in ("acceptance", "acceptance_by_position"):
+            values = getattr(self, name)
+            if isinstance(values, list) and not (sum(values) > 0 if name == "acceptance" else values):
+                raise ValueError(f"`{name}` is empty or all zero")
+        if self.queries <= self.tokens and self.verified is not None:
+            raise ValueError(f"`verified` ({self.verified}) must exceed `tokens` ({self.tokens})")
+        return self
+
+
+def read_speculation(text: str) -> dict[str, Any]:
+    """The keys of ``KIND[:TOKENS]`` (`mtp`, `eagle3:3`); any other word names a draft model.
+
+    Raises:
+        UnknownNameError: tokens of something that is no kind.
+        InputError: tokens are not a number.
+    """
+    name, colon, tokens = text.partition(":")
+    found: dict[str, Any] = {"kind": name} if name in KINDS else {"draft": name}
+    if not name:
+        raise UnknownNameError("speculation", name, KINDS, "--speculate")
+    if colon:
+        if not tokens.isdigit() or not int(tokens):
+            raise InputError(f"KIND:TOKENS needs a number of tokens, found {tokens!r}", "--speculate")
+        found["tokens"] = int(tokens)
+    return found
+
+
+def check_heads(speculation: Speculation, mtp_layers: float, model: str, where: str) -> None:
+    """Refuse multi-token prediction on a model without heads.
+
+    Raises:
+        InputError: the model has no heads.
+    """
+    if speculation.kind == "mtp" and not mtp_layers:
+        raise InputError(
+            f"{model} has no heads of multi-token prediction (`mtp_layers`); eagle3 trains its own", where
+        )

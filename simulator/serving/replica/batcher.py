@@ -18,7 +18,7 @@ from simulator.serving.steps.step_times import Chunk
 
 if TYPE_CHECKING:
     from simulator.serving.question.options import EngineOptions
-    from simulator.serving.steps.drafts import Drafts
+    from simulator.serving.steps.speculation import Drafts
 
 
 class PlannedStep:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
+from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 from simulator.serving.steps.table import IterationTable
 
@@ -83,7 +84,7 @@ class Steady:
     """From first to last token."""
 
 
-def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) -> Steady:
+def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Load, limits: Limits) -> Steady:
     """Return the steady state of every case.
 
     Args:
@@ -91,7 +92,7 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
         load: requests on the whole replica, shared evenly by its attention ranks and micro batches.
         limits: of one rank.
     """
-    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    cases = Cases(table.cases if isinstance(table, IterationTable) else table, load, limits)
     closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
     seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
@@ -147,12 +148,14 @@ def steady_state(table: IterationTable | StepCases, load: Load, limits: Limits) 
     return _means(cases, through, tpot, spread, np.where(cases.decodes, step, running), service, wait, stable)
 
 
-def highest_stable_rate(table: IterationTable | StepCases, load: Load, limits: Limits) -> Array:
+def highest_stable_rate(
+    table: IterationTable | StepCases | SpeculativeCases, load: Load, limits: Limits
+) -> Array:
     """Requests a second above which no case of `steady_state` is stable; see there for the arguments.
 
     Slots would not free fast enough even without prefills, or prompts would not fit even beside few decodes.
     """
-    cases = Cases(table if isinstance(table, StepCases) else table.cases, load, limits)
+    cases = Cases(table.cases if isinstance(table, IterationTable) else table, load, limits)
     slots, one = cases.slots, np.ones_like(cases.slots)
     by_slots = slots / (cases.gaps * cases.decode(slots))
     by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(one).full)
@@ -327,15 +330,16 @@ def _means(
     steps = np.where(cases.decodes | (stages > 1), waits, np.minimum(everywhere, 1.0))
     busy = np.where(cases.closed & cases.decodes, 1.0, steps)
     busy = np.maximum(busy, 1e-9)
-    tokens = ends * (cases.output * cases.decodes + cases.new) * interval * ranks * stages / busy
+    computed = cases.output * cases.verified_per_token * cases.decodes + cases.new
+    tokens = ends * computed * interval * ranks * stages / busy
     decodes = np.where(cases.decodes, batch * ranks / busy, 0.0)
     idle = table.idle_watts
     watts = idle + busy * (table.watts(tokens, decodes, decodes * cases.keys, interval) - idle)
     return Steady(
         ttft_s=np.where(stable, ttft, np.inf),
         queue_s=np.where(stable, wait, np.inf),
-        tpot_s=tpot,
-        tpot_spread_s=spread,
+        tpot_s=tpot * cases.steps_per_token,
+        tpot_spread_s=spread * cases.steps_per_token,
         batch=batch * stages,
         prefill_s=prefill,
         prefill_beside_s=prefill_beside,

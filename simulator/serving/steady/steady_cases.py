@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
@@ -98,7 +99,7 @@ class Prefills:
 class Cases:
     """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
 
-    def __init__(self, table: StepCases, load: Load, limits: Limits) -> None:
+    def __init__(self, table: StepCases | SpeculativeCases, load: Load, limits: Limits) -> None:
         given = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
             *(load.prompt_variation, load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
@@ -128,7 +129,11 @@ class Cases:
         """Mean context of a decoding sequence."""
         self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / table.stages, 1.0)
         """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
-        self.gaps = np.maximum(output - 1.0, 1e-9)
+        tokens = np.maximum(output - 1.0, 1e-9)
+        self.gaps = np.maximum((tokens + table.overshoot) / table.pace, 1e-9)
+        """Decode steps of a request: one a token, fewer under speculation."""
+        self.steps_per_token = self.gaps / tokens
+        self.verified_per_token = table.verified / table.pace
         self.cached, self.budget = cached, budget
         self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
         """Whether prefill chunks share steps with decodes."""

@@ -116,15 +116,17 @@ class CappedTable(IterationTable):
         )
         return capped, growth * capped / first, steps
 
-    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one step of attention ranks that share experts; see `StepTimes`."""
         decodes = sum(batch.decodes for batch in ranks)
-        tokens = decodes + sum(chunk[0] for batch in ranks for chunk in batch.prefills)
+        tokens = decodes * queries + sum(chunk[0] for batch in ranks for chunk in batch.prefills)
         if not tokens:
             return 0.0
         kv_tokens = sum(batch.kv_tokens for batch in ranks)
         return float(
-            self._capped(lambda table: IterationTable.lockstep(table, ranks), tokens, decodes, kv_tokens)
+            self._capped(
+                lambda table: IterationTable.lockstep(table, ranks, queries), tokens, decodes, kv_tokens
+            )
         )
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
@@ -180,12 +182,12 @@ class CappedCases(StepCases):
             arrays.figures[name][index] for name in ("cap_w", "devices", "clock")
         )
 
-    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps; see `StepCases.decode_seconds`."""
         whole = np.asarray(sequences, dtype=np.float64) * self.ranks
         return self._capped(
-            lambda cases: StepCases.decode_seconds(cases, sequences, keys),
-            whole,
+            lambda cases: StepCases.decode_seconds(cases, sequences, keys, verified),
+            whole * verified,
             whole,
             whole * np.asarray(keys),
         )
@@ -198,13 +200,16 @@ class CappedCases(StepCases):
         keys: ArrayLike,
         chunks: ArrayLike = 1.0,
         ranks: ArrayLike | None = None,
+        verified: float = 1.0,
     ) -> Array:
         """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
         whole = np.asarray(sequences, dtype=np.float64) * self.ranks
         prompts = np.asarray(queries, dtype=np.float64) * (self.ranks if ranks is None else np.asarray(ranks))
         return self._capped(
-            lambda cases: StepCases.mixed_seconds(cases, queries, before, sequences, keys, chunks, ranks),
-            prompts + whole,
+            lambda cases: StepCases.mixed_seconds(
+                cases, queries, before, sequences, keys, chunks, ranks, verified
+            ),
+            prompts + whole * verified,
             whole,
             whole * np.asarray(keys),
         )

@@ -16,10 +16,10 @@ from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.capped import iteration_table
-from simulator.serving.steps.drafts import SpeculativeSteps
 from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.step_times import ReplicaCosts
+from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
+from simulator.serving.steps.step_times import ReplicaCosts, StepTimes
 
 
 def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> Engine:
@@ -100,35 +100,52 @@ def replica_costs(
 def speculating(
     costs: ReplicaCosts,
     speculation: Speculation,
-    draft: Model,
+    draft: Model | None,
+    target: Model,
     cluster: Cluster,
     pool: Pool,
     options: EngineOptions,
     engine: Engine,
 ) -> ReplicaCosts:
-    """Costs of a replica whose decodes verify proposals of a draft model on the same devices.
+    """Costs of a replica whose decodes verify drafts made on the same devices.
 
-    The draft model's weights and KV take blocks from the target's.
+    Weights and KV of a draft model or of draft heads take blocks from the target's.
+
+    Args:
+        costs: of the target alone.
+        speculation: kind and size of the drafts.
+        draft: draft model; None where heads or looked-up tokens propose.
+        target: the model.
+        cluster, pool, options, engine: of the replica.
 
     Raises:
-        InfeasibleError: the draft model leaves the target no KV block.
+        InfeasibleError: the drafts leave the target no KV block.
     """
-    alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
-    price = StepPrice(draft, cluster, alone, engine)
-    held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
-    context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
-    steps = iteration_table(price, options.token_budget, options.max_sequences, context)
+    layers = speculation.draft_layers
+    if draft is not None:
+        alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
+        price = StepPrice(draft, cluster, alone, engine)
+        held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
+        context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
+        steps: StepTimes | None = iteration_table(price, options.token_budget, options.max_sequences, context)
+        weights, kv_token, name = held.weights, held.kv_token, f"draft model {draft.name}"
+    else:
+        share = layers / target.layers
+        steps = DraftHeads(costs.steps, share) if layers and speculation.draft_passes else None
+        weights = share * costs.weight_bytes
+        kv_token = share * costs.kv_token_bytes / (pool.tensor * pool.pipeline)
+        name = f"draft of kind {speculation.kind}"
     devices = pool.tensor * pool.pipeline
-    block = (costs.kv_token_bytes / devices + held.kv_token) * options.block_tokens
-    room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - held.weights
+    block = (costs.kv_token_bytes / devices + kv_token) * options.block_tokens
+    room = costs.kv_blocks * costs.kv_token_bytes / devices * options.block_tokens - weights
     if room < block and not options.kv_blocks:
         raise InfeasibleError(
-            f"the draft model {draft.name} ({held.weights / 2**30:.1f} GiB of weights a device) leaves no "
+            f"the {name} ({weights / 2**30:.1f} GiB of weights a device) leaves no "
             f"room for KV on {pool.devices} x {cluster.device.name}; a smaller draft or more devices help"
         )
     return replace(
         costs,
         steps=SpeculativeSteps(costs.steps, steps, speculation),
         kv_blocks=options.kv_blocks or max(int(room / block), 1),
-        weight_bytes=costs.weight_bytes + held.weights,
+        weight_bytes=costs.weight_bytes + weights,
     )

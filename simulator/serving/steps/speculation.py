@@ -1,72 +1,121 @@
-"""Speculative decoding: tokens accepted per step, against the cost of drafting and verification."""
+"""Cost of speculative decoding: drafts and their verification in a step, and the tokens that it yields."""
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
-from simulator.serving.steps.table import IterationTable
+import numpy as np
 
-
-class Draft(NamedTuple):
-    """Cost of one draft."""
-
-    layers: float
-    """Layers of the target model that drafting runs, one token after the other."""
-    tokens: int
-    """Tokens that the target verifies in one step."""
-    host_s: float
-    """Host time of a step, s: building the tree, comparing tokens."""
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.step_times import Array, Chunk, RankBatch, StepTimes, Stretch
 
 
-DRAFTS = {
-    # Draft heads on the last hidden state, run at once.
-    "medusa": Draft(0.5, 64, 2e-3),
-    "hydra": Draft(2.0, 64, 3e-3),
-    # An autoregressive head of one layer, 5 deep.
-    "eagle": Draft(5.0, 26, 4e-3),
-    "eagle2": Draft(6.0, 60, 4e-3),
-    # Tokens from the prompt, a data store or earlier steps.
-    "pld": Draft(0.0, 10, 0.5e-3),
-    "rest": Draft(0.0, 64, 3e-3),
-    "lookahead": Draft(0.0, 120, 1e-3),
-    "recycling": Draft(0.0, 80, 1e-3),
-    "samd": Draft(0.0, 60, 2e-3),
-    "samd[eagle2]": Draft(6.0, 60, 4e-3),
-    "samd[recycling]": Draft(0.0, 80, 2e-3),
-    "sps": Draft(0.0, 5, 3e-3),
-}
-"""Depth and tokens of published methods at their default settings: Medusa 64 candidates (Cai et al. 2024),
-EAGLE a tree of 26 and depth 5, EAGLE-2 60 tokens and depth 6 (Li et al. 2024), Lookahead W15 N5 G15 (Fu et
-al. 2024), others as their papers; host times are assumed."""
-SMALL_MODEL_SHARE = 0.25
-"""Time of one token of a separate draft model (68M parameters) over that of a layer stack of the target."""
+class Drafts:
+    """Draws of the number of steps of a sequence."""
+
+    def __init__(self, speculation: Speculation, seed: list[int]) -> None:
+        self.pace = speculation.mean()
+        """Mean tokens of a step."""
+        self._shares = speculation.shares()
+        self._random = np.random.default_rng(seed)
+
+    def steps(self, tokens: int) -> int:
+        """Steps that yield the given number of tokens."""
+        draws = self._random.choice(len(self._shares), tokens, p=self._shares) + 1
+        return int(np.searchsorted(np.cumsum(draws), tokens)) + 1
 
 
-def draft_cost(method: str) -> Draft | None:
-    """Return the cost of a method's drafts; None where not known."""
-    name = re.sub(r"[^a-z0-9\[\]]", "", method.lower())
-    return DRAFTS.get(name) or DRAFTS.get(name.split("[")[0])
-
-
-def speed_up(table: IterationTable, method: str, accepted: float, keys: float, batch: int = 1) -> float:
-    """Return the throughput with speculation over that without.
+class DraftHeads:
+    """`StepTimes` of draft heads that cost as much as some layers of the target.
 
     Args:
-        table: step times of the target model.
-        method: drafting method.
-        accepted: mean tokens of a step, including the target's own token.
-        keys: mean context, tokens.
-        batch: sequences.
-
-    Raises:
-        KeyError: an unknown method.
+        target: step times of the target.
+        share: layers of the heads over those of the target.
     """
-    draft = draft_cost(method)
-    if draft is None:
-        raise KeyError(method)
-    kv = int(batch * keys)
-    plain = table.step((), batch, kv)
-    verify = table.step((), batch, kv, queries=draft.tokens)
-    drafting = plain / table.price.model.layers * draft.layers
-    return accepted * plain / (verify + drafting + draft.host_s)
+
+    def __init__(self, target: StepTimes, share: float) -> None:
+        self.target, self.share, self.stages = target, share, target.stages
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Seconds of one pass."""
+        return self.share * self.target.step(prefills, decodes, kv_tokens, queries)
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """Seconds of passes in consecutive steps."""
+        first_s, growth_s, steps = self.target.stretch(decodes, kv_tokens, queries)
+        return self.share * first_s, self.share * growth_s, steps
+
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
+        """Seconds of one pass of attention ranks."""
+        return self.share * self.target.lockstep(ranks, queries)
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of the target's step."""
+        return self.target.watts(tokens, decodes, kv_tokens, seconds)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """Seconds of one pass by part."""
+        parts = self.target.parts(prefills, decodes, kv_tokens)
+        return {name: self.share * seconds for name, seconds in parts.items()}
+
+
+class SpeculativeSteps:
+    """`StepTimes` of a target whose decodes verify drafts.
+
+    Args:
+        target: step times of the target.
+        draft: step times of one pass of the draft; None where tokens are looked up.
+        speculation: proposals, passes and acceptance.
+    """
+
+    def __init__(self, target: StepTimes, draft: StepTimes | None, speculation: Speculation) -> None:
+        self.target, self.draft = target, draft
+        self.queries, self.passes = speculation.queries, speculation.draft_passes if draft else 0
+        self.host_s = speculation.host_s
+        self.stages = target.stages
+        self._growth = speculation.mean() / self.queries
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """Proposals, then verification; prompts pass through target and draft."""
+        seconds = self.target.step(prefills, decodes, kv_tokens, self.queries)
+        if decodes:
+            seconds += self.host_s
+        if self.draft is None:
+            return seconds
+        if decodes and self.passes:
+            seconds += self.passes * self.draft.step((), decodes, kv_tokens)
+        return seconds + (self.draft.step(prefills, 0, 0) if prefills else 0.0)
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """As `step`, while KV grows by the mean tokens of a step."""
+        verify_s, verify_growth_s, steps = self.target.stretch(decodes, kv_tokens, self.queries)
+        pace = self._growth * self.queries
+        seconds, growth_s = verify_s + self.host_s, verify_growth_s * self._growth
+        if self.draft is not None and self.passes:
+            propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens)
+            seconds += self.passes * propose_s
+            growth_s += self.passes * propose_growth_s * pace
+            steps = max(int(min(steps, propose_steps / pace)), 1)
+        return seconds, growth_s, steps
+
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
+        """Verification and proposals of ranks that step together."""
+        seconds = self.target.lockstep(ranks, self.queries)
+        if any(batch.decodes for batch in ranks):
+            seconds += self.host_s
+        if self.draft is None:
+            return seconds
+        decodes = [batch._replace(prefills=()) for batch in ranks]
+        prompts = [RankBatch(batch.prefills, 0, 0) for batch in ranks]
+        seconds += self.passes * self.draft.lockstep(decodes)
+        return seconds + (self.draft.lockstep(prompts) if any(batch.prefills for batch in ranks) else 0.0)
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of the target's step."""
+        return self.target.watts(tokens, decodes, kv_tokens, seconds)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """The target's parts, and drafting."""
+        parts = dict(self.target.parts(prefills, decodes, kv_tokens))
+        parts["drafting"] = max(self.step(prefills, decodes, kv_tokens) - sum(parts.values()), 0.0)
+        return parts

@@ -181,6 +181,9 @@ class StepArrays:
 class StepCases:
     """Step times of an array of cases, each in its own table."""
 
+    verified, pace, overshoot = 1.0, 1.0, 0.0
+    """Tokens of a sequence that a decode step computes, those that it yields, and those beyond the last."""
+
     def __init__(self, arrays: StepArrays, which: Ints) -> None:
         index = int(which) if which.ndim == 0 else which
         self.arrays, self.which, self.engine = arrays, which, arrays.engine
@@ -220,17 +223,19 @@ class StepCases:
                 found[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
         return found
 
-    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps.
 
         Args:
             sequences: decoding sequences of one rank; means of a steady state may be fractional.
             keys: mean KV of a sequence, tokens.
+            verified: tokens of each sequence in a step.
         """
         sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
         one = np.maximum(sequences, 1.0)
         around = self.around_s + self.sequence_s * sequences
-        return self._padded(sequences) + self._head(one) + self._decodes(one, keys) + around
+        tokens = self._padded(sequences * verified) + self._head(one * verified)
+        return tokens + self._decodes(one, keys) + around
 
     def mixed_seconds(
         self,
@@ -240,6 +245,7 @@ class StepCases:
         keys: ArrayLike,
         chunks: ArrayLike = 1.0,
         ranks: ArrayLike | None = None,
+        verified: float = 1.0,
     ) -> Array:
         """Seconds of steps with prefill chunks of ``queries`` tokens in total, beside decoding sequences.
 
@@ -250,13 +256,15 @@ class StepCases:
             keys: mean KV of a decoding sequence.
             chunks: prompts among which the tokens are shared.
             ranks: data-parallel ranks with such chunks; by default all.
+            verified: tokens of each decoding sequence in a step.
         """
         queries = np.asarray(queries, dtype=np.float64)
         sequences = np.asarray(sequences, dtype=np.float64)
         chunks = np.asarray(chunks, dtype=np.float64)
         busy = sequences >= 0.5
-        alone = np.where(busy, self._padded(sequences), 0.0) + self._head(sequences)
-        whole = self._mixed_tokens(queries, sequences, ranks) + self._head(sequences + chunks)
+        rows = sequences * verified
+        alone = np.where(busy, self._padded(rows), 0.0) + self._head(rows)
+        whole = self._mixed_tokens(queries, rows, ranks) + self._head(rows + chunks)
         some = np.maximum(sequences, 1.0)
         alone = alone + np.where(busy, self._decodes(some, keys), 0.0)
         beside = np.where(busy, self._mixed(some, keys), 0.0)

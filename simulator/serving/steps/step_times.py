@@ -58,11 +58,12 @@ class StepTimes(Protocol):
         """Seconds of the following decode steps; every step adds ``queries`` KV tokens per sequence."""
         ...
 
-    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one step of data-parallel attention ranks that share their experts.
 
         Args:
             ranks: the batch of each rank; an idle rank has an empty one and still steps.
+            queries: tokens of each decoding sequence.
         """
         ...
 

@@ -302,14 +302,14 @@ class IterationTable:
         steps = int((keys[at + 1] - mean) / queries) + 1
         return first, slope * queries, steps if steps > 1 else 1
 
-    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one step of attention ranks that share experts: the slowest rank's own work, and
         experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
-        tokens = [batch.decodes + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
+        tokens = [batch.decodes * queries + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
         if not any(tokens):
             return 0.0
-        alone = self._shared([batch.decodes for batch in ranks], True)
-        own = max(self._own(batch) for batch in ranks)
+        alone = self._shared([batch.decodes * queries for batch in ranks], True)
+        own = max(self._own(batch, queries) for batch in ranks)
         if not any(batch.prefills for batch in ranks):
             return own + alone
         mixed = self._shared(tokens, self.graphs_mixed)
@@ -327,18 +327,18 @@ class IterationTable:
         whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
         return float(rank_s + self.experts_s[whole])
 
-    def _own(self, batch: RankBatch) -> float:
+    def _own(self, batch: RankBatch, queries: int = 1) -> float:
         """Seconds of one rank in lockstep beside products and experts."""
         sequences = batch.decodes + len(batch.prefills)
         if not sequences:
             return self._around_at(0)
         alone, beside = self._decode_s(batch.decodes, batch.kv_tokens)
-        alone += self._head_at(batch.decodes)
+        alone += self._head_at(batch.decodes * queries)
         if not batch.prefills:
             return self._around_at(sequences) + alone
         chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self.overlap_exponent
         mixed = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
-        mixed += self._head_at(sequences)
+        mixed += self._head_at(batch.decodes * queries + len(batch.prefills))
         return self._around_at(sequences) + alone + self.prefill_factor * (mixed - alone)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

@@ -78,7 +78,7 @@ class RooflineSteps:
         first = self.fixed_s + self.token_s * decodes * queries + self.kv_s * kv_tokens
         return first, self.kv_s * decodes * queries, NO_END
 
-    def lockstep(self, ranks: Sequence[RankBatch]) -> float:
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one step of all ranks: the longest rank's."""
         return max(self.step(batch.prefills, batch.decodes, batch.kv_tokens) for batch in ranks)
 

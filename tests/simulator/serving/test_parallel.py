@@ -12,7 +12,7 @@ from simulator.serving.replica.pipeline import PipelinedReplica
 from simulator.serving.replica.replica import Replica
 from simulator.serving.replica.schedulers import make_scheduler
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.steps.drafts import Drafts, SpeculativeSteps
+from simulator.serving.steps.speculation import Drafts, SpeculativeSteps
 from simulator.serving.workload.request import Request
 from tests.simulator.serving.conftest import make_requests
 from tests.simulator.serving.roofline import RooflineSteps

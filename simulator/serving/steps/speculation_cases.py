@@ -1,0 +1,69 @@
+"""Array lookups of step times under speculation, for steady states."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.step_arrays import StepCases
+
+Array = NDArray[np.float64]
+
+
+class SpeculativeCases:
+    """`StepCases` whose decodes verify drafts.
+
+    Args:
+        target: step times of the targets.
+        speculation: proposals, passes and acceptance.
+        layers: layers of the target, of which draft heads cost a share.
+        draft: step times of a draft model; None for heads and looked-up tokens.
+    """
+
+    def __init__(
+        self, target: StepCases, speculation: Speculation, layers: int, draft: StepCases | None = None
+    ) -> None:
+        self._target, self._draft = target, draft or target
+        self._passes, self._host_s = speculation.draft_passes, speculation.host_s
+        self._share = 1.0 if draft is not None else speculation.draft_layers / layers
+        self.verified = float(speculation.queries)
+        self.pace = speculation.mean()
+        """Mean tokens of a step."""
+        counts = np.arange(1, speculation.tokens + 2)
+        square = float(speculation.shares() @ counts**2)
+        self.overshoot = 0.5 * (square - self.pace) / self.pace
+        """Mean tokens of the last step beyond the last one asked for (renewal theory)."""
+        self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
+        self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of a replica's devices during steps; see `StepCases.watts`."""
+        return self._target.watts(tokens, decodes, kv_tokens, seconds)
+
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Seconds of decode steps: proposals, then verification; see `StepCases.decode_seconds`."""
+        seconds = self._target.decode_seconds(sequences, keys, self.verified) + self._host_s
+        if not self._passes:
+            return seconds
+        return seconds + self._passes * self._share * self._draft.decode_seconds(sequences, keys)
+
+    def mixed_seconds(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike = 1.0,
+        ranks: ArrayLike | None = None,
+    ) -> Array:
+        """Seconds of steps with prefill chunks, which pass through target and draft."""
+        batch = (before, sequences, keys, chunks, ranks)
+        seconds = self._target.mixed_seconds(queries, *batch, self.verified)
+        if not self._passes:
+            return seconds + np.where(np.asarray(sequences) >= 0.5, self._host_s, 0.0)
+        some = np.asarray(sequences, dtype=np.float64) >= 0.5
+        drafts = self._passes * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
+        alone = np.zeros_like(np.asarray(sequences, dtype=np.float64))
+        prompts = self._draft.mixed_seconds(queries, before, alone, keys, chunks, ranks)
+        return seconds + np.where(some, self._host_s + self._share * drafts, 0.0) + self._share * prompts

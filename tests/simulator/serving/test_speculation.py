@@ -1,0 +1,128 @@
+"""Speculative decoding: kinds, acceptance, costs, and two ways to the same TPOT."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwmodels.errors import InputError, MeshwrightError
+from simulator.models import models
+from simulator.serving.question.speculation import KINDS, Speculation, drafting_defaults, read_speculation
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.speculation_cases import SpeculativeCases
+
+
+def scenario(speculation, model="qwen3-8b", clients=8, **deployment):
+    return make_serving(
+        {
+            "model": model,
+            "cluster": "dgx-h200",
+            "workload": {
+                "kind": "serving",
+                "requests": 40 * clients,
+                "arrivals": {"kind": "closed", "concurrency": clients},
+                "input": {"kind": "uniform", "low": 400, "high": 600},
+                "output": {"kind": "uniform", "low": 200, "high": 400},
+            },
+            "deployment": {**({"speculation": speculation} if speculation else {}), **deployment},
+        },
+        "test",
+        Path(),
+    )
+
+
+def tpot(setting) -> float:
+    columns = serve(setting).records.columns()
+    return float(np.mean((columns["last_s"] - columns["first_s"]) / (columns["output"] - 1)))
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_kind_alone_is_a_complete_question(kind):
+    speculation = Speculation.model_validate({"kind": kind})
+    assert speculation.tokens == drafting_defaults()[kind].tokens.value
+    assert speculation.assumed
+    assert speculation.queries > speculation.tokens
+    assert 1.0 < speculation.mean() <= speculation.tokens + 1
+
+
+def test_one_number_and_equal_positions_are_the_same_acceptance():
+    number = Speculation.model_validate({"kind": "eagle", "tokens": 5, "acceptance": 0.7})
+    positions = Speculation.model_validate({"kind": "eagle", "tokens": 5, "acceptance_by_position": [0.7]})
+    assert positions.shares() == pytest.approx(number.shares())
+    assert number.mean() == pytest.approx(sum(0.7**place for place in range(6)))
+
+
+def test_later_positions_that_are_never_accepted_end_the_draft():
+    speculation = Speculation.model_validate(
+        {"kind": "eagle3", "tokens": 3, "acceptance_by_position": [0.8, 0.5, 0.0]}
+    )
+    assert speculation.mean() == pytest.approx(1 + 0.8 + 0.8 * 0.5)
+
+
+def test_drafts_that_are_never_accepted_cost_time():
+    plain = tpot(scenario(None))
+    never = tpot(scenario({"kind": "eagle", "acceptance": 0.0}))
+    often = tpot(scenario({"kind": "eagle", "acceptance": 0.8}))
+    assert often < plain < never
+
+
+def test_a_lookup_costs_less_than_a_head_of_the_same_acceptance():
+    lookup = tpot(scenario({"kind": "ngram", "tokens": 3, "acceptance": 0.6, "host": 0.0}))
+    head = tpot(scenario({"kind": "eagle", "tokens": 3, "acceptance": 0.6}))
+    assert lookup < head < 1.25 * lookup
+
+
+@pytest.mark.parametrize(
+    ("model", "speculation", "degrees"),
+    [
+        ("qwen3-8b", {"kind": "eagle3"}, {}),
+        ("deepseek-v3", {"kind": "mtp"}, {"tensor": 8, "weights": "fp8"}),
+        ("deepseek-v3", {"kind": "mtp", "tokens": 2}, {"data": 8, "expert": 8, "weights": "fp8"}),
+    ],
+)
+def test_the_steady_state_agrees_with_the_event_engine(model, speculation, degrees):
+    setting = scenario(speculation, model, 16, **degrees)
+    pool = setting.pools[0]
+    target = pool.costs.steps.target
+    cases = SpeculativeCases(target.cases, pool.pool.speculation, setting.model.layers)
+    limits = Limits(pool.options.token_budget, pool.options.max_sequences, 1e6)
+    state = steady_state(cases, Load(500.0, 300.0, concurrency=16.0), limits)
+    assert float(state.tpot_s) == pytest.approx(tpot(setting), rel=0.04)
+
+
+def test_heads_take_memory():
+    without, heads = scenario(None), scenario({"kind": "eagle"})
+    assert heads.pools[0].costs.weight_bytes > without.pools[0].costs.weight_bytes
+    assert heads.pools[0].costs.kv_blocks < without.pools[0].costs.kv_blocks
+
+
+@pytest.mark.parametrize(
+    ("speculation", "words"),
+    [
+        ({"kind": "mtp"}, "no heads of multi-token prediction"),
+        ({"draft": "qwen3-32b", "tokens": 3, "acceptance": 0.7}, "larger than its target"),
+        ({"kind": "eagle", "acceptance": 1.2}, "acceptance"),
+        ({"kind": "eagle", "acceptance_by_position": [0.8, 1.1]}, "acceptance_by_position"),
+        ({"kind": "eagle", "draft": "qwen3-0.6b"}, "kind draft-model"),
+        ({"tokens": 3, "acceptance": 0.7}, "`draft` names the draft model"),
+        ({"kind": "medusa", "tokens": 4, "verified": 3}, "must exceed"),
+        ({"kind": "eagle2"}, "kind"),
+    ],
+)
+def test_impossible_speculation_is_refused(speculation, words):
+    with pytest.raises(InputError, match=words):
+        scenario(speculation)
+
+
+def test_a_kind_with_tokens_is_read_from_one_word():
+    assert read_speculation("mtp:2") == {"kind": "mtp", "tokens": 2}
+    assert read_speculation("llama3.2-1b:4") == {"draft": "llama3.2-1b", "tokens": 4}
+    with pytest.raises(MeshwrightError, match="number of tokens"):
+        read_speculation("eagle:many")
+
+
+def test_models_whose_checkpoints_carry_heads_have_them():
+    assert models.get("deepseek-v3").mtp_layers == 1
+    assert models.get("qwen3-8b").mtp_layers == 0
