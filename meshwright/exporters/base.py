@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,7 @@ def plain(value: Any) -> str:
     """A value in the spelling of launchers' parsers."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float):
+    if isinstance(value, float) and isfinite(value):
         return f"{value:.10g}" if value != int(value) or abs(value) > 1e15 else f"{value:.1f}"
     return str(value)
 

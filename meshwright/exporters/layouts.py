@@ -42,6 +42,8 @@ def lengths_of(layout: str, where: str) -> list[int]:
 
 def _expanded(text: str, where: str) -> str:
     """The string with repetitions (``t*3``, ``(tt|)*15``) written out."""
+    if len(text) > 10 * MOST_CHUNKS:
+        raise InputError(f"must be a pipeline layout, found {len(text):,} characters", where)
     while found := re.search(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,4})", text):
         part = found[1] if found[1] is not None else found[2]
         text = text[: found.start()] + part * int(found[3]) + text[found.end() :]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, shown
 from meshwright.exporters.base import Launch
 from meshwright.exporters.table import Options
 
@@ -31,6 +31,11 @@ ARGUMENTS = ("$@", "$*", "${@}", "$1", "${@:1}")
 """The script's arguments."""
 MOST_EXPANSIONS = 40
 MOST_CHARACTERS = 1_000_000
+"""Of a script."""
+MOST_STATEMENT = 100_000
+"""Characters of one statement, before and after its variables are replaced."""
+MOST_WORK = 10_000_000
+"""Characters of all replaced variables together: nested variables grow exponentially."""
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 OPENING, CLOSING = ("if", "case", "for", "while", "until"), ("fi", "esac", "done")
 PER_NODE = ("--nproc-per-node", "--num-gpus", "--ntasks-per-node", "--gpus-per-node")
@@ -50,7 +55,7 @@ def read_script(text: str, where: str) -> Launch:
     Raises:
         InputError: no command starts a training script.
     """
-    variables, commands, skipped = _statements(text)
+    variables, commands, skipped = _statements(text, where)
     expanded = [(_expand(command, variables), command) for command in commands]
     launching = [words for words, _ in expanded if _launches(words)]
     if not launching:
@@ -72,6 +77,7 @@ def read_script(text: str, where: str) -> Launch:
 def read_options(words: list[str]) -> Options:
     """Options of a command line: ``--name value ...``, ``--name=value``, flags, and ``key.path=value``."""
     options: Options = {}
+    values: dict[str, list[str]] = {}
     name = ""
     for word in words:
         if word in ARGUMENTS:
@@ -79,23 +85,57 @@ def read_options(words: list[str]) -> Options:
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word.partition("=")
             options[name] = value if equals else True
-        elif re.match(r"^\+{0,2}[A-Za-z_][\w.]*=", word) and (not name or options[name] is not True):
+            values.pop(name, None)
+        elif re.match(r"^\+{0,2}[A-Za-z_][\w.]*=", word) and (
+            not name or name in values or options[name] is not True
+        ):
             key, _, value = word.lstrip("+").partition("=")
             options[key], name = value, ""
         elif name:
-            options[name] = word if options[name] is True else f"{options[name]} {word}"
-    return options
+            values.setdefault(name, []).append(word)
+    return {
+        name: " ".join(([] if value is True else [value]) + values[name]) if name in values else value
+        for name, value in options.items()
+    }
 
 
-def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
-    """Variables and commands of a script in order, and the lines under conditions that were left out."""
-    plain = re.sub(r"(?m)(^|\s)#.*$", r"\1", text[:MOST_CHARACTERS])
+class Variables(dict[str, str]):
+    """Variables of a script, and the characters that their replacement may still write."""
+
+    def __init__(self, where: str = "") -> None:
+        super().__init__()
+        self.where, self.left = where, MOST_WORK
+
+    def spend(self, text: str) -> str:
+        """Count replaced text.
+
+        Raises:
+            InputError: the script's variables expand to more than ``MOST_WORK`` characters.
+        """
+        self.left -= len(text) + 1
+        if self.left < 0:
+            raise InputError(
+                f"its variables expand to more than {MOST_WORK:,} characters; give the command itself",
+                self.where,
+            )
+        return text
+
+
+def _statements(text: str, where: str) -> tuple[Variables, list[str], int]:
+    """Variables and commands of a script in order, and the lines under conditions that were left out.
+
+    Raises:
+        InputError: the script, a statement or its expansion is too long.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"is longer than {MOST_CHARACTERS:,} characters, no launch script is", where)
+    plain = re.sub(r"(?m)(^|\s)#.*$", r"\1", text)
     joined = re.sub(r"\\[ \t]*\n", " ", plain)
-    variables: dict[str, str] = {}
+    variables = Variables(where)
     commands, skipped = [], 0
     conditions: list[bool | None] = []
     cases: list[_Case] = []
-    for line in _lines(joined):
+    for line in _lines(joined, where):
         first = line.split(None, 1)[0].rstrip(";")
         if first in CLOSING:
             conditions, cases = conditions[:-1], cases[:-1] if first == "esac" else cases
@@ -120,21 +160,36 @@ def _statements(text: str) -> tuple[dict[str, str], list[str], int]:
         if not all(conditions):
             skipped += any(holds is None for holds in conditions)
             continue
-        assigned = re.match(
-            rf"^(?:export\s+|declare\s+\S+\s+)?({NAME})(\+?)=(\(.*\)|\S*\".*\"\S*|\S*'.*'\S*|\S*)\s*;?\s*$",
-            line,
-            re.S,
-        )
-        if assigned:
-            name, more, value = assigned[1], assigned[2], assigned[3]
+        if assigned := _assignment(line):
+            name, more, value = assigned
             value = value[1:-1] if value.startswith("(") else _unquoted(value)
             value = (
                 _unquoted(_expand(value, variables)) if '"' not in value[1:-1] else _expand(value, variables)
             )
-            variables[name] = f"{variables.get(name, '')} {value}" if more else value
+            variables[name] = variables.spend(f"{variables.get(name, '')} {value}" if more else value)
         else:
             commands.append(line)
     return variables, commands, skipped
+
+
+def _assignment(line: str) -> tuple[str, bool, str] | None:
+    """Name, whether the value is appended, and value of an assignment; None for commands."""
+    begun = re.match(rf"(?:export\s+|declare\s+\S+\s+)?({NAME})(\+?)=", line)
+    if begun is None:
+        return None
+    value = line[begun.end() :].rstrip()
+    value = value.removesuffix(";").rstrip() if not value.endswith("\\;") else value
+    if value.startswith("("):
+        whole = value.endswith(")")
+    else:
+        whole = not re.search(r"\s", value) or any(_quoted(value, mark) for mark in "\"'")
+    return (begun[1], bool(begun[2]), value) if whole else None
+
+
+def _quoted(value: str, mark: str) -> bool:
+    """Whether all blanks of a value lie between its first and last quotation mark."""
+    first, last = value.find(mark), value.rfind(mark)
+    return 0 <= first < last and not re.search(r"\s", value[:first] + value[last + 1 :])
 
 
 class _Case:
@@ -157,22 +212,25 @@ class _Case:
         return line, holds
 
 
-def _holds(line: str, variables: Mapping[str, str]) -> bool | None:
+def _holds(line: str, variables: Variables) -> bool | None:
     """Whether an ``if`` holds; None for conditions other than comparisons of variables with text."""
-    found = re.fullmatch(r"if\s+(.*?)\s*;?\s*(?:then)?", line.strip())
-    parts = re.split(r"(\|\||&&)", found[1]) if found else []
+    test = line.strip().removeprefix("if").strip().removesuffix("then").rstrip().removesuffix(";").rstrip()
+    parts = re.split(r"(\|\||&&)", test)
     values = [_compared(part.strip(), variables) for part in parts[::2]]
     if not values or None in values:
         return None
     return any(values) if "||" in parts else all(values)
 
 
-def _compared(test: str, variables: Mapping[str, str]) -> bool | None:
+def _compared(test: str, variables: Variables) -> bool | None:
     """One test: equal, unequal, empty or not."""
-    inner = re.fullmatch(r"\[\[?\s+(.*?)\s+\]\]?", test)
-    if inner is None:
+    marks = "[[ ", " ]]"
+    if not (test.startswith(marks[0]) and test.endswith(marks[1])):
+        marks = "[ ", " ]"
+    if not (test.startswith(marks[0]) and test.endswith(marks[1])):
         return None
-    expanded = re.sub(rf"\$\{{?({NAME}|\d)\}}?", "", _expand(inner[1], variables))
+    inner = test.removeprefix(marks[0]).removesuffix(marks[1]).strip()
+    expanded = re.sub(rf"\$\{{?({NAME}|\d)\}}?", "", _expand(inner, variables))
     try:
         words = shlex.split(expanded)
     except ValueError:
@@ -184,46 +242,80 @@ def _compared(test: str, variables: Mapping[str, str]) -> bool | None:
     return None
 
 
-def _lines(text: str) -> list[str]:
-    """Statements: lines, with arrays and quoted text over several lines joined."""
-    found: list[str] = []
-    for line in text.split("\n"):
-        if found and _open(found[-1]):
-            found[-1] += " " + line.strip()
-        elif line.strip():
-            found.append(line.strip())
-    return found
+def _lines(text: str, where: str) -> list[str]:
+    """Statements: lines, with arrays and quoted text over several lines joined.
 
-
-def _open(statement: str) -> bool:
-    """Whether an array or a quotation is still open."""
-    if re.match(rf"^(?:export\s+)?{NAME}\+?=\(", statement):
-        return statement.count("(") > statement.count(")")
-    return statement.count('"') % 2 == 1
+    Raises:
+        InputError: a statement is too long, perhaps never closed.
+    """
+    statements: list[str] = []
+    parts: list[str] = []
+    length = depth = quotes = 0
+    array = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        part = line.strip()
+        if not part and not parts:
+            continue
+        if not parts:
+            array = re.match(rf"(?:export\s+)?{NAME}\+?=\(", part) is not None
+            length = depth = quotes = 0
+        parts.append(part)
+        length += len(part) + 1
+        depth += part.count("(") - part.count(")")
+        quotes += part.count('"')
+        if length > MOST_STATEMENT:
+            problem = f"line {number}: a statement of more than {MOST_STATEMENT:,} characters"
+            raise InputError(f"{problem}; is an array or a quotation never closed?", where)
+        if not (depth > 0 if array else quotes % 2 == 1):
+            statements.append(" ".join(parts))
+            parts = []
+    return [*statements, " ".join(parts)] if parts else statements
 
 
 def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _expand(text: str, variables: Mapping[str, str]) -> str:
-    """Text with variables and arithmetic replaced; variables without a value stay."""
+def _expand(text: str, variables: Variables) -> str:
+    """Text with variables and arithmetic replaced; variables without a value stay.
+
+    Raises:
+        InputError: the text grows beyond ``MOST_STATEMENT`` characters, or all texts beyond ``MOST_WORK``.
+    """
+
+    def default(found: re.Match[str]) -> str:
+        return variables.get(found[1]) or _unquoted(found[2])
+
+    def plain(found: re.Match[str]) -> str:
+        return variables.get(found[1], found[0])
+
+    def words(found: re.Match[str]) -> str:  # words of an unquoted array are split again
+        return variables.get(found[1], "").replace('"', "")
+
+    def quoted_words(found: re.Match[str]) -> str:
+        return variables.get(found[1], "")
+
+    def calculated(found: re.Match[str]) -> str:
+        return _arithmetic(found[1], variables) or found[0]
+
+    replaced = (
+        (rf"\"\$\{{({NAME})\[[@*]\]\}}\"", quoted_words),
+        (rf"\$\{{({NAME})\[[@*]\]\}}", words),
+        (rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", default),
+        (rf"\$\{{({NAME})\}}", plain),
+        (rf"\$({NAME})", plain),
+        (r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)", calculated),
+    )
     for _ in range(MOST_EXPANSIONS):
         before = text
-        text = re.sub(rf"\"\$\{{({NAME})\[[@*]\]\}}\"", lambda m: variables.get(m[1], ""), text)
-        # Words of an unquoted array are split again.
-        text = re.sub(rf"\$\{{({NAME})\[[@*]\]\}}", lambda m: variables.get(m[1], "").replace('"', ""), text)
-        text = re.sub(
-            rf"\$\{{({NAME}|\d):?-([^{{}}]*)\}}", lambda m: variables.get(m[1]) or _unquoted(m[2]), text
-        )
-        text = re.sub(rf"\$\{{({NAME})\}}", lambda m: variables.get(m[1], m[0]), text)
-        text = re.sub(rf"\$({NAME})", lambda m: variables.get(m[1], m[0]), text)
-        text = re.sub(
-            r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)",
-            lambda m: _arithmetic(m[1], variables) or m[0],
-            text,
-        )
-        if text == before or len(text) > MOST_CHARACTERS:
+        for pattern, replace in replaced:
+            text = re.sub(pattern, lambda found, replace=replace: variables.spend(replace(found)), text)
+        if len(text) > MOST_STATEMENT:
+            raise InputError(
+                f"a statement expands to more than {MOST_STATEMENT:,} characters: {shown(text[:40])}",
+                variables.where,
+            )
+        if text == before:
             break
     return text
 
@@ -241,7 +333,7 @@ LARGEST = 10**15
 
 def _arithmetic(text: str, variables: Mapping[str, str]) -> str | None:
     """The value of a shell's whole-number arithmetic; None where it has none."""
-    named = re.sub(NAME, lambda m: variables.get(m[0], m[0]), text)
+    named = re.sub(NAME, lambda m: variables.get(m[0], m[0])[:500], text[:500])
     try:
         return str(_calculated(ast.parse(named.strip()[:500], mode="eval").body))
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
@@ -300,7 +392,7 @@ def _nested(words: list[str]) -> list[str]:
     return [part for word in words for part in (word.split() if re.search(r"\.py\s+--", word) else [word])]
 
 
-def _devices(launcher: Options, variables: Mapping[str, str], scripted: bool) -> int | None:
+def _devices(launcher: Options, variables: Variables, scripted: bool) -> int | None:
     """Devices that the launcher starts; None where it does not say."""
     plain = {name.replace("_", "-"): str(value) for name, value in launcher.items()}
     each = next((plain[name] for name in PER_NODE if plain.get(name, "").isdigit()), None)

@@ -17,6 +17,8 @@ TABLE = "torchtitan-0.3.yaml"
 POLICIES = {"FullAC.Config": "full", "SelectiveAC.Config": "selective"}
 MOST_STEPS = 50
 """Functions that a configuration may build on."""
+MOST_VALUES = 10_000
+"""Of a configuration."""
 
 
 def parse(text: str, where: str, path: Path | None) -> Launch:
@@ -44,8 +46,8 @@ def toml_options(text: str, where: str) -> Options:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not valid TOML ({error})", where) from None
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
+        raise InputError(f"not valid TOML ({str(error)[:200]})", where) from None
     found = {
         f"{section}.{key}": value
         for section, keys in data.items()
@@ -83,7 +85,7 @@ def python_options(text: str, where: str, package: str = "") -> Options:
     made = {name: function for name, function in functions.items() if _returns_config(function)}
     if not made:
         raise InputError("has no function that returns a Trainer.Config", where)
-    reader = _Reader(functions, modules.get("model_registry", ""))
+    reader = _Reader(functions, modules.get("model_registry", ""), where)
     return reader.options(next(reversed(made)))
 
 
@@ -94,8 +96,9 @@ def _returns_config(function: ast.FunctionDef) -> bool:
 class _Reader:
     """Evaluates assignments of configuration functions; values other than literals are left out."""
 
-    def __init__(self, functions: dict[str, ast.FunctionDef], module: str) -> None:
-        self.functions, self.module, self.steps = functions, module, 0
+    def __init__(self, functions: dict[str, ast.FunctionDef], module: str, where: str) -> None:
+        self.functions, self.module, self.where = functions, module, where
+        self.steps = self.values = 0
 
     def options(self, name: str) -> Options:
         """Options set by a function, or those of a shipped configuration."""
@@ -124,7 +127,14 @@ class _Reader:
         return found
 
     def told(self, path: str, value: ast.expr, local: dict[str, ast.expr]) -> Options:
-        """Options of one value: a literal, a configuration, or a name assigned before."""
+        """Options of one value: a literal, a configuration, or a name assigned before.
+
+        Raises:
+            InputError: configurations that name each other without end.
+        """
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise InputError(f"configures more than {MOST_VALUES:,} values", self.where)
         if isinstance(value, ast.Name) and value.id in local:
             return self.told(
                 path, local[value.id], {name: node for name, node in local.items() if name != value.id}

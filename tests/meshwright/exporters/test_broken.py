@@ -88,3 +88,46 @@ def test_broken_saved_searches_are_refused(text, told, tmp_path):
     with pytest.raises(InputError) as error:
         question_of(str(path))
     assert told in str(error.value)
+
+
+TRAIN = "python pretrain_gpt.py --num-layers 2"
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("A=" + '"' * 3000 + f" x\n{TRAIN}", "no model is in it"),
+        ("A=" + "'" * 3000 + f" x\n{TRAIN}", "no model is in it"),
+        (
+            "\n".join(f"A{i}=$A{i + 1}$A{i + 1}" for i in range(60)) + f"\nB=$A0\n{TRAIN} $A0",
+            "expands? to more",
+        ),
+        ("\n".join(f"A{i + 1}=$A{i}$A{i}" for i in range(60)) + f"\n{TRAIN} $A59", "expands? to more"),
+        ("A=(\n" + "x\n" * 100_000 + TRAIN, "never closed"),
+        ('A="\n' + "x\n" * 100_000 + TRAIN, "never closed"),
+        ("X=" + "y" * 400_000 + f"\n{TRAIN}" + " $X" * 150_000, "never closed"),
+        ("X=" + "y" * 90_000 + f"\n{TRAIN}" + " $X" * 30_000, "expands? to more"),
+        ("if " + " " * 90_000 + f"x\n{TRAIN}", "no command that starts training"),
+        (TRAIN + " x" * 600_000, "is longer than 1,000,000 characters"),
+    ],
+)
+def test_scripts_that_grow_without_end_are_refused(script, told):
+    with pytest.raises(InputError, match=told):
+        read_launch(script, target="megatron-lm")
+
+
+@pytest.mark.parametrize("text", ["x = 1e999", "[training]\nseq_len = " + "9" * 5000, "a = " + "[" * 3000])
+def test_numbers_and_depth_of_toml_are_bounded(text, tmp_path):
+    path = tmp_path / "train.toml"
+    path.write_text(f"[parallelism]\ntensor_parallel_degree = 1\n{text}\n", encoding="utf-8")
+    with pytest.raises(InputError):
+        read_launch(str(path), target="torchtitan", given={"cluster": "dgx-h100"})
+
+
+def test_configurations_that_name_each_other_are_bounded(tmp_path):
+    lines = [f"    v{i} = C(a=v{i + 1}, b=v{i + 1})" for i in range(40)]
+    body = "\n".join(["    v40 = C(a=1)", *reversed(lines)])
+    path = tmp_path / "config.py"
+    path.write_text(f"def plan() -> Trainer.Config:\n{body}\n    return Trainer.Config(training=v0)\n")
+    with pytest.raises(InputError, match="more than 10,000 values"):
+        read_launch(str(path), target="torchtitan", given={"cluster": "dgx-h100"})
