@@ -1,7 +1,7 @@
 """Cache of parsed catalogue files, as JSON in the user's cache folder: YAML takes half of a short command.
 
-A cache file belongs to one folder of the installation and holds a digest of its YAML files; files with
-another digest are parsed again. Cached data is never executed and passes the same checks as parsed data.
+A cache file belongs to one folder of the installation and holds a digest of its YAML files and one of itself;
+files with another digest are parsed again. Cached data is never executed and passes the same checks as parsed data.
 Without a readable and writable folder the cache is off, without an error.
 """
 
@@ -19,7 +19,7 @@ from hwmodels.parsing import read_mapping, read_text
 INSTALLED = Path(__file__).resolve().parent.parent
 """Only folders below this folder are cached."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the cache format and of YAML parsing; increased when either changes."""
 
 PAIRS = "\0pairs"
@@ -85,11 +85,17 @@ def _load(path: Path, digest: str) -> Files | None:
         with path.open("rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            held = json.loads(file.read(), object_hook=_unpacked)
-    except (OSError, ValueError, RecursionError):
+            seal, _, body = file.read().partition(b"\n")
+        if seal != _seal(digest, body):
+            return None
+        return json.loads(body, object_hook=_unpacked)
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    files = held.get("files") if isinstance(held, dict) and held.get("digest") == digest else None
-    return files if isinstance(files, dict) else None
+
+
+def _seal(digest: str, body: bytes) -> bytes:
+    """First line of a cache file: the digest of its sources and that of its content."""
+    return f"{digest} {blake2b(body, digest_size=16).hexdigest()}".encode()
 
 
 def _store(path: Path, digest: str, files: Files) -> None:
@@ -97,7 +103,8 @@ def _store(path: Path, digest: str, files: Files) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f".{os.getpid()}.{path.name}")
         try:
-            temporary.write_text(json.dumps({"digest": digest, "files": _packed(files)}), encoding="utf-8")
+            body = json.dumps(_packed(files)).encode()
+            temporary.write_bytes(_seal(digest, body) + b"\n" + body)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

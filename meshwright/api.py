@@ -33,7 +33,7 @@ from planner.search import SearchResult, search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
-from simulator.scenario import Search, make_mixed
+from simulator.scenario import Search, make_mixed, make_scenario
 from simulator.schedules import schedules
 
 if TYPE_CHECKING:
@@ -213,7 +213,11 @@ def size(
 
     settings, searched = [], Search()
     for cluster in clusters or (None,):
-        asked, _ = ask(scenario, {**arguments, "cluster": cluster, "gpus": 1})
+        data, where, folder = scenario_data(
+            scenario, {**arguments, "cluster": cluster, "gpus": 1}, "command line"
+        )
+        # The plan of a saved or imported scenario has one size.
+        asked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
         have, searched = asked.setting.cluster, asked.search
         least, most = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
         settings.append((asked.setting, counts(have, least, most)))

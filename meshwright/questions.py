@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError, shown
-from hwmodels.loading import read_mapping
+from hwmodels.loading import looks_like_path, read_mapping
 from meshwright.numbers import number_format
 from meshwright.scenarios import scenario_path
 from simulator.models import models
@@ -86,7 +86,7 @@ def scenario_data(
             asked = " ".join(map(flag, NEEDED))
             raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {asked}")
     for key, value in changes.items():
-        data = changed(data, key, value, where)
+        data = changed(data, key, from_here(value, folder), where)
     if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):
         data.pop("title", None)
     data = _with_fields(data, arguments.get("fix") or {}, arguments.get("plans", False), where)
@@ -98,6 +98,12 @@ def scenario_data(
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
     return data, where, folder
+
+
+def from_here(value: Any, folder: Path) -> Any:
+    """A reference of the command line in a scenario of another folder; paths start at the current folder."""
+    here = isinstance(value, str) and looks_like_path(value) and folder != Path() and Path(value).exists()
+    return str(Path(value).absolute()) if here else value
 
 
 def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, where: str) -> dict[str, Any]:

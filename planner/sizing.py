@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor, log, log10
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
@@ -16,6 +17,9 @@ from planner.search import SearchResult, search
 from simulator.setting import Setting
 
 SECONDS_A_DAY = 86400.0
+LEAST_SLOPE = 0.2
+"""Fall of log days over log devices, below which no number of devices is promised."""
+MOST_DEVICES = 1e7
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,29 @@ class Sizing:
     def fastest(self) -> Size | None:
         """The fastest size of all."""
         return min((s for s in self.sizes if s.planned), key=lambda size: size.days, default=None)
+
+    def devices_for(self, days: float) -> int | None:
+        """Devices that would train all tokens in time, beyond the sizes tried.
+
+        The two largest sizes of the fastest cluster give the exponent of days over devices; it is kept for
+        larger ones. None where more devices hardly help.
+        """
+        largest = self.fastest
+        if largest is None:
+            return None
+        same = [size for size in self.sizes if size.planned and size.cluster == largest.cluster]
+        smaller = max((size for size in same if size.gpus < largest.gpus), key=lambda s: s.gpus, default=None)
+        if smaller is None:
+            slope = 1.0
+        else:
+            slope = log(smaller.days / largest.days) / log(largest.gpus / smaller.gpus)
+        if slope < LEAST_SLOPE:
+            return None
+        wanted = largest.gpus * (largest.days / days) ** (1 / min(slope, 1.0))
+        if not wanted < MOST_DEVICES:
+            return None
+        step = 10 ** max(floor(log10(wanted)) - 1, 0)
+        return ceil(wanted / step) * step
 
 
 def counts(cluster: Cluster, least: int, most: int) -> list[int]:

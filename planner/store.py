@@ -26,12 +26,14 @@ from hwmodels.errors import InputError, MeshwrightError, shown_path
 from hwmodels.loading import SUFFIXES as DEFINITIONS
 from hwmodels.loading import exists, read_mapping
 
-FORMAT = 1
+FORMAT = 2
 """Format version of the file; increased when older files become unreadable."""
 APPLICATION = 0x4D575254
 """SQLite's application id: MWRT."""
 WAIT_S = 60.0
 """Maximum wait for another writing process, s."""
+MOST_PROCESSES = 2**31
+"""Process ids are below it."""
 GROUP = 500
 """Maximum keys per query."""
 PACKAGES = ("hwmodels", "simulator", "planner", "meshwright")
@@ -133,8 +135,8 @@ def _started(process: int) -> str:
 
 def _is_alive(owner: str) -> bool:
     """Whether the process of a claim runs on this machine; SQLite files are not shared between machines."""
-    host, process, started = owner.rsplit(" ", 2)
-    if host != socket.gethostname():
+    host, process, started = ["", "", "", *owner.rsplit(" ", 2)][-3:]
+    if host != socket.gethostname() or not process.isdigit() or not 0 < int(process[:12]) < MOST_PROCESSES:
         return False
     try:
         os.kill(int(process), 0)
@@ -143,6 +145,20 @@ def _is_alive(owner: str) -> bool:
     except PermissionError:
         pass
     return started == _started(int(process))
+
+
+def _sealed(result: Mapping[str, Any]) -> str:
+    """A result as JSON behind the digest of the JSON."""
+    text = json.dumps(result, allow_nan=False)
+    return f"{hashlib.sha256(text.encode()).hexdigest()} {text}"
+
+
+def _opened(row: object) -> dict[str, Any] | None:
+    """A stored result; None where the row is damaged, so that its question is answered again."""
+    digest, _, text = str(row).partition(" ")
+    if digest != hashlib.sha256(text.encode("utf-8", "replace")).hexdigest():
+        return None
+    return json.loads(text)
 
 
 class ResultStore:
@@ -160,6 +176,7 @@ class ResultStore:
         with self._told():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._base = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+            self._base.text_factory = lambda data: data.decode("utf-8", "replace")
             self._open()
 
     def _open(self) -> None:
@@ -185,9 +202,10 @@ class ResultStore:
         self._base.execute("CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL)")
 
     def get(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Stored results by key; other keys are left out."""
+        """Stored results by key; other keys, and rows that are damaged, are left out."""
         with self._told():
-            return {key: json.loads(row) for key, row in self._rows("key, result FROM results", keys)}
+            rows = {key: _opened(row) for key, row in self._rows("key, result FROM results", keys)}
+        return {key: result for key, result in rows.items() if result is not None}
 
     def claim(self, keys: Sequence[str]) -> set[str]:
         """Claim questions for this process, until it closes the store or ends.
@@ -200,7 +218,10 @@ class ResultStore:
         """
         with self._told():
             self._base.execute("BEGIN IMMEDIATE")
-            others = {key for (key,) in self._rows("key FROM results", keys)}
+            rows = self._rows("key, result FROM results", keys)
+            others = {key for key, row in rows if _opened(row) is not None}
+            damaged = [(key,) for key, _ in rows if key not in others]
+            self._base.executemany("DELETE FROM results WHERE key = ?", damaged)
             for key, owner in self._rows("key, owner FROM claims", keys):
                 if owner != _owner() and _is_alive(owner):
                     others.add(key)
@@ -216,7 +237,7 @@ class ResultStore:
         Raises:
             MeshwrightError: the disk is full, or the file is gone.
         """
-        row = (question.key, program(), question.text, json.dumps(result, allow_nan=False))
+        row = (question.key, program(), question.text, _sealed(result))
         with self._told():
             self._base.execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", row)
 
@@ -262,3 +283,6 @@ class ResultStore:
             raise MeshwrightError(f"{shown_path(self.path)}: cannot be used ({words}){kept}") from None
         except OSError as error:
             raise InputError(f"cannot be opened ({error.strerror})", shown_path(self.path)) from None
+        except (UnicodeDecodeError, OverflowError) as error:
+            problem = f"is damaged ({str(error)[:80]}); delete it, or name another --store"
+            raise InputError(problem, shown_path(self.path)) from None

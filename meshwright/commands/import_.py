@@ -57,7 +57,7 @@ def import_(
         global_batch=global_batch,
         kind=kind,
     )
-    text = scenario_text(found, source)
+    text = scenario_text(found, source, None if out is None else out.parent)
     if out is None:
         typer.echo(text, nl=False)
     else:

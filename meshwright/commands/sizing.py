@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.sizing import Sizing
 
 TRILLION = 1e12
 """Default number of tokens to compare sizes."""
@@ -65,4 +68,14 @@ def compare_sizes(
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:
-        raise InfeasibleError(f"no size trains {counted(wanted)} tokens in {days:g} days")
+        raise InfeasibleError(f"no size trains {counted(wanted)} tokens in {days:g} days{_enough(sizing)}")
+
+
+def _enough(sizing: Sizing) -> str:
+    """Words on the number of devices that would meet the deadline."""
+    best, deadline = sizing.fastest, sizing.deadline_days
+    if best is None or deadline is None:
+        return ""
+    words = f"; {best.gpus:,} GPUs of {best.cluster} take {best.days:,.1f}"
+    devices = sizing.devices_for(deadline)
+    return words + (f", about {devices:,} would meet them" if devices else ", and more hardly help")

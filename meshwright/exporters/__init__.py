@@ -24,6 +24,22 @@ TARGETS = (
     "k8s",
 )
 
+ALIASES = {
+    "megatron": "megatron-lm",
+    "megatron-core": "megatron-lm",
+    "mcore": "megatron-lm",
+    "nemo": "megatron-bridge",
+    "bridge": "megatron-bridge",
+    "titan": "torchtitan",
+    "fsdp": "torchtitan",
+    "zero": "deepspeed",
+    "tensorrt-llm": "trtllm",
+    "trt-llm": "trtllm",
+    "kubernetes": "k8s",
+    "sbatch": "slurm",
+}
+"""Usual names of targets."""
+
 
 def exporter(target: str) -> Exporter:
     """The exporter of a target.
@@ -31,6 +47,7 @@ def exporter(target: str) -> Exporter:
     Raises:
         UnknownNameError: no such target (nearest offered).
     """
+    target = ALIASES.get(target.lower(), target)
     if target not in TARGETS:
         raise UnknownNameError("export target", target, TARGETS, "--to")
     return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER

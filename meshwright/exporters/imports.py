@@ -20,6 +20,7 @@ from simulator.plan import Plan
 from simulator.scenario import make_scenario
 from simulator.workload import Training
 
+MOST_DIGITS = 12
 BARE_NUMBERS = re.compile(r"-?\d[\d_]*")
 
 
@@ -67,10 +68,25 @@ def read_launch(
     facts = chosen.read(launch, where)
     _, left = known.read(launch.options)
     scenario = _scenario(facts, launch, asked, known.framework, where)
-    checked = make_scenario(scenario, where, path.parent if path else Path())
+    # Names and paths of model and cluster are the caller's, relative to the current folder.
+    checked = make_scenario(scenario, where, Path())
     for name in moot(checked.setting, needs_plan(checked, where)) - {"sequence_parallel"}:
         scenario["plan"].pop(name, None)
-    return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), launch.notes)
+    notes = (*launch.notes, *_tokens_of_run(left, checked.setting.training))
+    return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
+
+
+ITERATIONS = ("--train-iters", "train.train_iters", "training.steps")
+"""Options with the optimizer steps of the whole run."""
+
+
+def _tokens_of_run(left: Options, workload: Training) -> tuple[str, ...]:
+    """Tokens of the whole run, and the command that prices them."""
+    steps = next((str(left[name]) for name in ITERATIONS if name in left), "")
+    if not steps.isdigit() or len(steps) > MOST_DIGITS:
+        return ()
+    tokens = int(steps) * workload.global_batch * workload.seq_len
+    return (f"the run trains {tokens:.3g} tokens; `meshwright plan FILE --tokens {tokens:.3g}` prices it",)
 
 
 def _text(source: str) -> tuple[str, str, Path | None]:

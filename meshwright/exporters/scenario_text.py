@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
 import yaml
 
+from hwmodels.loading import looks_like_path
 from meshwright.exporters.base import commented, flags, one_line
 from meshwright.exporters.imports import Imported
 
 
-def scenario_text(found: Imported, source: str) -> str:
-    """The file: where it comes from, what was kept aside, and the scenario."""
-    lines = [f"Imported from {one_line(source)[:200]} ({found.target})."]
-    lines += [f"Note: {one_line(note)}" for note in found.notes]
-    if found.aside:
+def scenario_text(imported: Imported, source: str, folder: Path | None = None) -> str:
+    """The file: where it comes from, what was kept aside, and the scenario.
+
+    Args:
+        imported: launch file, read.
+        source: its name.
+        folder: of the file; paths in the scenario are relative to it.
+    """
+    lines = [f"Imported from {one_line(source)[:200]} ({imported.target})."]
+    lines += [f"Note: {one_line(note)}" for note in imported.notes]
+    if imported.aside:
         lines.append("Kept aside; no prediction reads them:")
-        lines += [f"  {one_line(line)}" for line in flags(found.aside)]
-    body = yaml.safe_dump(
-        found.scenario, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
-    )
+        lines += [f"  {one_line(line)}" for line in flags(imported.aside)]
+    moved = {key: _moved(value, folder) for key, value in imported.scenario.items()}
+    body = yaml.safe_dump(moved, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
     return commented(lines) + body
+
+
+def _moved(value: Any, folder: Path | None) -> Any:
+    """A path of the current folder, as seen from another."""
+    if folder is None or not isinstance(value, str) or not looks_like_path(value) or os.path.isabs(value):
+        return value
+    return os.path.relpath(value, folder)

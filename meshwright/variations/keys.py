@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, build
 from simulator.frameworks import default_framework
-from simulator.plan import Plan
+from simulator.plan import Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
@@ -55,6 +55,7 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
         UnknownNameError: there is no such key (the nearest is offered).
         InputError: a name in the scenario that the path leads through is unknown or wrong.
     """
+    key = full_key(key, data)
     first, *rest = key.split(".")
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
@@ -68,6 +69,19 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
             raise _unknown(data, key, folder, where)
         place = children[part]
     return _put(data, [first, *rest], value)
+
+
+def full_key(key: str, data: Mapping[str, Any]) -> str:
+    """A key path; abbreviations of plan fields (tp, plan.pp) are written out where the scenario trains."""
+    part, _, name = key.rpartition(".")
+    if (
+        part not in ("", "plan")
+        or is_serving(data)
+        or (not part and name in definition_of(data).model_fields)
+    ):
+        return key
+    field = field_name(name)
+    return f"plan.{field}" if field in Plan.model_fields else key
 
 
 def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:

@@ -28,6 +28,9 @@ AHEAD = 2
 """Calls submitted per worker."""
 START_WAIT = ("RAY_raylet_start_wait_time_s", "120")
 """Setting of Ray where the environment has none: a busy machine starts its processes in half a minute."""
+LOOPBACK = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+"""Setting of Ray, read at its import, with which the processes of a local cluster listen on 127.0.0.1 only
+(ray/_private/services.py: get_node_ip_address)."""
 SETTINGS = b"\x04"
 """Frame type in HTTP/2."""
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0\0\0\0\0"
@@ -115,6 +118,7 @@ def _connected(workers: int, address: str) -> Any:
     check(address)
     if not address:
         os.environ.setdefault(*START_WAIT)
+        os.environ.setdefault(*LOOPBACK)
     import ray
 
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}

@@ -122,7 +122,11 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
     """Figures of a run so far."""
     columns = fleet.records.columns()
     span = float(columns["last_s"].max(initial=0.0))
-    up = [seconds_up(member, span) for member in fleet.members]
+    # Replicas work on after the last completion where failures end requests.
+    worked = (
+        max((member.meter.totals.last_s for member in fleet.members), default=0.0) if fleet.failed else 0.0
+    )
+    up = [seconds_up(member, max(span, worked)) for member in fleet.members]
     held = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
     price = sum(
         pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas

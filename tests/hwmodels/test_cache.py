@@ -76,7 +76,7 @@ def test_a_broken_cache_is_replaced(folder, text):
     (path,) = kept(folder)
     path.write_text(text, encoding="utf-8")
     assert cache.read_folder(folder)["one.yaml"]["name"] == "one"
-    assert json.loads(path.read_text(encoding="utf-8"))["files"]["one.yaml"]
+    assert json.loads(path.read_text(encoding="utf-8").partition("\n")[2])["one.yaml"]
 
 
 def test_without_a_place_to_write_there_is_no_cache_and_no_error(folder, monkeypatch):
@@ -95,9 +95,9 @@ def test_a_cache_of_somebody_else_is_not_read(folder, monkeypatch):
     (folder / "one.yaml").write_text("name: one\n", encoding="utf-8")
     cache.read_folder(folder)
     (path,) = kept(folder)
-    held = json.loads(path.read_text(encoding="utf-8"))
-    held["files"]["one.yaml"]["name"] = "planted"
-    path.write_text(json.dumps(held), encoding="utf-8")
+    seal, _, text = path.read_text(encoding="utf-8").partition("\n")
+    body = text.replace('"name": "one"', '"name": "planted"').encode()
+    path.write_bytes(cache._seal(seal.split()[0], body) + b"\n" + body)
     assert cache.read_folder(folder)["one.yaml"]["name"] == "planted"  # one's own files are trusted
     monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
     assert cache.read_folder(folder)["one.yaml"]["name"] == "one"
@@ -111,3 +111,10 @@ def test_folders_of_users_are_not_cached_and_errors_name_the_file(folder, tmp_pa
     (folder / "bad.yaml").write_text("[", encoding="utf-8")
     with pytest.raises(InputError, match=r"bad\.yaml: line"):
         cache.read_folder(folder)
+
+
+def test_a_flipped_digit_in_the_cache_is_not_believed(folder):
+    parsed = cache.read_folder(folder)
+    (path,) = kept(folder)
+    path.write_bytes(path.read_bytes().replace(b"2.5", b"2.6"))
+    assert cache.read_folder(folder) == parsed

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import subprocess
+import sys
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -78,3 +81,34 @@ def test_another_server_is_refused_in_time(server, answer, reason):
 def test_ray_missing_is_said():
     with pytest.raises(InputError, match="ray is not installed"):
         list(in_parallel(max, [(1, 2)]))
+
+
+LISTENERS = """
+import glob, os
+from pathlib import Path
+from planner.executors.ray_cluster import _connected
+
+ray = _connected(1, "")
+sockets = {}
+for path in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        sockets[os.readlink(path)] = Path(path).parts[2]
+    except OSError:
+        pass
+for file in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in Path(file).read_text().splitlines()[1:]:
+        words = line.split()
+        owner = sockets.get(f"socket:[{words[9]}]")
+        if words[3] == "0A" and owner and "ray" in Path(f"/proc/{owner}/cmdline").read_text():
+            print(words[1].partition(":")[0])
+ray.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RAY or not Path("/proc/net/tcp").exists(), reason="needs ray and /proc")
+def test_a_local_cluster_listens_on_loopback_only():
+    run = subprocess.run([sys.executable, "-c", LISTENERS], capture_output=True, text=True, check=True)
+    addresses = set(run.stdout.split())
+    assert addresses
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}

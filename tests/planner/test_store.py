@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -125,3 +126,63 @@ def test_a_full_disk_is_reported(tmp_path):
         with pytest.raises(MeshwrightError, match="results written before are kept"):
             store.put(Keyed("b", "{}"), {"x": "long" * 10_000})
         assert store.get(["a"]) == {"a": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE results SET result = 'no json'",
+        "UPDATE results SET result = '[1, 2]'",
+        "UPDATE results SET result = '{}'",
+        "UPDATE results SET result = replace(result, 'answer', 'anwser')",
+        "UPDATE results SET result = NULL WHERE 0; UPDATE results SET result = x'ff00fe'",
+        "UPDATE results SET result = replace(result, '42', 'NaN')",
+    ],
+)
+def test_damaged_rows_are_answered_again(damage, tmp_path):
+    path = tmp_path / "s.db"
+    questions = [Keyed.of({"number": number}) for number in range(3)]
+    with ResultStore(path) as store:
+        for question in questions:
+            store.put(question, {"answer": 42})
+    base = sqlite3.connect(path)
+    base.executescript(f"{damage} WHERE key = '{questions[1].key}'" if "WHERE" not in damage else damage)
+    base.commit()
+    base.close()
+    keys = [question.key for question in questions]
+    with ResultStore(path) as store:
+        damaged = set(keys) - store.get(keys).keys()
+        assert questions[1].key in damaged
+        assert store.claim(keys) == damaged
+        for question in questions:
+            store.put(question, {"answer": 42})
+        assert store.get(keys) == dict.fromkeys(keys, {"answer": 42})
+
+
+@pytest.mark.parametrize(
+    "owner", ["x", "", "host abc 1", "{host} abc 1", "{host} -1 ", "{host} 0 ", "{host} " + "9" * 23 + " 1"]
+)
+def test_claims_of_no_process_are_void(owner, tmp_path):
+    import socket
+
+    question = Keyed.of({"number": 1})
+    with ResultStore(tmp_path / "s.db") as store:
+        row = (question.key, owner.format(host=socket.gethostname()))
+        store._base.execute("INSERT INTO claims VALUES (?, ?)", row)
+        assert store.claim([question.key]) == {question.key}
+
+
+def test_a_store_cut_in_half_is_refused_with_a_sentence(tmp_path):
+    path = tmp_path / "s.db"
+    with ResultStore(path) as store:
+        for number in range(200):
+            store.put(Keyed.of({"number": number}), {"answer": "x" * 1000})
+    data = path.read_bytes()
+    for step in range(40):
+        broken = bytearray(data)
+        start = step * 97
+        broken[start : start + 60] = bytes((byte * 7 + step) % 256 for byte in broken[start : start + 60])
+        path.write_bytes(bytes(broken))
+        with suppress(MeshwrightError), ResultStore(path) as store:
+            store.get([Keyed.of({"number": 3}).key])
+            len(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from meshwright.validation.serving.case import MeasuredRow, ServingCase
 from planner.execution import Execution
 from planner.store import digest_of
 
+MOST_BYTES = 2**26
+"""Of a file of measured runs, unpacked; a row has about 0.5 kB."""
 SHIPPED = "shipped"
 PUBLISHED = Path(__file__).parents[2] / "published" / "serving"
 """Rows that Meshwright ships: TensorRT-LLM's published tables, and latencies of weight-only formats from a
@@ -217,9 +220,12 @@ def _read(
 
 def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise InputError(f"unpacks to more than {MOST_BYTES // 2**20} MiB", str(path))
+        text = data.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", str(path)) from None
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:

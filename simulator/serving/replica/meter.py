@@ -122,6 +122,8 @@ class Totals:
         self.kv_read = 0
         """Sum over steps of the KV tokens that decodes read."""
         self.joules = 0.0
+        self.last_s = 0.0
+        """End of the last step, s."""
 
     def add(self, rows: Array, model: StepTimes) -> None:
         """Add steps and stretches of decode steps.
@@ -134,6 +136,7 @@ class Totals:
         """
         start, end, since, count, decodes, kv_tokens, prompt, firsts, running, waiting, blocks = rows
         seconds, slots = end - start, decodes * count
+        self.last_s = max(self.last_s, float(end.max()))
         kind = np.where(prompt > 0, np.where(decodes > 0, MIXED, PREFILL), DECODE)
         self._seconds += np.bincount(kind, seconds, len(KINDS))
         self._steps += np.bincount(kind, count, len(KINDS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodels.quantities import Few
 from simulator.serving.scalers.base import Scaler
@@ -29,7 +29,13 @@ class Reactive(Scaler):
 
     def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""
-        ratio = (running + waiting) / (self.target * replicas)
-        if abs(ratio - 1.0) <= self.tolerance:
+        needed = (running + waiting) / self.target
+        if replicas and abs(needed / replicas - 1.0) <= self.tolerance:
             return replicas
-        return min(max(ceil(replicas * ratio), self.least), self.most)
+        return min(max(ceil(needed), self.least), self.most)
+
+    @model_validator(mode="after")
+    def _check(self) -> Reactive:
+        if self.least > self.most:
+            raise ValueError(f"least ({self.least}) is above most ({self.most})")
+        return self

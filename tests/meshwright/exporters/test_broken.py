@@ -96,8 +96,8 @@ TRAIN = "python pretrain_gpt.py --num-layers 2"
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("A=" + '"' * 3000 + f" x\n{TRAIN}", "no model is in it"),
-        ("A=" + "'" * 3000 + f" x\n{TRAIN}", "no model is in it"),
+        ("A=" + '"' * 3000 + f" x\n{TRAIN}", "does not state"),
+        ("A=" + "'" * 3000 + f" x\n{TRAIN}", "does not state"),
         (
             "\n".join(f"A{i}=$A{i + 1}$A{i + 1}" for i in range(60)) + f"\nB=$A0\n{TRAIN} $A0",
             "expands? to more",

@@ -136,3 +136,31 @@ def test_a_dropped_result_frees_its_iteration_tables_without_the_collector(workl
         assert [table() for table in freed] == [None, None]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("scaler", ["fixed", "reactive", "scheduled"])
+@pytest.mark.parametrize("outages", [{"at": [{"time": 5, "replica": 0}]}, {"mtbf": 60}])
+@pytest.mark.parametrize("drains", [[], [{"time": 3, "replica": 0, "until": 30}]])
+def test_every_scaler_survives_failures_and_drains(scaler, outages, drains):
+    options = {"period": 10, "replicas": [1, 2]} if scaler == "scheduled" else {}
+    deployment = {"engine": "vllm-0.19", "scaler": scaler, "drains": drains}
+    deployment |= {"failures": {**outages, "start": 30}, **({"scaler_options": options} if options else {})}
+    workload = {"kind": "serving", "requests": 100, "arrivals": {"kind": "poisson", "rate": 5}}
+    workload |= {"input": 200, "output": 50}
+    data = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": workload, "deployment": deployment}
+    run = serve(make_serving(data, "test", Path()))
+    assert run.metrics.requests + run.fleet.failed == 100
+    assert 0 <= run.metrics.busy <= 1
+
+
+def test_replicas_that_work_for_failed_requests_are_busy_at_most_always():
+    workload = {"kind": "serving", "requests": 3, "arrivals": {"kind": "burst"}, "input": 200, "output": 400}
+    deployment = {"engine": "vllm-0.19", "options": {"max_sequences": 1}}
+    data = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": workload, "deployment": deployment}
+    whole = serve(make_serving(data, "test", Path()))
+    ends = whole.records.columns()["last_s"]
+    cut = float(ends[1] + 0.9 * (ends[2] - ends[1]))
+    failures = {"at": [{"time": cut, "replica": 0}], "retries": 0}
+    run = serve(make_serving({**data, "deployment": {**deployment, "failures": failures}}, "test", Path()))
+    assert run.fleet.failed == 1
+    assert 0.9 < run.metrics.busy <= 1

@@ -112,3 +112,23 @@ def test_a_wrong_trace_names_file_line_and_column(tmp_path, form, text, message)
     with pytest.raises(InputError) as found:
         rows(tmp_path, form, text)
     assert message in str(found.value) and str(tmp_path) in str(found.value)
+
+
+@pytest.mark.parametrize("kind", ["plain", "mooncake", "azure", "burstgpt"])
+def test_packed_files_of_one_endless_line_are_refused(kind, tmp_path):
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(17):
+            file.write(b"1" * 2**20)
+    with pytest.raises(InputError, match="longer than 16 Mi characters|cannot be read"):
+        list(get_format(kind).read(path))
+
+
+def test_a_whole_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
+    from simulator.serving.workload.traces import base
+
+    monkeypatch.setattr(base, "LONGEST_FILE", 2**20)
+    path = tmp_path / "talks.json.gz"
+    path.write_bytes(gzip.compress(b"[" + b" " * 2**21 + b"]"))
+    with pytest.raises(InputError, match="unpacks to more than"):
+        list(get_format("sharegpt").read(path))

@@ -9,13 +9,16 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 from hwmodels.errors import InputError, shown, shown_path
 
+LONGEST_LINE = 16 * 2**20
+"""Characters of a line; lines of published traces have at most some 100 kB."""
+LONGEST_FILE = 2**30
+"""Characters of a file that is read as a whole; ShareGPT's has 0.7 GB."""
 LARGEST = 1e12
 """Of a number in a trace."""
 
@@ -56,12 +59,51 @@ class TraceFormat:
     prefix_tokens: int = 0
 
 
+class TraceText:
+    """Text of a trace, read in bounded pieces: a packed file may hold a thousand times its size.
+
+    Args:
+        file: the open file.
+        path: its name in errors.
+    """
+
+    def __init__(self, file: TextIO, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines.
+
+        Raises:
+            InputError: a line is longer than ``LONGEST_LINE``.
+        """
+        number = 0
+        while line := self._file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                problem = f"line {number} is longer than {LONGEST_LINE // 2**20} Mi characters"
+                raise InputError(f"{problem}; is the file in another format?", shown_path(self._path))
+            yield line
+
+    def read(self) -> str:
+        """The whole text.
+
+        Raises:
+            InputError: it is longer than ``LONGEST_FILE``.
+        """
+        text = self._file.read(LONGEST_FILE + 1)
+        if len(text) > LONGEST_FILE:
+            raise InputError(
+                f"unpacks to more than {LONGEST_FILE // 2**30} Gi characters", shown_path(self._path)
+            )
+        return text
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[TextIO]:
+def opened(path: Path) -> Iterator[TraceText]:
     """Open a text file, gzipped or not.
 
     Raises:
-        InputError: the file cannot be opened or read.
+        InputError: the file cannot be opened or read, or unpacks to a line or text beyond all traces.
     """
     try:
         with (
@@ -69,7 +111,7 @@ def opened(path: Path) -> Iterator[TextIO]:
             if path.suffix == ".gz"
             else path.open(encoding="utf-8-sig", newline="")
         ) as file:
-            yield file
+            yield TraceText(file, path)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read ({reason})", shown_path(path)) from None
@@ -157,4 +199,4 @@ def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT
 def first_line(path: Path) -> str:
     """The first line that is not empty; "" for an empty file."""
     with opened(path) as file:
-        return next((line.strip() for line in chain(file) if line.strip()), "")
+        return next((line.strip() for line in file if line.strip()), "")
