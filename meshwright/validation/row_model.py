@@ -26,7 +26,7 @@ def read_model(row: PublishedRow) -> Model:
         for rule in conventions()["not_in_columns"]:
             if re.search(rule["match"], _plain(row.text("model_name"))):
                 raise SkippedRow(f"model {row.text('model_name')!r}: {rule['reason']}")
-        return _of_columns(row)
+        return _dense_by_name(row, _of_columns(row))
     layers = row.need("n_layers")
     if layers == known.layers:
         return known
@@ -88,6 +88,26 @@ def _proxy(known: Model, layers: int, dense: float | None) -> Model:
         moe = moe.model_copy(update={"first_dense_layers": number})
     data: dict[str, Any] = {**known.model_dump(), "layers": layers, "moe": moe and moe.model_dump()}
     return build(Model, data, f"{known.name} of {layers} layers")
+
+
+SHAPE = ("hidden", "heads", "kv_heads", "feed_forward", "activation", "norm")
+"""What columns state of a dense model and its name must agree with."""
+
+DETAILS = ("head_dim", "qk_norm", "qkv_bias", "tied_embeddings", "position", "norms_per_layer")
+"""What only the name of a dense model states."""
+
+
+def _dense_by_name(row: PublishedRow, stated: Model) -> Model:
+    """The model of the columns, with the details of the catalogue's model of that name and shape."""
+    name = models.resolve(row.text("model_name"))
+    known = None if name is None else models.get(name)
+    if known is None or has_parts(known):
+        return stated
+    different = [field for field in SHAPE if getattr(known, field) != getattr(stated, field)]
+    if different:
+        return stated
+    details = {field: getattr(known, field) for field in DETAILS}
+    return build(Model, {**stated.model_dump(), **details}, row.where)
 
 
 def _plain(name: str) -> str:
