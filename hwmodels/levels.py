@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, field_validator
 
 from hwmodels.collectives.calibration import (
+    DispatchRates,
     FabricCalibration,
     LinkCalibration,
     fabric_calibrations,
@@ -70,9 +71,9 @@ class Level(Strict):
         return self.latency - self.constants.latency_s
 
 
-GPU_INITIATED = 1.02
-"""Rate of DeepEP's token copies to all nodes, including its own, over that of a NIC: 51 of 50 GB/s with 64
-ranks; 43 to 58 with 16 and 32 (DeepEP, docs/legacy.md)."""
+GPU_INITIATED = DispatchRates(share=1.02)
+"""Rates of DeepEP where GPUs post sends: copies to all nodes, the own included, over the rate of a NIC: 51 of
+50 GB/s with 64 ranks; 43 to 58 with 16 and 32 (DeepEP, docs/legacy.md)."""
 
 
 class Network(Strict):
@@ -103,14 +104,9 @@ class Network(Strict):
         """The measured constants of this fabric."""
         return fabric_calibrations.get(self.calibration or self.fabric)
 
-    def dispatcher(self, library: str) -> float:
-        """Speed of a library's token dispatch over an NCCL all-to-all of the same bytes.
-
-        On fabrics without a measurement, GPUs are assumed to initiate sends, as on InfiniBand; copies to a
-        rank's own node then count too.
-        """
-        share = self.constants.dispatchers.get(library, GPU_INITIATED)
-        return share / self.constants.all_to_all_efficiency
+    def dispatcher(self, library: str) -> DispatchRates:
+        """Rates of a library's token dispatch; on fabrics without a measurement as on InfiniBand."""
+        return self.constants.dispatchers.get(library, GPU_INITIATED)
 
     @property
     def latency(self) -> float:

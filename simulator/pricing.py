@@ -326,12 +326,20 @@ def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: 
 
 
 def _collective(
-    ops: list[Collective], prices: Prices, moved: Array, size: Array, stride: Array, speedup: Array
+    ops: list[Collective],
+    prices: Prices,
+    moved: Array,
+    size: Array,
+    stride: Array,
+    speedup: Array,
+    least: Array,
+    start: Array,
 ) -> Array:
     if prices.cluster is None:
         raise ValueError("collectives are priced on a cluster")
     # A library's rate scales the time of bytes, not the start-up of a message.
-    return prices.cluster.collective(ops[0].operation, moved / speedup, size, stride)
+    seconds = prices.cluster.collective(ops[0].operation, moved / speedup, size, stride)
+    return np.maximum(seconds, least) + start
 
 
 def _product_sizes(op: Product) -> tuple[Any, ...]:
@@ -385,6 +393,9 @@ CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] 
         ),
     ),
     "memory": (_memory_bound, lambda op: (op.bytes, op.starts)),
-    "collective": (_collective, lambda op: (op.bytes, op.size, op.stride, op.speedup)),
+    "collective": (
+        _collective,
+        lambda op: (op.bytes, op.size, op.stride, op.speedup, op.least_s, op.start_s),
+    ),
 }
 """Pricing of kernel classes: the function, and the sizes that it takes."""

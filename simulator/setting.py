@@ -81,6 +81,7 @@ class Setting:
             added += 4 * self.width * framework.clears_working_gradients
         per_expert = framework.grouped_launches == "per-expert"
         library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
+        rates = cluster.network.dispatcher(library)
         return Implementation(
             attention=framework.attention,
             elementwise=framework.elementwise,
@@ -110,8 +111,9 @@ class Setting:
             fused_router=framework.fused_router,
             dispatcher=framework.dispatcher,
             flex_domain=cluster.levels[-1].dispatcher(library) if wide else 1.0,
-            flex_network=cluster.network.dispatcher(library),
-            flex_counts_own=library not in cluster.network.constants.dispatchers,
+            flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
+            flex_start_s=rates.start_s,
+            flex_copies_per_s=rates.copies_per_s,
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=framework.cross_entropy,

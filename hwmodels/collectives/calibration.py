@@ -95,6 +95,21 @@ class LinkCalibration(Sourced):
         return median(getattr(self, family).ll.step_s for family in get_args(Family))
 
 
+class DispatchRates(Strict):
+    """Rates of a library that sends one copy of a token to each node that holds any of its experts.
+
+    A dispatch or a combine takes ``start_s`` and the longer of two times: of the bytes at ``share`` of a
+    device's part of the NICs, and of the copies to other nodes at ``copies_per_s``.
+    """
+
+    share: Positive
+    """Rate of all copies, those to the own node included, over a device's part of the NICs."""
+    copies_per_s: Positive | None = None
+    """Copies that a device sends to other nodes in a second; none where the GPU itself posts them."""
+    start_s: NotNegative = 0.0
+    """Time beside bytes and copies: counts exchanged between all ranks before, barriers after, s."""
+
+
 class FabricCalibration(Sourced):
     """Constants of one kind of network between domains."""
 
@@ -111,9 +126,8 @@ class FabricCalibration(Sourced):
     """The same share for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """Remaining share of the bandwidth when every rank sends to every other."""
-    dispatchers: dict[str, Positive] = Field(default_factory=dict)
-    """Share of the NICs' bandwidth at which a library that dispatches tokens to experts sends the one copy of
-    a token that each node gets, by library; ``Network.dispatcher`` gives those that are not listed."""
+    dispatchers: dict[str, DispatchRates] = Field(default_factory=dict)
+    """Rates of libraries that dispatch tokens to experts; ``Network.dispatcher`` gives those not listed."""
     group_gbps: Positive | None = None
     """Gb/s of the one adapter of a node that all rings of a group use; none where they use all adapters."""
     part_ring_shares: Positive | None = None

@@ -252,8 +252,12 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     how, domains = rank.how, np.maximum(e * et / rank.how.domain, 1.0)
     copies = np.where(domains > 1, 1.0, shards) * arrivals(rank, moe)
     size = rank.load * copies * own * rank.model.hidden * rank.width
-    network = how.flex_network * ((1 - 1 / np.maximum(domains, 2.0)) if how.flex_counts_own else 1.0)
+    # A published rate counts copies to the own domain too, which never pass a NIC.
+    abroad = 1 - 1 / domains
+    network = how.flex_network * np.maximum(abroad, 0.5)
     faster = np.where(flex, np.where(domains > 1, network, how.flex_domain), 1.0)
+    between = flex & (domains > 1)
+    messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
 
     def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
         forward = Collective(
@@ -265,6 +269,8 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             size=ranks,
             stride=stride,
             speedup=faster if operation == "all_to_all" else 1.0,
+            least_s=np.where(between, messages, 0.0) if operation == "all_to_all" else 0.0,
+            start_s=np.where(between, how.flex_start_s, 0.0) if operation == "all_to_all" else 0.0,
             repeats=repeats,
         )
         return forward.changed(only_backward=(forward.changed(gradient="input"),))

@@ -365,6 +365,8 @@ class Collective(Op):
         size: ranks of the group; 1 communicates nothing.
         stride: devices between neighbours of the group.
         speedup: speed of its library over the cluster's default library.
+        least_s: seconds that its messages take at least, whatever their bytes.
+        start_s: seconds of its library beside bytes and messages.
     """
 
     launches: Size = 0.0
@@ -373,6 +375,8 @@ class Collective(Op):
     size: Size
     stride: Size = 1.0
     speedup: Size = 1.0
+    least_s: Size = 0.0
+    start_s: Size = 0.0
 
     @property
     def is_idle(self) -> bool:

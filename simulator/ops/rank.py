@@ -102,8 +102,9 @@ class Implementation:
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: library that sends tokens to experts; ``replicated`` where every rank holds all of them.
         flex_domain: speed of DeepEP or HybridEP inside a domain over an NCCL all-to-all.
-        flex_network: the same ratio between domains.
-        flex_counts_own: whether the rate between domains holds for copies to a rank's own domain too.
+        flex_network: the same ratio between domains, for the bytes of all copies.
+        flex_start_s: seconds of a dispatch between domains beside its bytes.
+        flex_copies_per_s: copies to other domains that a rank sends a second; None: unlimited.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
@@ -138,7 +139,8 @@ class Implementation:
     dispatcher: Dispatcher = "all-to-all"
     flex_domain: float = 1.0
     flex_network: float = 1.0
-    flex_counts_own: bool = False
+    flex_start_s: float = 0.0
+    flex_copies_per_s: float | None = None
     domain: int = 8
     node: int = 8
     loss: str = ""

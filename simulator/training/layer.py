@@ -324,6 +324,8 @@ def _recompute(
         repeated(first.context, rule != "every-other-product" and (rule != "modules" or attends)),
         repeated(first.expert, rule == "all-but-projections" or routes),
         setting,
+        first.after_read,
+        first.reads & (full | selective & (rule == "all-but-projections" or routes)),
     )
 
 
