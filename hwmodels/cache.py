@@ -1,8 +1,8 @@
 """Cache of parsed catalogue files, as JSON in the user's cache folder: YAML takes half of a short command.
 
 A cache file belongs to one folder of the installation and holds a digest of its YAML files and one of itself;
-files with another digest are parsed again. Cached data is never executed and passes the same checks as parsed data.
-Without a readable and writable folder the cache is off, without an error.
+files with another digest are parsed again. Cached data is never executed and passes the same checks as
+parsed data. Without a readable and writable folder the cache is off, without an error.
 """
 
 from __future__ import annotations

@@ -94,6 +94,7 @@ def scenario_data(
         from meshwright.variations.keys import set_key
 
         data = set_key(data, "cluster.device.price_per_hour_usd", price, folder, where)
+        _name_source(data["cluster"]["device"], "price_per_hour_usd", "given (--price)")
     data = _with_sequence(data, where, folder)
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
@@ -104,6 +105,12 @@ def from_here(value: Any, folder: Path) -> Any:
     """A reference of the command line in a scenario of another folder; paths start at the current folder."""
     here = isinstance(value, str) and looks_like_path(value) and folder != Path() and Path(value).exists()
     return str(Path(value).absolute()) if here else value
+
+
+def _name_source(definition: dict[str, Any], name: str, source: str) -> None:
+    """State the source of a value that replaces the catalogue's."""
+    if isinstance(sources := definition.get("sources"), Mapping):
+        definition["sources"] = {**sources, name: source}
 
 
 def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, where: str) -> dict[str, Any]:

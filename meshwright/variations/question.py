@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build, read_mapping
-from meshwright.variations.keys import Data, set_key
+from meshwright.variations.keys import Data, full_key, set_key
 from planner.constraints import Constraints
 from simulator.plan import Plan
 from simulator.scenario import Definition, Scenario, Variation, look_up, make_scenario
@@ -72,6 +72,15 @@ def shown(value: object) -> str:
     if isinstance(value, Mapping):
         return str(value.get("name", "..."))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _with_replicas(data: Data, keys: set[str]) -> Data:
+    """Let the replicas of a plan follow from its degrees, where only the degrees change."""
+    plan = data.get("plan")
+    degrees = {"plan.tensor", "plan.pipeline", "plan.context", "gpus"}
+    if not keys & degrees or "plan.data" in keys or not isinstance(plan, Mapping) or "data" not in plan:
+        return data
+    return {**data, "plan": {name: value for name, value in plan.items() if name != "data"}}
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,7 @@ class WhatIfQuestion:
         changed = self.data if data is None else data
         for key, value in changes.items():
             changed = set_key(changed, key, value, self.folder, f"{self.where}: variations.{name}")
-        return changed
+        return _with_replicas(changed, {full_key(key, changed) for key in changes})
 
     def _overrides(self, name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         """Values set by a variation, including the variations that it names."""

@@ -156,7 +156,7 @@ def test_damaged_rows_are_answered_again(damage, tmp_path):
         assert store.claim(keys) == damaged
         for question in questions:
             store.put(question, {"answer": 42})
-        assert store.get(keys) == dict.fromkeys(keys, {"answer": 42})
+        assert store.get(keys) == {key: {"answer": 42} for key in keys}
 
 
 @pytest.mark.parametrize(
