@@ -81,7 +81,9 @@ def deploy(
     execution: Execution | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> DeploymentSearch:
-    """Search deployments for the highest goodput, or for the lowest cost, energy or latency at a rate.
+    """Search deployments for the lowest cost, energy or latency at a rate, or for the highest goodput.
+
+    Where nothing carries the rate, the deployments are those that carry most, at the rate that they carry.
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
@@ -93,7 +95,7 @@ def deploy(
         rate: requests a second.
         ttft, tpot: targets, s; ``share`` of the requests must meet both.
         engine: preset by name.
-        objective: goodput, cost, energy or latency.
+        objective: goodput, cost, energy or latency; by default cost where ``rate`` is given, else goodput.
         watts: power of all devices at most, W.
         split: try separate pools for prefill and decode too.
         fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
@@ -111,6 +113,9 @@ def deploy(
     given["watts"] = _budget(watts)
     question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
     found = search_serving(question, max(top, refine), progress)
+    if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
+        # Nothing carries the rate: what carries most, at the rate that it carries.
+        found = search_serving(replace(question, objective="goodput"), max(top, refine), progress)
     runs: dict[int, RefinedServing] = {}
     interrupted = False
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,20 @@ def serving_question(
         watts=given.get("watts"),
         workload=written.workload,
         engine=_engine(given, written.deployment.engine),
-        objective=given["objective"] or "goodput",
+        objective=given["objective"] or _default_objective(given, offers or (of_cluster(cluster),)),
+        unasked=given["objective"] is None and given["rate"] is not None,
         fix={**stated, **held},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
         folder=folder,
     )
+
+
+def _default_objective(given: Mapping[str, Any], types: Sequence[Offer]) -> str:
+    """A stated rate is to be carried at least cost (without a price: energy); else goodput counts."""
+    if given["rate"] is None:
+        return "goodput"
+    return "cost" if all(offer.usd_per_hour for offer in types) else "energy"
 
 
 def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:

@@ -41,11 +41,18 @@ def plan_serving(
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no deployment meets the targets; the message names the best latency.
     """
+    import typer
+
     from hwmodels.errors import InfeasibleError, InputError
     from meshwright import serving_api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
-    from meshwright.reports.serving_plans import deployment_tables, describe_deployments, nearest_words
+    from meshwright.reports.serving_plans import (
+        deployment_tables,
+        describe_deployments,
+        falls_short,
+        nearest_words,
+    )
 
     files.refuse("serving plans", "html", "csv")
     if top is not None and not 1 <= top <= MOST_PLANS:
@@ -71,9 +78,9 @@ def plan_serving(
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
     files.save_scenario(found)
+    if falls_short(found.search):
+        raise typer.Exit(1)
     if found.interrupted:
-        import typer
-
         note(f"interrupted: {len(found.refined)} of {refine} deployments were run on the event engine")
         raise typer.Exit(INTERRUPTED)
 

@@ -36,6 +36,8 @@ SECOND = {
 def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]:
     """A search with documented keys."""
     question = search.question
+    most = {} if search.most is None else {"most_goodput": _described(search, {}, search.most, 0)}
+    unasked = {"objective_default": True, **most} if question.unasked else {}
     return {
         "question": {
             "model": question.model.name,
@@ -57,6 +59,7 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
             ],
         },
         "objective": question.objective,
+        **unasked,
         "deployments": [_described(search, refined, plan, index) for index, plan in enumerate(search.plans)],
         "candidates": search.candidates,
         "scored": search.scored,
@@ -111,8 +114,51 @@ def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]
     rows = [_row(refined, plan, index) for index, plan in enumerate(search.plans)]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
-    made = [table(headings, rows, _title(search), left=3), *_gap(search)]
+    made = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
+    made += [*_most_words(search), *_gap(search)]
     return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
+
+
+def _shortfall(search: ServingSearch) -> list[str]:
+    """A first line where no deployment carries the stated rate."""
+    return [f"{shortfall_words(search, search.plans[0])}."] if falls_short(search) else []
+
+
+def falls_short(search: ServingSearch) -> bool:
+    """Whether the rate is stated and the first deployment carries less."""
+    rate = search.question.rate
+    return rate is not None and bool(search.plans) and search.plans[0].goodput < rate * (1.0 - EQUAL)
+
+
+def shortfall_words(search: ServingSearch, plan: ServingPlan) -> str:
+    """The rate carried of the rate asked, and what would carry the rest."""
+    question = search.question
+    rate = question.rate or 0.0
+    needed = ceil(plan.devices * rate / plan.goodput)
+    formats = ", ".join(
+        f"{own} ({names[0]})" for own, names in question.model.checkpoints.items() if own not in _stored(plan)
+    )
+    other = f", another checkpoint: {formats}" if formats else ", narrower weights"
+    return (
+        f"no deployment meets the targets at {rate:g} requests/s; {plan.describe()} carries most, "
+        f"{plan.goodput:.3g} requests/s on {plan.devices:,} devices (about {needed:,} would carry the load); "
+        f"more or faster devices, a lower rate{other} or wider targets would help"
+    )
+
+
+def _stored(plan: ServingPlan) -> set[str]:
+    """Number formats of a plan's weights."""
+    return {group.shape.pool.stored for group in plan.groups}
+
+
+def _most_words(search: ServingSearch) -> list[str]:
+    """The deployment with the most goodput, beside the cheapest."""
+    if search.most is None or not search.plans:
+        return []
+    most = search.most
+    return [
+        f"Most goodput on all GPUs: {most.describe()} carries {most.goodput:.3g}/s (--objective goodput)."
+    ]
 
 
 def _title(search: ServingSearch) -> str:
@@ -187,9 +233,12 @@ def _basis(search: ServingSearch) -> Table:
     ]
     listed = all(offer.usd_per_hour == offer.cluster.device.price_per_hour_usd for offer in question.types)
     rate = "the largest within the targets" if question.rate is None else f"{question.rate:g} requests/s"
+    if falls_short(search):
+        rate = "the rate that each carries"
     return facts(
         {
             "engine": question.engine,
+            "weights": _weights_words(search),
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
             "--refine N runs the best N there",
@@ -200,6 +249,18 @@ def _basis(search: ServingSearch) -> Table:
     )
 
 
+def _weights_words(search: ServingSearch) -> str:
+    """Format of the weights, and whether it is the checkpoint's."""
+    model = search.question.model
+    stored = sorted(set().union(*(_stored(plan) for plan in search.plans)))
+    told = ", ".join(stored)
+    if stored != [model.checkpoint]:
+        return (
+            f"{told}; the checkpoint holds {model.checkpoint}: another checkpoint, or quantised when loaded"
+        )
+    return f"{told}, as the checkpoint"
+
+
 def nearest_words(search: ServingSearch) -> str:
     """Reason why no deployment meets the targets, and the best latency available."""
     plan, slo = search.nearest, search.question.workload.slo
@@ -207,12 +268,7 @@ def nearest_words(search: ServingSearch) -> str:
         return "no deployment meets the targets"
     load = search.question.rate
     if load is not None and 0 < plan.goodput < load:
-        return (
-            f"no deployment meets the targets at {load:g} requests/s; {plan.describe()} carries most, "
-            f"{plan.goodput:.3g} requests/s on {plan.devices:,} devices (about "
-            f"{ceil(plan.devices * load / plan.goodput):,} would carry the load); more devices, a lower "
-            "rate, narrower weights or wider targets would help"
-        )
+        return shortfall_words(search, plan)
     missed = []
     if slo.ttft is not None and plan.ttft_s > slo.ttft:
         missed.append(f"TTFT {seconds(plan.ttft_s)} (target {seconds(slo.ttft)})")

@@ -49,6 +49,7 @@ class ServingQuestion:
         workload: lengths, arrivals and targets; its mean rate is the load.
         engine: preset by name.
         objective: one of ``OBJECTIVES``.
+        unasked: whether the objective is the default of a stated rate.
         fix: fields held at a value.
         limit: highest values of fields.
         split: whether prefill and decode pools are tried too.
@@ -65,6 +66,7 @@ class ServingQuestion:
     workload: Serving
     engine: str
     objective: str = "goodput"
+    unasked: bool = False
     fix: Mapping[str, Any] = field(default_factory=dict)
     limit: Mapping[str, Any] = field(default_factory=dict)
     split: bool = True

@@ -269,13 +269,18 @@ class Scores:
         return found
 
     @cached_property
+    def joules(self) -> Array:
+        """Energy of the devices for one output token at the load, J."""
+        return self.watts / np.maximum(self.load * self.question.output, 1e-9)
+
+    @cached_property
     def value(self) -> Array:
         """The figure that ranks rows, ascending."""
         tokens = np.maximum(self.load * self.question.output, 1e-9)
         return {
             "goodput": lambda: -self.goodput,
             "cost": lambda: self.usd_per_hour / tokens,
-            "energy": lambda: self.watts / tokens,
+            "energy": lambda: self.joules,
             "latency": lambda: self.latency,
         }[self.question.objective]()
 

@@ -24,6 +24,8 @@ class ServingSearch:
     candidates: int
     scored: int
     removed: dict[str, int]
+    most: ServingPlan | None = field(default=None)
+    """The plan that carries most on all devices, beside the one that carries a stated rate at least cost."""
     nearest: ServingPlan | None = field(default=None)
     """Where nothing meets the targets: the plan that carries most within them; if none carries any load, the
     plan whose latency is closest to its target."""
@@ -70,6 +72,8 @@ def search_serving(
         names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)
         raise InfeasibleError(f"no replica count that --fix and --limit leave fits {names}{budget}")
     keys = table.latency, table.groups, table.devices, np.round(table.value, 9), ~table.meets
+    if question.unasked and question.objective == "cost":
+        keys = table.latency, _steps(table.joules), table.devices, np.round(table.value, 9), ~table.meets
     order = np.lexsort(keys)
     good = int(np.count_nonzero(table.meets))
     chosen = _different(table, order[:good], top) if good else [_nearest(table)]
@@ -81,8 +85,23 @@ def search_serving(
         candidates=table.stands_for + sum(count for name, count in removed.items() if name != "slo"),
         scored=len(table),
         removed=dict(removed),
+        most=table.plan(_most(table)) if question.unasked and table.goodput.max() > 0 else None,
         nearest=None if good else plans[0],
     )
+
+
+ALIKE = 0.05
+"""Energies so close count as equal, relative."""
+
+
+def _steps(joules: np.ndarray) -> np.ndarray:
+    """Energies in steps of ``ALIKE``."""
+    return np.round(np.log(np.maximum(joules, 1e-12)) / ALIKE)
+
+
+def _most(table: Scores) -> int:
+    """The row with the most goodput; of equal ones that with fewest devices, pools and seconds."""
+    return int(np.lexsort((table.latency, table.groups, table.devices, -np.round(table.goodput, 9)))[0])
 
 
 def _memory(question: ServingQuestion) -> float:

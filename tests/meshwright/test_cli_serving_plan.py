@@ -63,3 +63,31 @@ def test_a_target_that_cannot_be_read_is_refused(run, target):
 )
 def test_the_gap_of_the_second_plan_is_put_in_words(objective, gap, told):
     assert told in gap_words(objective, gap)
+
+
+SMALL = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "2", "--isl", "1000", "--osl", "200"]
+SMALL += ["--ttft", "0.5", "--tpot", "0.03", "--limit", "pipeline=1", "--together"]
+
+
+def test_the_first_line_says_what_of_the_rate_is_carried(run):
+    short = run("plan", "--serve", *SMALL, "--rate", "500")
+    assert short.code == 1
+    assert short.out.startswith(
+        "no deployment meets the targets at 500 requests/s; 2 x TP1 bf16 carries most"
+    )
+    assert "the rate that each carries" in short.out
+    named = json.loads(
+        run("plan", "--serve", *SMALL, "--rate", "500", "--objective", "goodput", "--json").out
+    )
+    assert "objective_default" not in named
+    assert named["deployments"][0]["rate"] < 500
+
+
+def test_the_default_for_a_rate_is_the_cheapest_with_the_most_goodput_beside_it(run):
+    told = run("plan", "--serve", *SMALL, "--rate", "4")
+    assert told.code == 0
+    assert "Most goodput on all GPUs: 2 x TP1 bf16" in told.out
+    report = json.loads(run("plan", "--serve", *SMALL, "--rate", "4", "--json").out)
+    assert (report["objective"], report["objective_default"]) == ("cost", True)
+    assert report["deployments"][0]["gpus"] == 1
+    assert report["most_goodput"]["gpus"] == 2

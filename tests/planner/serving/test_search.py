@@ -13,7 +13,7 @@ import pytest
 import meshwright as mw
 from hwmodels.cluster import clusters
 from hwmodels.errors import InfeasibleError, InputError
-from meshwright.reports.serving_plans import nearest_words
+from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
 from meshwright.serving_questions import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
@@ -35,7 +35,7 @@ GIVEN = {
     "tpot": 0.03,
     "share": None,
     "engine": "vllm",
-    "objective": None,
+    "objective": "goodput",
 }
 SMALL = {"tensor": "2", "pipeline": "1"}
 
@@ -306,3 +306,29 @@ def test_a_rate_above_the_goodput_is_described_at_the_goodput():
     assert plan.load == plan.goodput < 2000
     assert plan.ttft_s <= 0.5 * 1.01
     assert plan.tpot_s <= 0.03
+
+
+def test_a_stated_rate_is_carried_at_least_cost_by_default():
+    found = search_serving(question(objective=None), top=5)
+    named = search_serving(question(objective="cost"), top=5)
+    best = search_serving(question(), top=1).plans[0]
+    assert (found.question.objective, found.question.unasked) == ("cost", True)
+    assert found.plans[0].usd_per_million == pytest.approx(named.plans[0].usd_per_million)
+    assert all(plan.meets and plan.goodput >= 8.0 * (1 - 5 * CLOSE) for plan in found.plans)
+    assert found.most.describe() == best.describe()
+    assert found.most.goodput == pytest.approx(best.goodput)
+    assert named.most is None
+
+
+def test_without_a_rate_goodput_counts():
+    assert question(objective=None, rate=None).objective == "goodput"
+
+
+def test_a_rate_that_nothing_carries_is_answered_with_what_carries_most():
+    flags = {name: value for name, value in GIVEN.items() if name != "objective"}
+    found = mw.deploy(**(flags | {"rate": 2000.0}), limit=SMALL, top=3).search
+    words = shortfall_words(found, found.plans[0])
+    assert falls_short(found)
+    assert found.plans[0].load == found.plans[0].goodput < 2000.0
+    assert "at 2000 requests/s" in words
+    assert f"{found.plans[0].goodput:.3g} requests/s" in words
