@@ -250,8 +250,8 @@ class Framework(Sourced):
         0.0,
         ge=0,
         le=1e18,
-        description="parameters in use between two uses of a weight up to which it is kept instead of gathered "
-        "once more",
+        description="parameters in use between two uses of a weight up to which it is kept instead of "
+        "gathered once more",
     )
     prefetch_parameters: float = Field(
         1e18,

@@ -157,16 +157,16 @@ class Sharding:
         """Whether gathers and reductions of layers of ``layer`` parameters run in turn and overlap nothing.
 
         A gather that is not issued ahead, as the layer is too large, waits behind the reduction of the layer
-        before it on the same communicator, and the next kernels wait for the gather (Zhao et al. 2023, PyTorch
-        FSDP, section 3.3.2).
+        before it on the same communicator, and the next kernels wait for the gather (Zhao et al. 2023,
+        PyTorch FSDP, section 3.3.2).
         """
         return self.plans.overlap_parameters.astype(bool) & ~self.prefetches(layer)
 
     def backward_gathers(self, layer: np.ndarray) -> np.ndarray:
         """Gathers of a backward pass over layers of ``layer`` parameters that are sharded.
 
-        Where recomputation gathers for itself, a weight is gathered again unless its next use, in the backward
-        pass of the same layer, is no further than the framework keeps weights: twice what follows it there.
+        Where recomputation gathers for itself, a weight is gathered again unless its next use, in the
+        backward pass of the same layer, is no further than the framework keeps weights: twice what follows it there.
         """
         framework = self.setting.framework
         again = (self.plans.recompute == FULL) & framework.gathers_again

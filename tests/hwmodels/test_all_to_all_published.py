@@ -7,8 +7,8 @@ from hwmodels.cluster import clusters
 
 MIB = 2**20
 
-# nccl-tests, bus bandwidth in GB/s: p5 (crazyguitar/aws-gpu-communication-benchmark, data/nccl_alltoall.csv), p6-b300
-# (awslabs/awsome-distributed-ai, ep-backend-comparison/RESULTS.md at 46793a8).
+# nccl-tests, bus bandwidth in GB/s: p5 (crazyguitar/aws-gpu-communication-benchmark, data/nccl_alltoall.csv),
+# p6-b300 (awslabs/awsome-distributed-ai, ep-backend-comparison/RESULTS.md at 46793a8).
 PUBLISHED = [
     ("aws-p5", 2, 256 * MIB, 74.26),
     ("aws-p5", 2, 2048 * MIB, 79.25),

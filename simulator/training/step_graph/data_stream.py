@@ -126,8 +126,8 @@ class DataStream:
     def reduce(self, work: StreamWork, item: int, after: int) -> list[int]:
         """Reduce gradients that a task has completed; return the tasks that computation must wait for.
 
-        Without prefetching, the gather that the next kernels wait for is issued first, or follows the reduction
-        on the same communicator.
+        Without prefetching, the gather that the next kernels wait for is issued first, or follows the
+        reduction on the same communicator.
         """
         program = self._program
         self._ready.append((work, item, after))
