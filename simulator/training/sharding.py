@@ -166,7 +166,8 @@ class Sharding:
         """Gathers of a backward pass over layers of ``layer`` parameters that are sharded.
 
         Where recomputation gathers for itself, a weight is gathered again unless its next use, in the
-        backward pass of the same layer, is no further than the framework keeps weights: twice what follows it there.
+        backward pass of the same layer, is no further than the framework keeps weights: twice what follows
+        it there.
         """
         framework = self.setting.framework
         again = (self.plans.recompute == FULL) & framework.gathers_again
