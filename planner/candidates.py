@@ -11,7 +11,7 @@ import numpy as np
 
 from hwmodels.records import record
 from planner.space import Space
-from simulator.plan import Plan, Plans
+from simulator.plan import COLUMNS, Plans
 
 BLOCK = 1 << 16
 """Maximum number of candidates in memory while they branch."""
@@ -61,7 +61,7 @@ class Candidates:
     @cached_property
     def plans(self) -> Plans:
         """The candidates as plans."""
-        columns = {name: self[name] for name in Plan.model_fields if name in self.space.values}
+        columns = {name: self[name] for name in COLUMNS if name in self.space.values}
         first, last = end_layers(self.space.setting.model.layers, self["pipeline"], self["virtual_pipeline"])
         return Plans(
             **columns,

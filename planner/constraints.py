@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hwmodels.errors import InputError, UnknownNameError, shown
-from simulator.plan import Choice, Plan, field_name
+from simulator.plan import COLUMNS, Choice, Plan, field_name
 from simulator.schedules import get_schedule
 
 Value = int | bool | str
@@ -116,8 +116,8 @@ def pairs(
 
 
 def _check_name(name: str, where: str) -> None:
-    if name not in Plan.model_fields:
-        raise UnknownNameError("plan field", name, Plan.model_fields, where)
+    if name not in COLUMNS:
+        raise UnknownNameError("plan field", name, COLUMNS, where)
     if name in FOLLOWING:
         raise InputError(f"a search derives {name} from {FOLLOWING[name]}", where)
 

@@ -8,15 +8,20 @@ context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hwmodels.loading import Strict
 from hwmodels.records import record
+from simulator.state.levels import ShardLevels
+from simulator.state.place import Tiers, Update
+from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
+from simulator.state.sync import Sync
+from simulator.state.wire import Wire
 
 Recompute = Literal["none", "selective", "full"]
 ContextAlgorithm = Literal["ring", "all_gather", "ulysses"]
@@ -117,6 +122,20 @@ class Plan(Strict):
     rank_order: RankOrder = Field(
         "tensor-context-data-pipeline", description="which ranks are neighbours, innermost first"
     )
+    shard: ShardLevels | None = Field(
+        None,
+        description="level over which each class of state is sharded, beyond `zero` and `shard_group`",
+    )
+    wire: Wire | None = Field(None, description="formats of gathers and reductions")
+    place: Tiers | None = Field(None, description="shares of each class of state on host and SSDs")
+    update: Update | None = Field(None, description="where and when the optimizer runs")
+    sync: Sync | None = Field(None, description="steps between exchanges of replicas, and what they exchange")
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan without state fields is written as before they existed."""
+        written = write(self)
+        return {key: value for key, value in written.items() if value is not None or key not in POLICY_FIELDS}
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
@@ -132,6 +151,11 @@ class Plan(Strict):
                 f"data x context x tensor = {self.data * self.context * self.tensor}"
             )
         return self
+
+    @property
+    def policy(self) -> StatePolicy:
+        """The plan's state fields."""
+        return StatePolicy(*(getattr(self, name) for name in POLICY_FIELDS))
 
     @property
     def devices(self) -> int:
@@ -154,12 +178,16 @@ class Plan(Strict):
         return " ".join([*parts, f"DP{self.data}"])
 
 
+COLUMNS = tuple(name for name in Plan.model_fields if name not in POLICY_FIELDS)
+"""Plan fields that arrays of plans hold one by one; the others are an index into ``Plans.policies``."""
+
+
 @record()
 class Plans:
     """Many plans as arrays of one length: the form that every cost function reads.
 
     A field that holds a word in ``Plan`` holds its index in ``Choice`` here; ``schedule`` holds an
-    index into ``schedule_names``.
+    index into ``schedule_names``, ``policy`` one into ``policies``.
     """
 
     tensor: np.ndarray
@@ -185,6 +213,13 @@ class Plans:
     last_stage_layers: np.ndarray
     rank_order: np.ndarray
     schedule_names: tuple[str, ...] = ("1f1b",)
+    policy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    policies: tuple[StatePolicy, ...] = (PLAIN,)
+
+    def __post_init__(self) -> None:
+        """Without policies, all plans have the first one."""
+        if len(self.policy) != len(self.tensor):
+            self.policy = np.zeros(len(self.tensor), dtype=np.int64)  # type: ignore[misc]
 
     @classmethod
     def of(cls, plans: Plan | Iterable[Plan]) -> Plans:
@@ -192,30 +227,32 @@ class Plans:
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         names = tuple(dict.fromkeys(p.schedule for p in listed))
         columns = {}
-        for name in Plan.model_fields:
+        for name in COLUMNS:
             values = [getattr(p, name) for p in listed]
             words = names if name == "schedule" else Choice.get(name)
             columns[name] = np.array([words.index(v) for v in values] if words else values)
-        return cls(**columns, schedule_names=names)
+        policies = tuple(dict.fromkeys(p.policy for p in listed))
+        columns["policy"] = np.array([policies.index(p.policy) for p in listed], dtype=np.int64)
+        return cls(**columns, schedule_names=names, policies=policies or (PLAIN,))
 
     def __len__(self) -> int:
         return len(self.tensor)
 
     def take(self, index: np.ndarray) -> Plans:
         """The plans selected by a mask or an index array."""
-        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "schedule_names"}
-        return Plans(**columns, schedule_names=self.schedule_names)
+        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name not in TABLES}
+        return Plans(**columns, schedule_names=self.schedule_names, policies=self.policies)
 
     def plan(self, index: int) -> Plan:
         """One plan as a ``Plan``."""
         values = {}
-        for name, info in Plan.model_fields.items():
-            value = getattr(self, name)[index]
+        for name in COLUMNS:
+            info, value = Plan.model_fields[name], getattr(self, name)[index]
             words = self.schedule_names if name == "schedule" else Choice.get(name)
             values[name] = (
                 words[int(value)] if words else (bool(value) if info.annotation is bool else int(value))
             )
-        return Plan(**values)
+        return Plan(**values, **self.policies[int(self.policy[index])]._asdict())
 
     def __iter__(self) -> Iterator[Plan]:
         return (self.plan(i) for i in range(len(self)))
@@ -271,6 +308,9 @@ class Plans:
         return [(name, chosen) for name, chosen in found if len(chosen)]
 
 
+TABLES = ("schedule_names", "policies")
+"""Fields of ``Plans`` that are no columns: what columns hold indices into."""
+
 TABLE = 1 << 20
 """Largest range of keys numbered by a table; keys of larger ranges are sorted."""
 
@@ -289,7 +329,7 @@ def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
 
 
 def concatenate(parts: list[Plans]) -> Plans:
-    """Plans that share ``schedule_names``, one after another."""
-    names = [f.name for f in fields(Plans) if f.name != "schedule_names"]
+    """Plans that share ``schedule_names`` and ``policies``, one after another."""
+    names = [f.name for f in fields(Plans) if f.name not in TABLES]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Plans(**columns, schedule_names=parts[0].schedule_names)
+    return Plans(**columns, schedule_names=parts[0].schedule_names, policies=parts[0].policies)

@@ -15,6 +15,7 @@ from hwmodels.errors import InputError
 from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.state.problems import policy_problem
 
 
 class Rule(NamedTuple):
@@ -40,7 +41,7 @@ def check(setting: Setting, plan: Plan, where: str = "") -> None:
         InputError: all broken rules, one line each.
     """
     plans = Plans.of(plan)
-    problems = [rule.explain(setting, plan) for rule in RULES if not rule.holds(setting, plans)[0]]
+    problems = [rule.explain(setting, plan) for rule in (*RULES, STATE) if not rule.holds(setting, plans)[0]]
     if problems:
         raise InputError(problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems), where)
 
@@ -184,6 +185,24 @@ def _explain_experts(setting: Setting, plan: Plan) -> str:
     )
 
 
+def _state_rule(setting: Setting, plans: Plans) -> np.ndarray:
+    fine = [not policy_problem(setting.cluster, policy) for policy in plans.policies]
+    return np.array(fine)[plans.policy] & _state_needs(plans)
+
+
+def _state_needs(plans: Plans) -> np.ndarray:
+    """Levels and formats of parameters move in passes only where parameters are sharded."""
+    lattice = np.array([policy.shard is not None or policy.wire is not None for policy in plans.policies])
+    return ~lattice[plans.policy] | (plans.zero == 3)
+
+
+def _explain_state(setting: Setting, plan: Plan) -> str:
+    if problem := policy_problem(setting.cluster, plan.policy):
+        return problem
+    field = "shard" if plan.shard else "wire"
+    return f"{field}: levels and formats need zero: 3, found zero: {plan.zero}"
+
+
 RULES = (
     Rule("devices", _devices, _explain_devices),
     Rule("batch", _batch, _explain_batch),
@@ -195,3 +214,5 @@ RULES = (
     Rule("sequence", _sequence, _explain_sequence),
     Rule("experts", _experts, _explain_experts),
 )
+STATE = Rule("state", _state_rule, _explain_state)
+"""Of the state fields of a user's plan; a search sets them only where they hold."""

@@ -21,7 +21,7 @@ from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
-from simulator.plan import Plan
+from simulator.plan import COLUMNS, Plan
 from simulator.recipes import recipes
 from simulator.rules import check
 from simulator.schedules import get_schedule
@@ -182,8 +182,8 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     written, (model, cluster, framework) = look_up(data, where, folder)
     for option in ("fix", "limit"):
         for name in getattr(written.search, option):
-            if name not in Plan.model_fields:
-                raise UnknownNameError("plan field", name, Plan.model_fields, f"{where}: search.{option}")
+            if name not in COLUMNS:
+                raise UnknownNameError("plan field", name, COLUMNS, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
     setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers))
     _has_format(setting.cluster.device.peak, setting.training.precision, where)

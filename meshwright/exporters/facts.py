@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.exporters.table import Facts, LauncherTable
 from simulator.models import Model
-from simulator.plan import Plan
+from simulator.plan import COLUMNS, Plan
 from simulator.scenario import Scenario
 from simulator.setting import Setting
+from simulator.state.policy import POLICY_FIELDS
 
 UNTOLD = ("name", "family", "source", "stated_parameters", "moe", "mla", "linear")
 """Keys of a model that are no shape, or that are flattened."""
@@ -21,7 +22,7 @@ FRAMEWORK = ("dispatcher",)
 def facts_of(scenario: Scenario, plan: Plan) -> Facts:
     """All facts that a launcher may need; facts without effect are left out."""
     setting = scenario.setting
-    written = plan.model_dump(mode="json")
+    written = plan.model_dump(mode="json", include=set(COLUMNS))
     facts = {f"plan.{name}": value for name, value in written.items() if name not in moot(setting, plan)}
     facts |= {f"model.{name}": value for name, value in shape(setting.model).items()}
     workload = setting.training
@@ -108,9 +109,14 @@ def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> 
             raise MeshwrightError(f"the launcher would compute {name} = {value}, the plan has {wanted[name]}")
 
 
-def question_gaps(scenario: Scenario, framework: str) -> list[str]:
-    """Parts of a question that no launcher takes."""
-    gaps = []
+def question_gaps(scenario: Scenario, framework: str, expressed: Collection[str] = ()) -> list[str]:
+    """Parts of a question that no launcher takes, and state fields that this one does not take.
+
+    ``expressed`` are the state fields of a plan that the launcher's own writer handles.
+    """
+    plan = scenario.plan
+    fields = plan.model_dump(include=set(POLICY_FIELDS) - set(expressed)) if plan else {}
+    gaps = [f"plan.{name}: no option of this launcher expresses it" for name in fields]
     predicted = scenario.setting.framework.name
     if framework and predicted != framework:
         gaps.append(f"framework = {predicted}: the prediction is of {predicted}, these files run {framework}")

@@ -12,7 +12,7 @@ from hwmodels.files import atomic_write, plain_cell
 from meshwright.reports.plans import figures
 from planner.prediction import Prediction
 from planner.scored import ScoredPlans
-from simulator.plan import Choice, Plan
+from simulator.plan import COLUMNS, Choice, Plan
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit
 
@@ -51,7 +51,8 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
     """Cells by heading; ``before`` plans are already written."""
     plans, peak = prediction.plans, prediction.memory.peak
     columns: dict[str, Iterable[str]] = {"rank": map(str, range(before + 1, before + len(plans) + 1))}
-    for name, info in Plan.model_fields.items():
+    for name in COLUMNS:
+        info = Plan.model_fields[name]
         words = plans.schedule_names if name == "schedule" else Choice.get(name)
         words = words or (("false", "true") if info.annotation is bool else ())
         # A field has few values: each is written once and repeated.

@@ -21,6 +21,7 @@ from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.scenario import ServingDefinition, is_serving
+from simulator.state.policy import POLICY_FIELDS
 
 Data = dict[str, Any]
 
@@ -147,7 +148,8 @@ def _children(place: Place) -> Iterator[Place]:
 def _fields(place: Place) -> dict[str, Any]:
     """Names below a place with the types of their values."""
     if place.path in PLAN_FIELDS:
-        return dict.fromkeys(Plan.model_fields)
+        fields = Plan.model_fields
+        return {name: fields[name].annotation if name in POLICY_FIELDS else None for name in fields}
     if place.path.startswith("deployment") and place.path.endswith("options"):
         known = EngineOptions.model_fields if place.path.endswith(".options") else {}
         return dict.fromkeys((*known, *(place.value or {})))

@@ -138,8 +138,8 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
         "optimizer": data.optimizer,
     }
     sent |= {
-        "gradients": data.reduce.cost * data.reductions + tied,
-        "parameters": data.gather.cost + sharding * m,
+        "gradients": data.reduce.cost * data.reductions + data.narrowed + tied,
+        "parameters": data.gather.cost + data.widened + sharding * m,
         "pipeline": transfers,
     }
     total = sum(seconds.values(), np.zeros(len(plans)))
@@ -378,7 +378,7 @@ def data_parallel_times(
     step = once_a_step(sharding, dense, experts, m)
     reduced = exposed_once(sharding, step.reduce, backward, sharding.reduce_contention, window)
     gathered = exposed_once(sharding, step.gather, forward, sharding.contention, window)
-    return step, step.reductions * reduced, gathered
+    return step, step.reductions * reduced + step.narrowed.seconds, gathered + step.widened.seconds
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:

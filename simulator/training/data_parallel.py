@@ -8,92 +8,8 @@ from hwmodels.collectives.cost import Cost
 from hwmodels.records import record
 from simulator.layout.stages import gathered_together
 from simulator.training.overlap import Exchange, hide
-from simulator.training.sharding import STATE_FIELDS, Sharding, StateGroups
-
-
-def move_state(
-    sharding: Sharding,
-    dense: np.ndarray,
-    experts: np.ndarray,
-    gathers: np.ndarray | float = 1.0,
-    reductions: np.ndarray | float = 1.0,
-) -> tuple[Cost, Cost]:
-    """Cost of gathering the parameters and of reducing the gradients of one device once.
-
-    Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
-    equal ``STATE_FIELDS`` and equal arguments are computed once.
-
-    Args:
-        sharding: sharding of the plans.
-        dense: dense parameters of one device, shape (..., plans).
-        experts: expert parameters of one device, shape (..., plans).
-        gathers: number of collectives per gathering.
-        reductions: number of collectives per reduction.
-
-    Returns:
-        Both costs, shape (..., plans).
-    """
-    plans = sharding.plans
-    given = np.broadcast_arrays(dense, experts, gathers, reductions)
-    states, index = sharding.states
-    shared = [_of_states(values, index, len(states)) for values in given]
-    if not all(
-        np.array_equal(np.take(state_values, index, axis=-1), values)
-        for state_values, values in zip(shared, given, strict=True)
-    ):
-        # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
-        rows = (row for values in given for row in values.reshape(-1, len(plans)))
-        states, index = plans.unique(*STATE_FIELDS, values=rows)
-        shared = [_of_states(values, index, len(states)) for values in given]
-    dense, experts, gathers, reductions = shared
-    sharding = Sharding(sharding.setting, states)
-    groups, count = [sharding.dense], dense[np.newaxis]
-    if np.any(experts > 0):
-        groups, count = [sharding.dense, sharding.experts], np.stack([dense, experts])
-    groups = StateGroups.stack(groups, axes=dense.ndim - 1)
-    # A stage without experts has no expert collectives, whatever other plans of the batch hold.
-    holds = count > 0
-    gather = (holds * gathers * _gather(sharding, groups, count / gathers)).sum()
-    reduce = (holds * reductions * _reduce(sharding, groups, count / reductions)).sum()
-    return gather[index], reduce[index]
-
-
-def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
-    """Reduce ``count`` gradients once over the ranks that share them.
-
-    Where the framework all-reduces, one all-reduce spans all copies of a shard group.
-    """
-    cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
-    found = Cost.none()
-    for operation, chosen, ranks in (
-        ("reduce_scatter", sharding.scatters, groups.shard),
-        ("all_reduce", ~sharding.scatters, groups.shard * groups.replicas),
-    ):
-        if chosen.any():
-            cost = cluster.collective_cost(operation, size, ranks, groups.shard_stride)
-            found = found + cost * chosen
-    replicated = sharding.scatters & (groups.replicas > 1)
-    if replicated.any():
-        part = size / groups.shard
-        outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
-        found = found + outer * replicated
-    return found
-
-
-def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
-    """Gather ``count`` sharded parameters once."""
-    size, cluster = count * sharding.gather_bytes, sharding.setting.cluster
-    if sharding.setting.framework.gathers_by_broadcast:
-        part = size / groups.shard
-        return groups.shard * cluster.collective_cost("broadcast", part, groups.shard, groups.shard_stride)
-    return cluster.collective_cost("all_gather", size, groups.shard, groups.shard_stride)
-
-
-def _of_states(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
-    """One value per state, shape (..., states); the last value where plans of a state differ."""
-    found = np.empty((*values.shape[:-1], states))
-    found[..., index] = values
-    return found
+from simulator.training.sharding import Sharding
+from simulator.training.state_moves import move_between_levels, move_copy, move_state
 
 
 @record()
@@ -109,6 +25,10 @@ class OnceAStep:
     reductions: np.ndarray
     gradient_kernels: np.ndarray
     optimizer: np.ndarray
+    narrowed: Cost
+    """Reduction of gradients from their level to the optimizer's ranks, before the update."""
+    widened: Cost
+    """Gathering of parameters from the optimizer's ranks to their level, after the update."""
 
 
 def once_a_step(
@@ -124,6 +44,7 @@ def once_a_step(
     """
     setting, plans, held = sharding.setting, sharding.plans, dense + experts
     gather, reduce = move_state(sharding, dense, experts)
+    widened, narrowed = move_between_levels(sharding, dense, experts)
     owned = sharding.owned(dense, experts)
     tail = 1 / sharding.buckets(held)
     here = ~sharding.parameters
@@ -133,6 +54,8 @@ def once_a_step(
         sharding.reductions(micro_batches),
         _gradient_kernels(sharding, owned, held, micro_batches),
         setting.kernels.memory_bound(owned * setting.framework.optimizer_bytes_per_parameter, "optimizer"),
+        narrowed,
+        widened,
     )
 
 
@@ -233,13 +156,14 @@ class InEachPass:
         """
         part = 1 / gathered_together(sharding.plans, micro_batches)
         gather, reduce = move_state(sharding, dense, experts, layers * sharding.gather_calls, layers)
+        copied = move_copy(sharding, dense, experts, layers * sharding.gather_calls, gather)
         layer = (dense + experts) / layers
         ahead = np.where(sharding.prefetches(layer), 1 / layers, 1.0)
         beside = sharding.plans.overlap_gradients.astype(bool) & ~sharding.in_turn(layer)
         behind = np.where(beside, 1 / layers, 1.0)
         return cls(
             Exchange(part * gather, ahead),
-            Exchange(part * sharding.backward_gathers(layer) * gather, ahead),
+            Exchange(part * sharding.backward_gathers(layer) * copied, ahead),
             Exchange(part * reduce, behind),
         )
 

@@ -129,13 +129,15 @@ def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str
     parts = {
         name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
     }
-    for count, shard in (
-        (counts.dense, sharding.dense.shard),
-        (counts.experts, sharding.experts.shard),
-    ):
-        parts["parameters"] += width * count / np.where(sharding.parameters, shard, 1)
-        parts["gradients"] += gradient * count / np.where(sharding.gradients, shard, 1)
-        owned = count / np.where(sharding.optimizer, shard, 1)
+    over = {kind: sharding.groups(kind) for kind in ("parameters", "gradients", "optimizer")}
+    second = sharding.groups("parameters", copy=True)
+    for number, count in enumerate((counts.dense, counts.experts)):
+        shard = {kind: groups[number].shard for kind, groups in over.items()}
+        parts["parameters"] += width * count / np.where(sharding.parameters, shard["parameters"], 1)
+        if sharding.copies.any():
+            parts["parameters"] += sharding.copies * width * count / second[number].shard
+        parts["gradients"] += gradient * count / np.where(sharding.gradients, shard["gradients"], 1)
+        owned = count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += optimizer * owned
         parts["update"] += framework.optimizer_gradient_bytes * owned
     return parts

@@ -5,7 +5,7 @@ The one reader of ``Plan.zero``: closed form, memory model and step graph ask a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -14,6 +14,9 @@ import numpy as np
 from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting
+from simulator.state.levels import ShardLevels, StateKind, level_devices
+from simulator.state.policy import PLAIN, StatePolicy
+from simulator.state.wire import WIRE_FORMATS, Wire
 from simulator.training.overlap import contention
 
 STATE_FIELDS = (
@@ -28,6 +31,7 @@ STATE_FIELDS = (
     "first_stage_layers",
     "last_stage_layers",
     "rank_order",
+    "policy",
 )
 """The plan fields that decide the state of a device and its sharding group, for most models and schedules."""
 
@@ -42,15 +46,18 @@ class StateGroups:
     replica_stride: np.ndarray
 
     @classmethod
-    def dense(cls, plans: Plans) -> StateGroups:
-        """Ranks with the same dense parameters: context and data, ``tensor`` apart."""
-        return cls._split(plans, plans.context * plans.data, plans.tensor)
+    def dense(cls, plans: Plans, limit: np.ndarray | None = None) -> StateGroups:
+        """Ranks with the same dense parameters: context and data, ``tensor`` apart.
+
+        ``limit`` is the number of devices that one shard group may span, shape (plans,); 0: no limit.
+        """
+        return cls._split(plans, plans.context * plans.data, plans.tensor, limit)
 
     @classmethod
-    def experts(cls, plans: Plans) -> StateGroups:
-        """Ranks with the same experts."""
+    def experts(cls, plans: Plans, limit: np.ndarray | None = None) -> StateGroups:
+        """Ranks with the same experts; ``limit`` as in ``dense``."""
         inside = plans.expert * plans.expert_tensor
-        return cls._split(plans, plans.tensor * plans.context * plans.data // inside, inside)
+        return cls._split(plans, plans.tensor * plans.context * plans.data // inside, inside, limit)
 
     @classmethod
     def stack(cls, kinds: Sequence[StateGroups], axes: int) -> StateGroups:
@@ -59,12 +66,22 @@ class StateGroups:
         return cls(*(np.stack([getattr(k, f.name) for k in kinds]).reshape(shape) for f in fields(cls)))
 
     @classmethod
-    def _split(cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray) -> StateGroups:
+    def _split(
+        cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray, limit: np.ndarray | None = None
+    ) -> StateGroups:
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         # Data-parallel ranks lie outside the pipeline when the plan orders them so.
         outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
         across = np.where(plans.context > 1, 1, outer)
+        if limit is not None:
+            inside = np.minimum(np.maximum(limit // (stride * across), 1), ranks)
+            shard = np.where(limit > 0, np.gcd(inside, ranks), shard)
         return cls(shard, stride * across, ranks // shard, stride * across * shard)
+
+
+def _wire_bytes(wire: Wire | None, name: str, otherwise: float) -> float:
+    form = getattr(wire, name) if wire else None
+    return WIRE_FORMATS[form].bytes if form else otherwise
 
 
 class Sharding:
@@ -82,8 +99,15 @@ class Sharding:
     def __init__(self, setting: Setting, plans: Plans) -> None:
         self.setting, self.plans = setting, plans
         framework = setting.framework
-        self.gather_bytes, self.reduce_bytes = framework.gather_bytes, framework.reduce_bytes
-        """Bytes of a parameter and of a gradient on the wire."""
+        self.gather_bytes: np.ndarray | float = framework.gather_bytes
+        """Bytes of a gathered parameter on the wire, with its share of a scale."""
+        self.reduce_bytes: np.ndarray | float = framework.reduce_bytes
+        """Bytes of a reduced gradient on the wire, with its share of a scale."""
+        if any(policy.wire for policy in plans.policies):
+            self.gather_bytes, self.reduce_bytes = (
+                self.by_policy(lambda policy, name=name, width=width: _wire_bytes(policy.wire, name, width))
+                for name, width in (("gather", framework.gather_bytes), ("reduce", framework.reduce_bytes))
+            )
         self.gather_calls = framework.gathers_a_layer
         """Collectives that gather one layer where parameters are sharded."""
 
@@ -122,6 +146,42 @@ class Sharding:
         """The ranks that share experts."""
         return StateGroups.experts(self.plans)
 
+    @property
+    def plain(self) -> bool:
+        """Whether all plans keep their state on the device, in one lattice and the framework's formats."""
+        return self.plans.policies == (PLAIN,)
+
+    def groups(self, kind: StateKind, copy: bool = False) -> tuple[StateGroups, StateGroups]:
+        """The ranks that share one class of state, dense and experts.
+
+        Args:
+            kind: class of state.
+            copy: of the further copy of the parameters, where a plan has one, instead of the first.
+        """
+        limits = [self._limit(policy.shard, kind, copy) for policy in self.plans.policies]
+        if not any(limits):
+            return self.dense, self.experts
+        limit = np.array(limits)[self.plans.policy]
+        return StateGroups.dense(self.plans, limit), StateGroups.experts(self.plans, limit)
+
+    @cached_property
+    def copies(self) -> np.ndarray:
+        """Whether a plan holds a further copy of its parameters, shape (plans,)."""
+        there = [bool(policy.shard and policy.shard.copy_parameters) for policy in self.plans.policies]
+        return np.array(there)[self.plans.policy] & self.parameters
+
+    def _limit(self, shard: ShardLevels | None, kind: StateKind, copy: bool) -> int:
+        if shard is None:
+            return 0
+        level = (shard.copy_parameters if copy else None) or shard.of(kind)
+        return level_devices(self.setting.cluster, level) if level else 0
+
+    def by_policy(self, value: Callable[[StatePolicy], float]) -> np.ndarray:
+        """A number of each plan's policy, shape (plans,)."""
+        return np.array([value(policy) for policy in self.plans.policies], dtype=np.float64)[
+            self.plans.policy
+        ]
+
     @cached_property
     def contention(self) -> np.ndarray:
         """Share of their speed that kernels lose beside gathers and reduce-scatters, shape (plans,)."""
@@ -138,9 +198,10 @@ class Sharding:
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""
-        found = dense / np.where(self.optimizer, self.dense.shard, 1)
+        over = self.groups("optimizer")
+        found = dense / np.where(self.optimizer, over[0].shard, 1)
         if np.any(experts > 0):
-            found = found + experts / np.where(self.optimizer, self.experts.shard, 1)
+            found = found + experts / np.where(self.optimizer, over[1].shard, 1)
         return found
 
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:

@@ -19,12 +19,13 @@ from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
 from simulator.training import micro_batches, tied_embedding
 from simulator.training.boundary import hop_transfer
-from simulator.training.data_parallel import host_waits, move_state, once_a_step
+from simulator.training.data_parallel import host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
 from simulator.training.overlap import contention
 from simulator.training.sharding import Sharding
+from simulator.training.state_moves import move_copy, move_state
 from simulator.training.step_graph import run
 from simulator.training.step_graph.loads import communication, scalar
 from simulator.training.step_graph.output import output_work
@@ -239,10 +240,10 @@ class _Build:
         dense = float(self.counts.dense[row, 0]) / share
         experts = float(self.counts.experts[row, 0]) / share
         units = self._units(forward, dense + experts)
-        gather, reduce = self._collectives(dense, experts, units)
+        gather, again_from, reduce = self._collectives(dense, experts, units)
         again = float(self.sharding.backward_gathers(np.array([(dense + experts) / units]))[0])
         first, second = (
-            self._communication("gather", times * gather, DATA, PARAMETERS) for times in (1.0, again)
+            self._communication("gather", cost, DATA, PARAMETERS) for cost in (gather, again * again_from)
         )
         reduction = self._communication("reduce", reduce, DATA, GRADIENTS)
 
@@ -271,12 +272,15 @@ class _Build:
             return max(layers, 1)
         return int(np.clip(np.ceil(self.sharding.buckets(count)), 1, layers))
 
-    def _collectives(self, dense: float, experts: float, units: int) -> tuple[Cost, Cost]:
-        """One gather and one reduction of a number of them that moves these parameters."""
-        calls = units * (self.sharding.gather_calls if self.in_passes else 1)
-        moved = move_state(self.sharding, np.array([dense]), np.array([experts]), float(calls), float(units))
-        gather, reduce = (cost * (1 / units) for cost in moved)
-        return gather, reduce
+    def _collectives(self, dense: float, experts: float, units: int) -> tuple[Cost, Cost, Cost]:
+        """One gather of a forward and of a backward pass, and one reduction, of a number of them that moves
+        these parameters."""
+        calls = float(units * (self.sharding.gather_calls if self.in_passes else 1))
+        held = np.array([dense]), np.array([experts])
+        gather, reduce = move_state(self.sharding, *held, calls, float(units))
+        copied = move_copy(self.sharding, *held, calls, gather)
+        first, second, reduction = (cost * (1 / units) for cost in (gather, copied, reduce))
+        return first, second, reduction
 
     def _replicas(self) -> tuple[Replicas, ...]:
         """Replicas without a slow stage, and those with one."""
@@ -326,10 +330,12 @@ class _Build:
             # The gradients of a stage, summed over the ranks that hold it in the two directions.
             size = scalar(self.counts.total[row]) * self.sharding.reduce_bytes
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
+        add("reduce between levels", step.narrowed)
         finish.append(StreamWork("gradient elementwise", scalar(step.gradient_kernels), part="elementwise"))
         finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
+        add("gather between levels", step.widened, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
 
     def _memory(self) -> tuple[tuple[float, ...], list[float]]:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from simulator.plan import Plan, Plans
 from simulator.scenario import make_scenario
-from simulator.training.data_parallel import InEachPass, move_state, once_a_step
+from simulator.training.data_parallel import InEachPass, once_a_step
 from simulator.training.sharding import Sharding, StateGroups
+from simulator.training.state_moves import move_state
 
 HYBRID = {"data": 64, "zero": 3, "shard_group": 8}
 

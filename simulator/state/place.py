@@ -1,0 +1,118 @@
+"""Where classes of state lie: shares on host and SSDs, units of copies, and who updates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict
+
+StateClass = Literal["parameters", "gradients", "optimizer", "activations"]
+STATE_CLASSES: tuple[StateClass, ...] = ("parameters", "gradients", "optimizer", "activations")
+Unit = Literal["layer", "sub-group", "chunk", "whole"]
+Share = float | Literal["auto"]
+
+
+class Shares(Strict):
+    """The shares of one class of state on each tier; the rest stays on the device."""
+
+    host: Share = Field(0.0, description="share in host memory; auto: as much as costs no time or must leave")
+    nvme: Share = Field(0.0, description="share on the node's SSDs")
+    file_system: float = Field(0.0, ge=0, le=1, description="share on the file system of the cluster")
+    device: float | None = Field(None, ge=0, le=1, description="share on the device; by default what is left")
+    unit: Unit = Field("layer", description="what one copy moves")
+    prefetch: int = Field(1, ge=0, le=2**10, description="units copied ahead of their use")
+
+    @model_validator(mode="after")
+    def _add_up(self) -> Shares:
+        for name in ("host", "nvme"):
+            share = getattr(self, name)
+            if share != "auto" and not 0 <= share <= 1:
+                raise ValueError(f"{name}: a share from 0 to 1 or auto is needed, found {share:g}")
+        if self.automatic:
+            return self
+        off = self.off_device
+        if off > 1 + 1e-9:
+            raise ValueError(f"shares add up to {off:g}, more than 1")
+        if self.device is not None and abs(off + self.device - 1) > 1e-9:
+            raise ValueError(f"shares add up to {off + self.device:g}, not to 1")
+        return self
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a share is left to the model."""
+        return "auto" in (self.host, self.nvme)
+
+    @property
+    def off_device(self) -> float:
+        """Share that lies off the device; an automatic one counts as 0."""
+        return sum(share for share in (self.host, self.nvme, self.file_system) if share != "auto")
+
+
+NOWHERE = Shares()
+
+
+class Tiers(Strict):
+    """Where each class of state lies."""
+
+    parameters: Shares = Field(NOWHERE, description="working parameters")
+    gradients: Shares = Field(NOWHERE, description="accumulated gradients")
+    optimizer: Shares = Field(NOWHERE, description="master copy and moments")
+    activations: Shares = Field(NOWHERE, description="what forward passes keep for backward passes")
+
+    @model_validator(mode="after")
+    def _tiers(self) -> Tiers:
+        for name in ("parameters", "gradients"):
+            if getattr(self, name).automatic:
+                raise ValueError(f"{name}: auto is for activations and optimizer; state a share")
+        if self.activations.file_system:
+            raise ValueError("activations.file_system: activations go to host or nvme")
+        return self
+
+    def of(self, kind: StateClass) -> Shares:
+        """The shares of a class."""
+        return getattr(self, kind)
+
+
+class Update(Strict):
+    """Where and when the optimizer runs."""
+
+    on: Literal["device", "host"] = Field(
+        "device", description="what updates the state that lies off the device"
+    )
+    delayed: bool = Field(
+        False,
+        description="whether the update of a step runs beside the next one, whose gradients come a step late",
+    )
+    beside_backward: bool = Field(
+        False, description="whether sub-groups are updated as their gradients come, beside the backward pass"
+    )
+    share_on_device: Share = Field(
+        0.0,
+        description="share of the sub-groups of the host that are copied to the device, updated there and "
+        "copied back; auto: the closed form's best",
+    )
+    every: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="steps between two updates on the host of the gradients that the device does not apply "
+        "at once (ZenFlow)",
+    )
+    important: float = Field(
+        0.0, ge=0, le=1, description="share of the parameters that the device updates in every step (top-k)"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Update:
+        share = self.share_on_device
+        if share != "auto" and not 0 <= share <= 1:
+            raise ValueError(f"share_on_device: a share from 0 to 1 or auto is needed, found {share:g}")
+        if self.on == "device" and (self.delayed or self.beside_backward or share or self.every > 1):
+            raise ValueError(
+                "on: device updates all state in every step; delayed, shares and every need on: host"
+            )
+        if self.delayed and self.beside_backward:
+            raise ValueError("delayed and beside_backward exclude each other")
+        return self

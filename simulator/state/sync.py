@@ -1,0 +1,49 @@
+"""Synchronisation policy: how often replicas exchange, in how many fragments, how late, in which format."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hwmodels.loading import Strict
+from simulator.state.wire import WireName
+
+
+class Sync(Strict):
+    """Local steps of replica groups between their outer exchanges."""
+
+    every: int = Field(1, ge=1, le=2**20, description="inner steps between two outer exchanges")
+    fragments: int = Field(
+        1, ge=1, le=2**16, description="parts of the model that are exchanged at different steps"
+    )
+    late: Literal["none", "inner-step", "outer-step"] = Field(
+        "none",
+        description="what an exchange may run beside: nothing, the next inner step, or all steps up to the "
+        "next exchange",
+    )
+    payload: WireName = Field("fp32", description="format of the exchanged differences")
+    outer: Literal["average", "nesterov", "none"] = Field(
+        "nesterov", description="outer optimizer; none: replicas never exchange (Branch-Train-Merge)"
+    )
+    groups: int = Field(
+        0, ge=0, le=2**20, description="replica groups that train apart; 0: every data-parallel rank"
+    )
+    topology: Literal["ring", "tree"] = Field(
+        "ring", description="shape of the outer exchange: a ring, or a tree of aggregators"
+    )
+    link_gbps: float | None = Field(
+        None, gt=0, le=1e6, description="Gb/s between two groups; by default the cluster's network"
+    )
+    latency_s: float = Field(0.0, ge=0, le=60, description="one-way latency between two groups, s")
+    extra_steps: float = Field(
+        1.0, ge=1, le=1000, description="steps to the same loss, over those of synchronous training; an input"
+    )
+
+    @model_validator(mode="after")
+    def _spread(self) -> Sync:
+        if self.fragments > 1 and self.outer == "none":
+            raise ValueError("fragments: replicas that never exchange have none")
+        if self.fragments > self.every:
+            raise ValueError(f"fragments: {self.fragments} do not fit into every = {self.every} steps")
+        return self

@@ -1,0 +1,226 @@
+"""Moves of state between the ranks that share it: gathers, reductions, copies, and steps between levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from hwmodels.collectives.cost import Cost
+from simulator.state.levels import level_devices
+from simulator.state.wire import WIRE_FORMATS, Wire, codec_bytes
+from simulator.training.sharding import STATE_FIELDS, Sharding, StateGroups
+
+Build = Callable[..., tuple[Cost, ...]]
+"""Costs from a sharding and the arrays of its states."""
+
+
+def move_state(
+    sharding: Sharding,
+    dense: np.ndarray,
+    experts: np.ndarray,
+    gathers: np.ndarray | float = 1.0,
+    reductions: np.ndarray | float = 1.0,
+) -> tuple[Cost, Cost]:
+    """Cost of gathering the parameters and of reducing the gradients of one device once.
+
+    Args:
+        sharding: sharding of the plans.
+        dense: dense parameters of one device, shape (..., plans).
+        experts: expert parameters of one device, shape (..., plans).
+        gathers: number of collectives per gathering.
+        reductions: number of collectives per reduction.
+
+    Returns:
+        Both costs, shape (..., plans).
+    """
+    gather, reduce = _of_states(sharding, _moves, dense, experts, gathers, reductions)
+    return gather, reduce
+
+
+def move_copy(
+    sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers: np.ndarray | float, first: Cost
+) -> Cost:
+    """Cost of gathering the parameters of one device once in a backward pass, shape (..., plans).
+
+    Plans with a further copy of the parameters gather it in the working format; for the others it is
+    ``first``, the cost of gathering the first copy.
+    """
+    chosen = sharding.copies
+    if not chosen.any():
+        return first
+    (copied,) = _of_states(sharding, _copies, dense, experts, gathers)
+    return copied * chosen + first * ~chosen
+
+
+def move_between_levels(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tuple[Cost, Cost]:
+    """Once a step, where classes of state are sharded over different levels, shape (..., plans).
+
+    Returns:
+        Gathering of the updated parameters from the optimizer's ranks to those of the parameters' level, and
+        reduction of the gradients of their level over the optimizer's ranks.
+    """
+    if not any(policy.shard for policy in sharding.plans.policies):
+        return Cost.none(dense.shape), Cost.none(dense.shape)
+    widened, narrowed = _of_states(sharding, _between, dense, experts)
+    return widened, narrowed
+
+
+def _of_states(sharding: Sharding, build: Build, *given: np.ndarray | float) -> tuple[Cost, ...]:
+    """Evaluate costs once for plans of one state, and spread them over the plans.
+
+    Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
+    equal ``STATE_FIELDS`` and equal arguments are computed once.
+    """
+    plans = sharding.plans
+    arrays = np.broadcast_arrays(*given)
+    states, index = sharding.states
+    shared = [_one_each(values, index, len(states)) for values in arrays]
+    if not all(
+        np.array_equal(np.take(state_values, index, axis=-1), values)
+        for state_values, values in zip(shared, arrays, strict=True)
+    ):
+        # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
+        rows = (row for values in arrays for row in values.reshape(-1, len(plans)))
+        states, index = plans.unique(*STATE_FIELDS, values=rows)
+        shared = [_one_each(values, index, len(states)) for values in arrays]
+    return tuple(cost[index] for cost in build(Sharding(sharding.setting, states), *shared))
+
+
+def _one_each(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
+    """One value per state, shape (..., states); the last value where plans of a state differ."""
+    found = np.empty((*values.shape[:-1], states))
+    found[..., index] = values
+    return found
+
+
+def _stacked(
+    groups: tuple[StateGroups, StateGroups], dense: np.ndarray, experts: np.ndarray
+) -> tuple[StateGroups, np.ndarray]:
+    """Groups and counts with an axis for dense parameters and experts in front."""
+    kinds, count = [groups[0]], dense[np.newaxis]
+    if np.any(experts > 0):
+        kinds, count = list(groups), np.stack([dense, experts])
+    return StateGroups.stack(kinds, axes=dense.ndim - 1), count
+
+
+def _moves(
+    sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers: np.ndarray, reductions: np.ndarray
+) -> tuple[Cost, Cost]:
+    over, count = _stacked(sharding.groups("parameters"), dense, experts)
+    reduced, _ = _stacked(sharding.groups("gradients"), dense, experts)
+    # A stage without experts has no expert collectives, whatever other plans of the batch hold.
+    holds = count > 0
+    gather = (holds * gathers * _gather(sharding, over, count / gathers)).sum()
+    reduce = (holds * reductions * _reduce(sharding, reduced, count / reductions)).sum()
+    return gather, reduce
+
+
+def _copies(sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers: np.ndarray) -> tuple[Cost]:
+    over, count = _stacked(sharding.groups("parameters", copy=True), dense, experts)
+    size = count / gathers * sharding.setting.framework.gather_bytes
+    cluster = sharding.setting.cluster
+    cost = cluster.collective_cost("all_gather", size, over.shard, over.shard_stride)
+    return (((count > 0) * gathers * cost).sum(),)
+
+
+def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tuple[Cost, Cost]:
+    """All-gather to the level of the parameters, reduce-scatter from that of the gradients."""
+    outer, count = _stacked(sharding.groups("optimizer"), dense, experts)
+    cluster, found = sharding.setting.cluster, []
+    for operation, kind, width in (
+        ("all_gather", "parameters", sharding.setting.framework.gather_bytes),
+        ("reduce_scatter", "gradients", sharding.setting.framework.reduce_bytes),
+    ):
+        inner, _ = _stacked(sharding.groups(kind), dense, experts)
+        ranks = np.maximum(outer.shard // inner.shard, 1)
+        size = count / inner.shard * width
+        stride = inner.shard_stride * inner.shard
+        found.append(((count > 0) * cluster.collective_cost(operation, size, ranks, stride)).sum())
+    return found[0], found[1]
+
+
+def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
+    """Gather ``count`` sharded parameters once."""
+    size, cluster = count * sharding.gather_bytes, sharding.setting.cluster
+    if sharding.setting.framework.gathers_by_broadcast:
+        part = size / groups.shard
+        return groups.shard * cluster.collective_cost("broadcast", part, groups.shard, groups.shard_stride)
+    cost = cluster.collective_cost("all_gather", size, groups.shard, groups.shard_stride)
+    names = [policy.wire.gather if policy.wire else None for policy in sharding.plans.policies]
+    if not any(names):
+        return cost
+    # A rank encodes its shard and decodes all of them.
+    moved = sum(
+        codec_bytes(WIRE_FORMATS[name], 1 / groups.shard, np.ones(groups.shard.shape))
+        * (sharding.plans.policy == n)
+        for n, name in enumerate(names)
+        if name
+    )
+    return _with_codec(sharding, cost, count * moved)
+
+
+def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
+    """Reduce ``count`` gradients once over the ranks that share them.
+
+    Where the framework all-reduces, one all-reduce spans all copies of a shard group.
+    """
+    cluster, size = sharding.setting.cluster, count * sharding.reduce_bytes
+    hops = np.array([bool(p.wire and _in_hops(p.wire)) for p in sharding.plans.policies])[
+        sharding.plans.policy
+    ]
+    found = Cost.none()
+    for operation, chosen, ranks in (
+        ("reduce_scatter", sharding.scatters & ~hops, groups.shard),
+        ("all_reduce", ~sharding.scatters & ~hops, groups.shard * groups.replicas),
+    ):
+        if chosen.any():
+            cost = cluster.collective_cost(operation, size, ranks, groups.shard_stride)
+            found = found + cost * chosen
+    replicated = sharding.scatters & (groups.replicas > 1)
+    if replicated.any():
+        part = size / groups.shard
+        outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
+        found = found + outer * replicated
+    for number, policy in enumerate(sharding.plans.policies):
+        chosen = hops & (sharding.plans.policy == number)
+        if chosen.any() and policy.wire is not None:
+            found = found + _hops(sharding, groups, count, policy.wire) * chosen
+    return found
+
+
+def _in_hops(wire: Wire) -> bool:
+    """Whether a reduction is not one reduce-scatter: it has two hops, or a format that rings cannot add."""
+    return wire.reduce_hops > 1 or (wire.reduce is not None and WIRE_FORMATS[wire.reduce].coded)
+
+
+def _hops(sharding: Sharding, groups: StateGroups, count: np.ndarray, wire: Wire) -> Cost:
+    """A reduce-scatter in hops: inside nodes, then between them; of coded gradients by all-to-alls.
+
+    Each hop of a coded format decodes what it received, adds, and encodes the sums for the next (Wang et al.
+    2023, ZeRO++, section 3.3).
+    """
+    cluster, form = sharding.setting.cluster, WIRE_FORMATS[wire.reduce] if wire.reduce else None
+    width = form.bytes if form else float(sharding.setting.framework.reduce_bytes)
+    coded = form is not None and form.coded
+    operation = "all_to_all" if coded else "reduce_scatter"
+    near = np.ones_like(groups.shard)
+    if wire.reduce_hops > 1:
+        inside = np.maximum(level_devices(cluster, "node") // groups.shard_stride, 1)
+        near = np.gcd(groups.shard, inside)
+    far = groups.shard // near
+    first = cluster.collective_cost(operation, count * width, near, groups.shard_stride)
+    second = cluster.collective_cost(operation, count * width / near, far, groups.shard_stride * near)
+    if form is None or not coded:
+        return first + second
+    # First hop: encode and decode all; second: encode and decode a node's sums.
+    moved = codec_bytes(form, 1.0, 1.0) * np.where(near > 1, 1.0, 0.0)
+    moved = moved + codec_bytes(form, 1.0, 1.0) / near * np.where(far > 1, 1.0, 0.0)
+    return _with_codec(sharding, first + second, count * moved)
+
+
+def _with_codec(sharding: Sharding, cost: Cost, moved: np.ndarray) -> Cost:
+    """A cost with the kernels that encode and decode, which move so many bytes."""
+    kernels = sharding.setting.kernels.memory_bound(moved)
+    return replace(cost, seconds=cost.seconds + np.where(moved > 0, kernels, 0.0))
