@@ -15,9 +15,10 @@ from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
-from meshwright.validation.micro_batches import tuned
+from meshwright.validation.micro_batches import least_recomputed, tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches, read_rows, rule_of
+from meshwright.validation.words import filled
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model
 from simulator.ops.counts import attention_parameters, dense_mlp_parameters
@@ -64,7 +65,8 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     for rule in conventions()["corrections"]:
         if matches(stated, rule["where"]):
             values = values | rule["sets"]
-    row = PublishedRow(values, where)
+    row = filled(PublishedRow(values, where))
+    values = row.values
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
     if not framework_text:
         raise SkippedRow("framework not stated")
@@ -95,6 +97,8 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     )
     setting = Setting(model, _cluster(row, gpus), training, framework)
     plan = _plan(row, gpus, model, framework.defaults)
+    if row.text("recompute_kind") == "least":
+        plan = least_recomputed(setting, plan)
     if not row.text("micro_batch"):
         if training.global_batch > plan.data:
             row.assume("micro batch")
@@ -128,6 +132,12 @@ def _framework(row: PublishedRow) -> Framework:
         if matches(row, fact["where"]):
             found |= fact["sets"]
             defaults |= fact["sets"].get("defaults", {})
+    if kernel := row.text("attention_kernel"):
+        found["attention"] = kernel
+    if graphs := row.text("graphs"):
+        found["graphs"] = graphs
+    if overlap := row.text("tensor_overlap"):
+        defaults["overlap_tensor"] = overlap
     if modules := _modules(row):
         found |= {"selective": "modules", "modules": modules}
     return chosen.model_copy(update={**found, "defaults": defaults})
@@ -243,7 +253,7 @@ def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:
     for rule in conventions()["schedules"]:
         if re.search(rule["match"], stated):
             return rule["schedule"]
-    text = stated.split(" (")[0]
+    text = row.text("schedule") or stated.split(" (")[0]
     if chunks > 1:
         return "interleaved"
     if text in ("", "none") or text.startswith("interleaved"):
@@ -265,6 +275,8 @@ def _recompute(row: PublishedRow, defaults: dict[str, Any]) -> str:
 
 def _modules(row: PublishedRow) -> list[str]:
     """Modules that a row's recomputation names: "selective" of 2025 is a list of them."""
+    if listed := row.text("recompute_modules"):
+        return [name.strip() for name in listed.split(",")]
     text = row.text("activation_recompute").lower()
     named = re.match(r"(?:modules: |selective \()(.*)", text)
     words = conventions()["modules"]

@@ -1,4 +1,4 @@
-"""The micro batch, and the chunks of a stage, of a published row that does not state them."""
+"""The micro batch, chunks of a stage and recomputation of a published row that does not state them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ from simulator.training.memory import memory
 
 LARGEST = 64
 """Sequences of the largest micro batch tried."""
+
+
+def least_recomputed(setting: Setting, plan: Plan) -> Plan:
+    """The plan with the least recomputation whose peak fits; with full recomputation if none does."""
+    plans = [plan.model_copy(update={"recompute": kind}) for kind in ("none", "selective", "full")]
+    arrays = Plans.of(plans)
+    try:
+        step = predict(setting, arrays)
+    except InputError:
+        return plan
+    held = memory(setting, arrays, step.stages, step.parameters)
+    fits = held.peak <= setting.cluster.device.memory_bytes
+    return plans[int(np.argmax(fits))] if fits.any() else plans[-1]
 
 
 def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:

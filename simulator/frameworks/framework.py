@@ -39,7 +39,7 @@ class Framework(Sourced):
         "but the projections around it, all but attention and every other product, or named modules",
     )
     modules: list[
-        Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "moe_act", "shared_experts", "moe"]
+        Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"]
     ] = Field([], description="modules that selective recomputation repeats, where it names them")
     product_share: float = Field(
         1.0,

@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 
 from simulator.ops import Op
 
-ModuleName = Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "moe_act", "shared_experts", "moe"]
+ModuleName = Literal[
+    "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
+]
 
 
 class Module(NamedTuple):
@@ -41,6 +43,7 @@ MODULES: dict[ModuleName, Module] = {
         ("norm",), ("query_key_value", "query_down", "key_value_down", "up", "shared_up", "router")
     ),
     "mlp": Module(DENSE, DENSE[1:], experts=False),
+    "mlp_act": Module(("activation",), ("down",), experts=False),
     "moe_act": Module(("expert_clamp", "expert_activation"), ("expert_down",), experts=True),
     "shared_experts": Module(SHARED, SHARED[1:], experts=True),
     "moe": Module(("mlp", "routed"), ("routed", *SHARED[1:]), experts=True),

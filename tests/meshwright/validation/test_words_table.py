@@ -1,0 +1,103 @@
+"""The table of spellings: each rule by an example, and what the columns that it fills do to a case."""
+
+import pytest
+
+from meshwright.validation.cases import read_case
+from meshwright.validation.rows import PublishedRow, matches
+from meshwright.validation.words import filled, spellings
+
+BRIDGE, PAX = "Megatron-Bridge/Megatron-Core", "PaxML (JAX/XLA)"
+EXAMPLES = [
+    ({"notes": "3 layers a stage; CUDA graphs of router and preprocess"}, {"graphs": "router"}),
+    ({"framework": f"{BRIDGE}, HybridEP; CUDA graphs of moe_router, moe_preprocess"}, {"graphs": "router"}),
+    ({"framework": f"{BRIDGE}, no CUDA graphs"}, {"graphs": "none"}),
+    ({"framework": "Megatron-Core dev (HybridEP)", "notes": "force balanced; no graphs"}, {"graphs": "none"}),
+    ({"framework": "Megatron-Core dev (HybridEP; full CUDA graphs)"}, {"graphs": "step"}),
+    ({"framework": f"{BRIDGE}, full-iteration CUDA graphs"}, {"graphs": "step"}),
+    ({"framework": "Megatron-Core dev (partial CUDA graphs)"}, {"graphs": "attention"}),
+    ({"framework": f"{BRIDGE}; CUDA graphs of attn, mamba"}, {"graphs": "attention"}),
+    ({"framework": f"{BRIDGE}; CUDA graphs"}, {"graphs": "layer"}),
+    ({"framework": "prime-rl (torch FSDP2, FlashAttention-3)"}, {"attention_kernel": "flash"}),
+    ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
+    (
+        {"framework": PAX, "notes": "native Pax layers", "activation_recompute": "none"},
+        {"attention_kernel": "unfused"},
+    ),
+    (
+        {
+            "framework": f"{PAX} + TransformerEngine",
+            "source": "rosetta pax README (2024-04)",
+            "activation_recompute": "none",
+        },
+        {"attention_kernel": "unfused"},
+    ),
+    (
+        {"framework": PAX, "activation_recompute": "XLA policy save-dots-with-no-batch-dim"},
+        {"recompute_kind": "selective", "recompute_modules": "core_attn, layernorm, mlp_act"},
+    ),
+    (
+        {"framework": "Megatron-LM", "activation_recompute": "selective (layernorm) and the MLP activation"},
+        {"recompute_kind": "selective", "recompute_modules": "layernorm, mlp_act"},
+    ),
+    ({"framework": "torchtitan (FSDP2; DeepEP)"}, {"recompute_kind": "least"}),
+    ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
+    (
+        {"framework": "Megatron-Kwai (fork of Megatron-LM, TP communication overlapped)"},
+        {"tensor_overlap": "full"},
+    ),
+    ({"framework": "nanotron", "pp_schedule": "1f1b/afab (engine not given)"}, {"schedule": "1f1b"}),
+]
+
+
+@pytest.mark.parametrize(("stated", "columns"), EXAMPLES)
+def test_words_fill_columns(stated, columns):
+    found = filled(PublishedRow(stated, "test")).values
+    assert {name: found[name] for name in found if name not in stated} == columns
+
+
+@pytest.mark.parametrize("number", range(len(spellings())))
+def test_each_spelling_has_an_example(number):
+    rule = spellings()[number]
+    assert any(matches(PublishedRow(stated, "test"), rule.where) for stated, _ in EXAMPLES)
+
+
+def test_a_stated_column_counts_before_words():
+    row = PublishedRow({"framework": "Megatron-LM, no CUDA graphs", "graphs": "layer"}, "test")
+    assert filled(row).values["graphs"] == "layer"
+
+
+ROW = {
+    "case_id": "one",
+    "gpu": "h100-sxm",
+    "n_gpus": "8",
+    "model_name": "gpt-5b",
+    "n_layers": "24",
+    "d_model": "4096",
+    "n_heads": "32",
+    "d_ff": "16384",
+    "ffn_type": "gelu",
+    "seq_len": "2048",
+    "global_batch": "64",
+    "micro_batch": "8",
+    "tp": "1",
+    "pp": "1",
+    "precision": "bf16",
+    "zero_stage": "3",
+    "framework": PAX,
+}
+
+
+def test_columns_reach_framework_and_plan():
+    policy = "XLA policy save-dots-with-no-batch-dim"
+    case = read_case({**ROW, "activation_recompute": policy, "notes": "native Pax layers"}, "test")
+    assert case.plan.recompute == "selective"
+    assert case.setting.framework.modules == ["core_attn", "layernorm", "mlp_act"]
+    assert case.setting.framework.attention == "unfused"
+
+
+def test_blank_recomputation_is_the_least_that_fits():
+    small = read_case({**ROW, "n_layers": "4"}, "test")
+    wide = {"n_layers": "64", "d_model": "8192", "d_ff": "32768", "micro_batch": "8"}
+    large = read_case({**ROW, **wide, "n_gpus": "32", "global_batch": "256"}, "test")
+    assert (small.plan.recompute, large.plan.recompute) == ("none", "full")
+    assert "recomputation" in small.assumed and "recomputation" in large.assumed
