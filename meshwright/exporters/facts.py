@@ -12,7 +12,12 @@ from simulator.scenario import Scenario
 from simulator.setting import Setting
 from simulator.state.policy import POLICY_FIELDS
 
-UNTOLD = ("name", "family", "source", "stated_parameters", "moe", "mla", "linear")
+PARTS = ("moe", "mla", "linear", "numerics")
+"""Keys of a model that are flattened."""
+UNTOLD = (
+    *("name", "aliases", "family", "source", "stated_parameters", "left_out", "checkpoint", "checkpoints"),
+    *PARTS,
+)
 """Keys of a model that are no shape, or that are flattened."""
 
 FRAMEWORK = ("dispatcher",)
@@ -42,9 +47,13 @@ def shape(model: Model) -> Facts:
     """The shape of a model, flattened; parts that it lacks are left out."""
     data = model.model_dump(mode="json")
     found = {name: value for name, value in data.items() if name not in UNTOLD and value is not None}
-    for part in ("moe", "mla", "linear"):
+    if data["mla"] and data["mla"]["index_topk"] is None:
+        data["mla"] = {name: value for name, value in data["mla"].items() if "index" not in name}
+    for part in PARTS:
         if data[part]:
             found |= {f"{part}.{name}": value for name, value in data[part].items() if value is not None}
+    if model.moe is None:
+        found = {name: value for name, value in found.items() if not name.startswith("numerics.router")}
     uniform = found["attention_pattern"] == ["full"]
     if uniform:
         del found["attention_pattern"]

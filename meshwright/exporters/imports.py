@@ -267,7 +267,8 @@ def catalogue_name(told: Facts) -> str | None:
 
 def _agrees(model: Model, has: Facts, told: Facts) -> bool:
     """Whether a model agrees with all facts given."""
-    if not all(same(has.get(name), value) for name, value in told.items() if name not in LOOSE):
+    exact = {name: value for name, value in told.items() if name not in LOOSE}
+    if not all(same(has.get(name), value) for name, value in exact.items()):
         return False
     if model.position == "learned" and not same(
         model.max_sequence, told.get("max_sequence", model.max_sequence)

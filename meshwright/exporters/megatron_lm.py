@@ -23,18 +23,16 @@ from meshwright.exporters.base import (
 )
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
+from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.table import Facts, Options, table, whole
 from simulator.layout.stages import Spread
-from simulator.models import MixtureOfExperts, Model
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 
 TABLE = "megatron-lm-0.19.yaml"
-NOTES = (
-    "data (--data-path, or --mock-data to try the launch), tokenizer, learning rate, checkpoints",
-    "rotary base and scaling of the model (--rotary-base, --use-rope-scaling)",
-)
+NOTES = ("data (--data-path, or --mock-data to try the launch), tokenizer, learning rate, checkpoints",)
+ROTARY_NOTE = "rotary base and scaling of the model (--rotary-base, --use-rope-scaling)"
 FILE = "train.sh"
 MODEL_KEYS = ("attention_pattern", "mlp_pattern", "qkv_bias", "sliding_window", "kv_heads", "moe.", "linear.")
 """Shape expressed by derived facts instead."""
@@ -58,7 +56,10 @@ def write(question: ExportQuestion) -> Export:
     options, more = known.write(facts)
     gaps = (*question_gaps(scenario, known.framework), *gaps, *more)
     check_derived(setting, plan, computed(options, setting.cluster.devices))
-    return Export({FILE: script(question, options, gaps)}, gaps, NOTES, f"bash {FILE}")
+    model = setting.model
+    unsaid = model.position == "rope" and (model.numerics is None or model.numerics.rotary_base is None)
+    notes = (*NOTES, ROTARY_NOTE) if unsaid else NOTES
+    return Export({FILE: script(question, options, gaps, notes)}, gaps, notes, f"bash {FILE}")
 
 
 def computed(options: Options, devices: int) -> dict[str, int]:
@@ -73,7 +74,7 @@ def computed(options: Options, devices: int) -> dict[str, int]:
     return {"devices": ranks * data, "data": data, "global_batch": whole_batches * step}
 
 
-def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...]) -> str:
+def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...], notes: tuple[str, ...]) -> str:
     """The launch script: model, plan and training as bash arrays."""
     scenario, _ = question.training()
     known, cluster = table(TABLE), scenario.setting.cluster
@@ -90,7 +91,7 @@ def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...]) ->
     of_training |= {name for name in options if name.startswith(("--fp8", "--fp4"))}
     parts = {"MODEL_ARGS": of_model, "TRAINING_ARGS": of_training}
     parts["PLAN_ARGS"] = set(options) - of_model - of_training
-    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, notes))
     text += (
         "# Run on every node from Megatron-LM's folder; NODE_RANK and MASTER_ADDR say which node this is.\n"
     )
@@ -155,60 +156,10 @@ def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, l
         gaps.append("plan.overlap_pipeline = false: interleaving over 2 stages overlaps its sends")
     if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
         made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
-    if setting.mtp_layers == 0:
-        made.pop("model.mtp_layers", None)
+    if setting.mtp_layers == 0 and (extra := made.pop("model.mtp_layers", 0)):
+        trains = f"the prediction trains none; add --mtp-num-layers {extra} to train them"
+        gaps.append(f"model.mtp_layers = {extra}: {trains}")
     return made, gaps
-
-
-def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
-    """The shape of a model under Megatron's configuration keys."""
-    made = {name: value for name, value in facts.items() if name.startswith("model.")}
-    gaps = []
-    for name in ("model.attention_pattern", "model.mlp_pattern", "model.sliding_window", "model.qkv_bias"):
-        made.pop(name, None)
-    for name in [name for name in made if name.startswith("model.linear.")]:
-        del made[name]
-    made["derived.qkv_bias"] = model.qkv_bias and not model.bias
-    made["derived.latent"] = model.mla is not None
-    made["derived.tokenizer"] = "NullTokenizer"
-    if model.mla:
-        for name in ("model.head_dim", "model.kv_heads"):
-            del made[name]
-    else:
-        made["derived.grouped_heads"] = model.kv_heads != model.heads
-        if model.kv_heads == model.heads:
-            del made["model.kv_heads"]
-    if model.linear or model.mlp_pattern != (True,) or "none" in model.attention_pattern:
-        gaps.append("model.attention_pattern: give --hybrid-layer-pattern for layers of other kinds")
-    elif set(model.attention_pattern) == {"sliding"} and model.sliding_window:
-        made["derived.window"] = f"{model.sliding_window - 1},0"
-    elif "sliding" in model.attention_pattern:
-        gaps.append(
-            "model.attention_pattern: give --window-size and --window-attn-skip-freq for sliding layers"
-        )
-    if model.moe:
-        made |= _expert_facts(model, model.moe)
-    for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
-        made.pop(f"model.moe.{name}", None)
-    return made, gaps
-
-
-def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
-    """Expert layers in the keys of Megatron's configuration."""
-    first, every = moe.first_dense_layers, moe.every
-    rest = model.layers - first
-    made: Facts = {"derived.grouped_products": True}
-    if first and every == 1:
-        made["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
-    elif every > 1:
-        period = f"([0]*{every - 1}+[1]*1)*{rest // every}"
-        tail = f"+[0]*{rest % every}" if rest % every else ""
-        made["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
-    if moe.shared_experts:
-        made["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
-    if moe.groups == 1:
-        made |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
-    return made
 
 
 MOST_LAYERS = 4096

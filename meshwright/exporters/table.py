@@ -45,6 +45,8 @@ class LauncherOption(Strict):
     """The first of a value is written; all are read."""
     otherwise: str = ""
     """Reason why other values cannot be expressed."""
+    only_written: bool = False
+    """Whether an import keeps the options aside."""
 
     @model_validator(mode="after")
     def _one_way(self) -> LauncherOption:
@@ -103,6 +105,8 @@ class LauncherTable(Strict):
         facts: Facts = {}
         read = {name for name in self.always if same(options.get(name), self.always[name])}
         for field, entry in self.options.items():
+            if entry.only_written:
+                continue
             if entry.option:
                 if entry.option in options:
                     facts[field] = options[entry.option]

@@ -16,6 +16,7 @@ from hwmodels.loading import build, exists, read_mapping
 from simulator.models.checkpoints import format_of_config, format_of_name
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
+from simulator.models.numerics import numerics_of
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 MOST_PERIOD = 1024
@@ -65,6 +66,8 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
     fields["checkpoint"] = format_of_config(config)
+    if constants := numerics_of(config):
+        fields["numerics"] = constants
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
     named = format_of_name(fields["name"])
     if named not in (None, fields["checkpoint"]):

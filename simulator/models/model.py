@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from hwmodels.loading import Strict
 from simulator.models.linear_attention import LinearAttention
+from simulator.models.numerics import Numerics
 from simulator.models.parts import (
     LatentAttention,
     LayerKind,
@@ -100,6 +101,9 @@ class Model(Strict):
     mtp_layers: NotNegative = 0
     """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
     output layer once more. No parameter count has them."""
+
+    numerics: Numerics | None = None
+    """Constants that launch files need and predictions do not: rotary base, norm epsilon, router."""
 
     @model_validator(mode="before")
     @classmethod

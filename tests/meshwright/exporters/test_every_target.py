@@ -14,6 +14,7 @@ import yaml
 from hwmodels.errors import InputError
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import from_scenario
+from meshwright.exporters.shell import read_script
 from simulator.frameworks import frameworks
 
 TRAINING = [name for name in TARGETS if "training" in exporter(name).kinds]
@@ -185,3 +186,71 @@ def test_kubernetes_finds_the_pods_of_both_pools():
         assert f"--{role}-selector app=meshwright-{role}" in script
         assert any(part["metadata"]["name"] == f"meshwright-{role}" for part in objects)
     assert {"ServiceAccount", "Role", "RoleBinding"} <= {part["kind"] for part in objects}
+
+
+def megatron_options(model: str, **scenario) -> dict[str, object]:
+    """Options of an exported script, as an import reads them."""
+    question = {"model": model, "cluster": "dgx-h100", "gpus": 64, "framework": "megatron-core"}
+    question |= {"workload": {"seq_len": 4096, "global_batch": 128}, "plan": {"zero": 1}, **scenario}
+    script = export(from_scenario(question, "test", Path(), "test"), "megatron-lm").files["train.sh"]
+    return read_script(script, "train.sh").options
+
+
+LLAMA_31 = {
+    "--rotary-base": "500000",
+    "--use-rope-scaling": True,
+    "--rope-scaling-factor": "8.0",
+    "--norm-epsilon": "1e-05",
+}
+DEEPSEEK_V3 = {
+    "--rotary-base": "10000",
+    "--rope-type": "yarn",
+    "--rotary-scaling-factor": "40.0",
+    "--mscale": "1.0",
+    "--mscale-all-dim": "1.0",
+    "--norm-epsilon": "1e-06",
+    "--qk-layernorm": True,
+    "--moe-router-score-function": "sigmoid",
+    "--moe-router-enable-expert-bias": True,
+    "--moe-router-topk-scaling-factor": "2.5",
+    "--moe-router-num-groups": "8",
+    "--moe-router-group-topk": "4",
+}
+DEEPSEEK_V2 = {
+    "--moe-router-pre-softmax": True,
+    "--moe-router-topk-scaling-factor": "16.0",
+    "--mscale": "0.707",
+}
+GPT_OSS = {"--position-embedding-type": "yarn", "--rotary-scaling-factor": "32.0", "--yarn-beta-fast": "32.0"}
+QWEN_3 = {"--rotary-base": "1000000", "--qk-layernorm": True, "--norm-epsilon": "1e-06"}
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ("llama3.1-8b", LLAMA_31),
+        ("llama3.2-3b", {**LLAMA_31, "--rope-scaling-factor": "32.0"}),
+        ("deepseek-v3", DEEPSEEK_V3),
+        ("deepseek-v2", DEEPSEEK_V2),
+        ("gpt-oss-20b", GPT_OSS),
+        ("qwen3-30b-a3b", QWEN_3),
+        ("qwen3-8b", QWEN_3),
+        ("mixtral-8x7b", {"--rotary-base": "1000000", "--norm-epsilon": "1e-05"}),
+    ],
+)
+def test_constants_of_the_model_reach_megatron(model, wanted):
+    options = megatron_options(model)
+    assert {name: options.get(name) for name in wanted} == wanted
+    if model == "llama3.1-8b":
+        assert not [name for name in options if "moe" in name]
+    if model == "qwen3-8b":
+        assert "--rope-type" not in options
+
+
+def test_gaps_hold_no_keys_that_a_model_has_not():
+    for model in ("llama3.1-8b", "deepseek-v3", "gpt3-175b"):
+        question = {"model": model, "cluster": "dgx-h100", "gpus": 64, "plan": {"zero": 1}}
+        question["workload"] = {"seq_len": 2048, "global_batch": 128}
+        made = export(from_scenario(question, "test", Path(), "test"), "megatron-lm")
+        assert not [gap for gap in made.gaps if "aliases" in gap or "left_out" in gap or "index_" in gap]
+        assert not [note for note in made.notes if "rotary" in note]

@@ -552,3 +552,62 @@ PUBLISHED_2025 = {
         "vocab_size": 157184,
     },
 }
+
+LLAMA_POSITIONS = {
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+}
+DEEPSEEK_POSITIONS = {
+    "beta_fast": 32,
+    "beta_slow": 1,
+    "factor": 40,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 4096,
+    "type": "yarn",
+}
+DEEPSEEK_V2 = {
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 10000,
+    "rope_scaling": {**DEEPSEEK_POSITIONS, "mscale": 0.707, "mscale_all_dim": 0.707},
+    "scoring_func": "softmax",
+    "norm_topk_prob": False,
+}
+CONSTANTS = {
+    "llama3.1-8b": LLAMA_POSITIONS,
+    "llama3.2-1b": {**LLAMA_POSITIONS, "rope_scaling": {**LLAMA_POSITIONS["rope_scaling"], "factor": 32.0}},
+    "mixtral-8x7b": {"rms_norm_eps": 1e-05, "rope_theta": 1000000.0},
+    "qwen3-30b-a3b": {"rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "norm_topk_prob": True},
+    "qwen3-8b": {"rms_norm_eps": 1e-06, "rope_theta": 1000000},
+    "deepseek-v2-lite": {**DEEPSEEK_V2, "routed_scaling_factor": 1.0},
+    "deepseek-v2": {**DEEPSEEK_V2, "routed_scaling_factor": 16.0},
+    "deepseek-v3": {
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 10000,
+        "rope_scaling": DEEPSEEK_POSITIONS,
+        "routed_scaling_factor": 2.5,
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "norm_topk_prob": True,
+    },
+    "gpt-oss-20b": {
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 150000,
+        "rope_scaling": {
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "factor": 32.0,
+            "original_max_position_embeddings": 4096,
+            "rope_type": "yarn",
+            "truncate": False,
+        },
+    },
+}
+"""Keys of the same files that no prediction reads."""

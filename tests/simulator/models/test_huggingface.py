@@ -10,9 +10,10 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import parse_text
 from simulator.models import models
 from simulator.ops.counts import model_parameters
-from tests.simulator.models.hf_configs import CONFIGS, LLAMA, PUBLISHED_2025
+from tests.simulator.models.hf_configs import CONFIGS, CONSTANTS, LLAMA, PUBLISHED_2025
 
 ABOUT = {
+    "numerics",
     "name",
     "aliases",
     "family",
@@ -314,3 +315,20 @@ def test_a_file_cut_off_anywhere_is_one_clear_error(keep, tmp_path_factory):
     with pytest.raises(InputError) as error:
         models.get(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(CONSTANTS.keys() & CONFIGS.keys()))
+def test_constants_are_those_of_the_catalogue(name, tmp_path):
+    model = models.get(written(tmp_path, {**CONFIGS[name], **CONSTANTS[name]}))
+    stated = model.numerics.model_dump(exclude_none=True)
+    assert len(stated) >= len(CONSTANTS[name]) - 1
+    known = models.get(name).numerics.model_dump(exclude_none=True)
+    assert {key: known.get(key) for key in stated} == stated
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rope_theta": "10k"}, {"rms_norm_eps": True}, {"rope_scaling": {"type": "yarn", "factor": []}}]
+)
+def test_constants_of_wrong_types_are_refused(wrong, tmp_path):
+    with pytest.raises(InputError, match="a number is needed"):
+        models.get(written(tmp_path, {**CONFIGS["llama3.1-8b"], **wrong}))

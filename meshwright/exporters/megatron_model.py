@@ -1,0 +1,107 @@
+"""The shape and the constants of a model under Megatron's configuration keys."""
+
+from __future__ import annotations
+
+from meshwright.exporters.table import Facts
+from simulator.models import MixtureOfExperts, Model
+from simulator.models.numerics import Numerics, RotaryScaling
+
+YARN = {"original_sequence": "yarn_original", "beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow"}
+"""Constants of YaRN that only models without latent attention take as options."""
+LATENT_LENGTH = 4096
+"""original_max_position_embeddings of MLATransformerConfig, which no option sets."""
+
+
+def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
+    """The shape of a model under Megatron's configuration keys."""
+    made = {name: value for name, value in facts.items() if name.startswith("model.")}
+    for name in ("model.attention_pattern", "model.mlp_pattern", "model.sliding_window", "model.qkv_bias"):
+        made.pop(name, None)
+    for name in [name for name in made if name.startswith("model.linear.")]:
+        del made[name]
+    made, gaps = _numeric_facts(model, made)
+    made["derived.qkv_bias"] = model.qkv_bias and not model.bias
+    made["derived.latent"] = model.mla is not None
+    made["derived.tokenizer"] = "NullTokenizer"
+    if model.mla:
+        for name in ("model.head_dim", "model.kv_heads"):
+            del made[name]
+    else:
+        made["derived.grouped_heads"] = model.kv_heads != model.heads
+        if model.kv_heads == model.heads:
+            del made["model.kv_heads"]
+    if model.linear or model.mlp_pattern != (True,) or "none" in model.attention_pattern:
+        gaps.append("model.attention_pattern: give --hybrid-layer-pattern for layers of other kinds")
+    elif set(model.attention_pattern) == {"sliding"} and model.sliding_window:
+        made["derived.window"] = f"{model.sliding_window - 1},0"
+    elif "sliding" in model.attention_pattern:
+        gaps.append(
+            "model.attention_pattern: give --window-size and --window-attn-skip-freq for sliding layers"
+        )
+    if model.moe:
+        made |= _expert_facts(model, model.moe)
+    for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
+        made.pop(f"model.moe.{name}", None)
+    return made, gaps
+
+
+def _numeric_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
+    """Rotary positions and the router in Megatron's options, and constants without an option."""
+    constants = model.numerics or Numerics()
+    kept = {name: value for name, value in facts.items() if not name.startswith("model.numerics.rotary_")}
+    kept.pop("model.numerics.router_normalised", None)
+    gaps: list[str] = []
+    if model.moe and constants.router_scores == "sigmoid" and constants.router_normalised is False:
+        gaps.append("model.numerics.router_normalised = false: Megatron-LM normalises sigmoid scores")
+    if model.moe and constants.router_scores != "sigmoid":
+        kept["derived.pre_softmax"] = constants.router_normalised is False
+    if "model.numerics.router_scale" in kept and constants.router_scale == 1.0:
+        del kept["model.numerics.router_scale"]
+    kept["derived.latent_norms"] = model.mla is not None
+    if model.position != "rope":
+        return kept, gaps
+    if constants.rotary_base:
+        kept["derived.rotary_base"] = int(constants.rotary_base)
+    if constants.rotary_share not in (None, 1.0):
+        kept["model.numerics.rotary_share"] = constants.rotary_share
+    more, missing = _scaled_positions(model, constants.rotary_scaling)
+    return kept | more, gaps + missing
+
+
+def _scaled_positions(model: Model, scaling: RotaryScaling | None) -> tuple[Facts, list[str]]:
+    """The stretch of rotary positions in Megatron's options."""
+    if scaling is None:
+        return {"derived.rope_type": "rope"} if model.mla else {}, []
+    if scaling.kind == "llama3" and model.mla is None:
+        return {"derived.llama_scaling": True, "derived.llama_factor": scaling.factor}, []
+    if scaling.kind != "yarn":
+        return {}, [
+            f"model.numerics.rotary_scaling = {scaling.kind}: Megatron-LM scales as Llama 3 and YaRN do"
+        ]
+    facts: Facts = {"derived.yarn_factor": scaling.factor}
+    facts |= {"derived.mscale": scaling.mscale, "derived.mscale_all": scaling.mscale_all}
+    told = {f"derived.{option}": getattr(scaling, name) for name, option in YARN.items()}
+    if model.mla is None:
+        return {**facts, **told, "model.position": "yarn"}, []
+    original = scaling.original_sequence
+    stated = f"model.numerics.rotary_scaling.original_sequence = {original}"
+    gap = f"{stated}: latent attention takes {LATENT_LENGTH}"
+    return facts | {"derived.rope_type": "yarn"}, [gap] if original not in (None, LATENT_LENGTH) else []
+
+
+def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
+    """Expert layers in the keys of Megatron's configuration."""
+    first, every = moe.first_dense_layers, moe.every
+    rest = model.layers - first
+    made: Facts = {"derived.grouped_products": True}
+    if first and every == 1:
+        made["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
+    elif every > 1:
+        period = f"([0]*{every - 1}+[1]*1)*{rest // every}"
+        tail = f"+[0]*{rest % every}" if rest % every else ""
+        made["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
+    if moe.shared_experts:
+        made["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
+    if moe.groups == 1:
+        made |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
+    return made
