@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from simulator.serving.question.places import read_rate
+from simulator.serving.replica.base import Listener, StepLoop
 from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks, TieredBlocks, TierStore
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.pipeline import PipelinedReplica
-from simulator.serving.replica.replica import Listener, Replica
+from simulator.serving.replica.replica import Replica
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.steps.speculation import Drafts
 from simulator.serving.workload.source import Source
-
-AnyReplica = Replica | PipelinedReplica | LockstepReplica
 
 
 class Builder:
@@ -32,13 +31,13 @@ class Builder:
         self._shared: dict[str, TierStore] = {}
         """Remote tiers by pool."""
 
-    def replica(self, pool: PoolSetting, meter: Meter) -> AnyReplica:
+    def replica(self, pool: PoolSetting, meter: Meter) -> StepLoop:
         """An empty replica of a pool."""
         options, costs, ranks = pool.options, pool.costs, pool.pool.data
         kvs = [self._blocks(pool) for _ in range(ranks)]
         rest = (costs.steps, meter, self.on_leave, self._stretches, costs.copy_s)
         if ranks > 1:
-            replica = LockstepReplica(options, pool.scheduler, kvs, *rest)
+            replica: StepLoop = LockstepReplica(options, pool.scheduler, kvs, *rest)
         elif pool.pool.pipeline > 1:
             replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
         else:

@@ -16,12 +16,12 @@ from math import inf
 import numpy as np
 import simpy
 
-from simulator.serving.fleet.builder import AnyReplica, Builder
+from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.transfer import Route, Transfers
 from simulator.serving.question.failures import Failures
+from simulator.serving.replica.base import StepLoop, ignore
 from simulator.serving.replica.meter import Meter, TraceRoom
 from simulator.serving.replica.records import Records
-from simulator.serving.replica.replica import ignore
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.workload.programs.base import Call, Calls
@@ -39,7 +39,7 @@ class Member:
 
     index: int
     pool: PoolSetting
-    replica: AnyReplica
+    replica: StepLoop
     meter: Meter
     rank: int = 0
     """Rank of its first device."""
@@ -55,6 +55,13 @@ class Member:
     def __post_init__(self) -> None:
         self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
         """Seconds from a client's send to the engine's queue."""
+        self.receive_interval = self.pool.options.receive_interval
+        """Decode steps between two looks at the queue of new requests."""
+
+    @property
+    def ready_s(self) -> float:
+        """Time from which its kernels are compiled, s."""
+        return self.started_s + self.pool.options.compile_s
 
     @property
     def load(self) -> int:
@@ -117,6 +124,7 @@ class Fleet:
         self._in_turn = False
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
+        self._looks = np.random.default_rng([setting.seed, 13])
         self._room = TraceRoom() if traced else None
         self._builder = Builder(setting, self.source, self._left, stretches)
         self.members: list[Member] = []
@@ -225,10 +233,25 @@ class Fleet:
                     member.replica.advance(time)
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
-        sequence.queued_s = now = time + member.ingest_s
         if member.pool.pool.role == "prefill":
             sequence.output = 1
+        if member.receive_interval > 1 or time < member.ready_s:
+            self._receive_late(member, sequence, time)
+            return
+        sequence.queued_s = now = time + member.ingest_s
         self._submit(member, sequence, now)
+
+    def _receive_late(self, member: Member, sequence: Sequence, time: float) -> None:
+        """Queue a sequence when the replica's kernels are compiled and it next looks at its queue."""
+        late, failures = max(member.ready_s - time, 0.0), member.failures
+        member.replica.advance(time)
+        busy = member.replica.under_way
+        if busy is not None and member.receive_interval > 1:
+            _, decodes, kv_tokens, _ = busy
+            step_s = member.pool.costs.steps.step((), decodes, kv_tokens) if decodes else 0.0
+            late += member.receive_interval * step_s * float(self._looks.random())
+        sequence.queued_s = time + late + member.ingest_s
+        self._at(sequence.queued_s, lambda now: self._arrive(member, failures, sequence, now))
 
     def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
         replica = member.replica

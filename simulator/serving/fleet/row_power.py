@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hwmodels.errors import InputError
 from simulator.serving.power_policies import make_power_policy
 from simulator.serving.power_policies.base import Clocks
-from simulator.serving.replica.replica import Replica
 from simulator.serving.steps.costs import engine_of, replica_costs
 from simulator.serving.steps.step_times import StepTimes
 
@@ -61,8 +59,7 @@ class RowSupervisor:
         fleet: whose replicas share the row.
 
     Raises:
-        InputError: an unknown policy, a wrong parameter, a clock that the devices do not have, or replicas
-            with pipeline stages or several attention ranks.
+        InputError: an unknown policy, a wrong parameter, or a clock that the devices do not have.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -72,8 +69,6 @@ class RowSupervisor:
         self.policy = make_power_policy(
             given.power_policy or "", given.power_policy_options, f"{where}.power_policy"
         )
-        if any(pool.pool.data > 1 or pool.pool.pipeline > 1 for pool in setting.pools):
-            raise InputError("needs replicas without pipeline stages and data-parallel ranks", where)
         self.fleet = fleet
         pool, cluster = setting.pools[0].pool, setting.pools[0].cluster
         devices = pool.devices
@@ -134,7 +129,7 @@ class RowSupervisor:
         for member in members:
             steps = self._tables[member.pool.name, clocks[member.index < high]]
             replica = member.replica
-            if isinstance(replica, Replica) and replica.steps is not steps:
+            if replica.steps is not steps:
                 replica.advance(self.fleet.clock.now)
                 member.meter.use(steps)
                 replica.use(steps, self.fleet.clock.now)
@@ -142,7 +137,7 @@ class RowSupervisor:
     def _drawn(self, member: Member) -> float:
         """Power of a replica now, W."""
         replica = member.replica
-        batch = replica.under_way if isinstance(replica, Replica) else None
+        batch = replica.under_way
         if batch is None:
             return member.pool.costs.idle_watts
         tokens, decodes, kv_tokens, seconds = (np.asarray(value, dtype=np.float64) for value in batch)

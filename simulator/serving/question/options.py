@@ -38,6 +38,18 @@ class EngineOptions(Strict):
         description="how KV of the preempted returns; none: blocks are reserved for all of a request",
     )
     stream_interval: int = Field(1, ge=1, le=2**16, description="tokens in a streamed chunk")
+    receive_interval: int = Field(
+        1,
+        ge=1,
+        le=2**16,
+        description="decode steps between two looks at the queue of new requests (scheduler-recv-interval)",
+    )
+    compile_s: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="seconds that a replica's first requests wait for kernels to be compiled or tuned",
+    )
     ingest_s: float = Field(
         0.001, ge=0, le=60, description="seconds from the client's send to the engine's queue"
     )

@@ -11,14 +11,13 @@ from collections import deque
 from math import inf
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import Listener, StepLoop, finish, steps_done
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import FULL, Meter
-from simulator.serving.replica.replica import Listener, finish, steps_done
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import RankBatch, StepTimes
-from simulator.serving.workload.request import Request
 
 LONGEST_STRETCH = 64
 """Steps over which the time of a lock-step is interpolated linearly."""
@@ -27,7 +26,7 @@ WAITING_WEIGHT = 4
 IDLE = RankBatch((), 0, 0)
 
 
-class LockstepReplica:
+class LockstepReplica(StepLoop):
     """A `Replica` with ``len(kvs)`` ranks in lock-step; a request goes to the least loaded rank."""
 
     def __init__(
@@ -41,11 +40,10 @@ class LockstepReplica:
         stretches: bool = True,
         copy_s: float = 0.0,
     ) -> None:
-        self.steps, self.meter, self.on_leave, self.copy_s = steps, meter, on_leave, copy_s
+        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
         self.ranks = [Batcher(options, kv, deque(), options.max_sequences) for kv in kvs]
         self.batchers = self.ranks
-        self.scheduler, self.ahead, self.stretches = scheduler, options.asynchronous, stretches
-        self.next_s = inf
+        self.ahead = options.asynchronous
         self._running: list[PlannedStep | None] = []
         self._planned: list[PlannedStep | None] = []
         self._start_s = self._first_s = self._growth_s = 0.0
@@ -54,40 +52,46 @@ class LockstepReplica:
         self._count = 1
 
     @property
-    def running(self) -> int:
-        """Slots in use on all ranks."""
-        return sum(rank.running for rank in self.ranks)
-
-    @property
     def queue(self) -> int:
         """Sequences waiting on all ranks."""
         return sum(len(rank.waiting) for rank in self.ranks)
 
-    @property
-    def load(self) -> int:
-        """Sequences waiting and running."""
-        return self.queue + self.running
-
     def sequences(self) -> list[Sequence]:
-        """Sequences waiting and running."""
+        """Sequences running and waiting, rank by rank."""
         return [one for rank in self.ranks for one in (*rank.sequences(), *rank.waiting)]
-
-    def cached(self, request: Request) -> int:
-        """Most tokens of a request's prompt in the prefix cache of a rank."""
-        return max(rank.kv.cached(request) for rank in self.ranks)
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence on the least loaded rank."""
         loads = [WAITING_WEIGHT * len(rank.waiting) + rank.running for rank in self.ranks]
         rank = self.ranks[loads.index(min(loads))]
         if self._count > 1 and not self.scheduler.waits(rank):
-            count = steps_done(now - self._start_s, self._first_s, self._growth_s, self._count)
-            if count < self._count:
-                self._count = count
-                self.next_s = self._start_s + self._lasting(count)
+            self._cut(now)
         rank.waiting.append(sequence)
         if self.next_s == inf:
             self.next_s, self._count = now, 0
+
+    def use(self, steps: StepTimes, now: float) -> None:
+        """Switch to other step times when the running step ends; the replica was advanced to ``now``."""
+        if self._count > 1:
+            self._cut(now)
+        self.steps = steps
+
+    @property
+    def under_way(self) -> tuple[int, int, int, float] | None:
+        """Query tokens, decodes and KV tokens of all ranks, and seconds of the running step."""
+        if self.next_s == inf or not any(self._running):
+            return None
+        batch = [step for step in self._running if step is not None]
+        decodes, kv_tokens = sum(step.decodes for step in batch), sum(step.kv_tokens for step in batch)
+        seconds = self._first_s if self._count > 1 else self.next_s - self._start_s
+        return decodes + sum(step.prompt for step in batch), decodes, kv_tokens, max(seconds, 1e-9)
+
+    def _cut(self, now: float) -> None:
+        """End the running stretch with the step that is under way."""
+        count = steps_done(now - self._start_s, self._first_s, self._growth_s, self._count)
+        if count < self._count:
+            self._count = count
+            self.next_s = self._start_s + self._lasting(count)
 
     def advance(self, until: float) -> None:
         """Run everything that ends before a time."""

@@ -16,10 +16,10 @@ from collections import deque
 from math import inf
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import Listener, StepLoop, finish, steps_in
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import FULL, Meter
-from simulator.serving.replica.replica import Listener, QueueView, finish, steps_in
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes
@@ -78,7 +78,7 @@ class PipelineLane:
         self.count += rounds
 
 
-class PipelinedReplica(QueueView):
+class PipelinedReplica(StepLoop):
     """A `Replica` with pipeline stages. A step is planned when the micro batch's previous step has ended."""
 
     def __init__(
@@ -92,16 +92,13 @@ class PipelinedReplica(QueueView):
         stretches: bool = True,
         copy_s: float = 0.0,
     ) -> None:
-        self.steps, self.meter, self.on_leave, self.copy_s = steps, meter, on_leave, copy_s
+        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
         self.stages = steps.stages
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
         slots = max(options.max_sequences // self.stages, 1)
         self.lanes = [PipelineLane(Batcher(options, kv, self.waiting, slots)) for _ in range(self.stages)]
         self.batchers = [lane.batcher for lane in self.lanes]
-        self.scheduler = scheduler
-        self.stretches = stretches
-        self.next_s = inf
         self._order: deque[PipelineLane] = deque()
         """Lanes under way, in the order in which they leave."""
         self._free_s = 0.0
@@ -125,6 +122,24 @@ class PipelinedReplica(QueueView):
         self.waiting.append(sequence)
         if self.next_s > now and len(self._order) < len(self.lanes):
             self.next_s = now
+
+    def use(self, steps: StepTimes, now: float) -> None:
+        """Switch to other step times where each micro batch's running step ends."""
+        if self._rounds:
+            self._commit(now)
+        self.steps = steps
+        for lane in self.lanes:
+            lane.growth_s, lane.valid = 0.0, 0
+
+    @property
+    def under_way(self) -> tuple[int, int, int, float] | None:
+        """The step of the micro batch that leaves next, and the seconds that it holds a stage."""
+        if not self._order:
+            return None
+        lane = self._order[0]
+        step: PlannedStep = lane.running  # type: ignore[assignment]
+        seconds = max(lane.seconds / self.stages, 1e-9)
+        return step.decodes + step.prompt, step.decodes, step.kv_tokens, seconds
 
     def turn(self) -> None:
         """End the lane step that ends next, and launch idle lanes."""

@@ -3,102 +3,27 @@
 Consecutive decode steps with a fixed batch form one *stretch*, summed in closed form: k steps, the first of q
 seconds and each g longer than the step before, take k q + g k (k - 1) / 2. An arrival that could be admitted
 cuts the stretch at the end of the step that it falls into.
-
-At one instant arrivals come before the end of a step, so the schedule made there sees them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from math import inf, sqrt
+from math import inf
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import Listener, StepLoop, finish, steps_done
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import FULL, Meter
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes
-from simulator.serving.workload.request import Request
 
 SHORTEST_STRETCH = 2
 """Minimum steps of a stretch that is summed in closed form."""
 
-Listener = Callable[[Sequence, float], None]
 
-
-def ignore(_sequence: Sequence, _now: float) -> None:
-    """Listener of a run that is over."""
-
-
-def finish(step: PlannedStep, batcher: Batcher, now: float, on_leave: Listener) -> None:
-    """Let first tokens appear and sequences leave at the end of a step."""
-    for sequence in step.firsts:
-        if sequence.first_s != sequence.first_s:
-            sequence.first_s = now
-    for sequence in step.leaving:
-        batcher.free(sequence)
-        sequence.last_s = now
-        on_leave(sequence, now)
-
-
-def steps_in(passed: float, first: float, growth: float) -> float:
-    """Steps of a stretch that end within ``passed`` seconds, not rounded; arguments as in `steps_done`."""
-    if growth <= 0.0:
-        return passed / first
-    half = first - 0.5 * growth
-    return (sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth
-
-
-def steps_done(passed: float, first: float, growth: float, most: int) -> int:
-    """Steps of a stretch, at least one and at most ``most``, after which ``passed`` seconds are over.
-
-    Args:
-        passed: seconds from the start of the stretch.
-        first: seconds of the first step.
-        growth: difference between consecutive steps, s.
-        most: steps of the stretch.
-    """
-    # Correct a rounding error of one: the last step is the first that ends at or after that time.
-    done = max(int(steps_in(passed, first, growth)) - 1, 0)
-    while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
-        done += 1
-    return max(done, 1)
-
-
-class QueueView:
-    """State of a replica that routers read: queue, slots and cache."""
-
-    waiting: deque[Sequence]
-    kv: PagedBlocks
-    batchers: list[Batcher]
-
-    @property
-    def running(self) -> int:
-        """Slots in use."""
-        raise NotImplementedError
-
-    @property
-    def load(self) -> int:
-        """Sequences waiting and running."""
-        return len(self.waiting) + self.running
-
-    @property
-    def queue(self) -> int:
-        """Sequences waiting."""
-        return len(self.waiting)
-
-    def cached(self, request: Request) -> int:
-        """Tokens of a request's prompt in the prefix cache."""
-        return self.kv.cached(request)
-
-    def sequences(self) -> list[Sequence]:
-        """Sequences waiting and running."""
-        return [*(one for batcher in self.batchers for one in batcher.sequences()), *self.waiting]
-
-
-class Replica(QueueView):
+class Replica(StepLoop):
     """A replica of one rank (tensor-parallel devices count as one) without pipeline stages.
 
     Args:
@@ -123,17 +48,12 @@ class Replica(QueueView):
         stretches: bool = True,
         copy_s: float = 0.0,
     ) -> None:
-        self.steps, self.meter, self.on_leave = steps, meter, on_leave
+        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
         self.waiting: deque[Sequence] = deque()
         self.kv = kv
         self.batcher = Batcher(options, kv, self.waiting, options.max_sequences)
         self.batchers = [self.batcher]
-        self.scheduler = scheduler
         self.ahead = options.asynchronous
-        self.stretches = stretches
-        self.copy_s = copy_s
-        self.next_s = inf
-        """When the running step or stretch ends; inf while idle."""
         self._running: PlannedStep | None = None
         self._planned: PlannedStep | None = None
         self._start_s = 0.0

@@ -119,8 +119,8 @@ class Source:
 
     def think(self) -> float:
         """Seconds between a closed-loop client's programs."""
-        mean = getattr(self.serving.arrivals, "think", 0.0)
-        return float(self._programs.exponential(mean)) if mean else 0.0
+        mean, gap = (getattr(self.serving.arrivals, name, 0.0) for name in ("think", "gap"))
+        return gap + float(self._programs.exponential(mean)) if mean else gap
 
     def check(self, serial: int, prompt: int, output: int) -> None:
         """Refuse a request that is longer than the model's context.

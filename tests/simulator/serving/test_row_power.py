@@ -93,3 +93,39 @@ def test_wrong_policies_are_refused():
     with pytest.raises(InputError, match="clock_mhz: must be at least 423 MHz"):
         ran(low_mhz=300.0)
     assert set(power_policies) == {"polca", "brake-only"}
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees"),
+    [
+        ("llama3.1-8b", {"pipeline": 2}),
+        ("qwen3-30b-a3b", {"data": 2, "expert": 2}),
+    ],
+)
+def test_pipelines_and_attention_ranks_are_capped_too(model, degrees):
+    def run(policy, **power):
+        data = {
+            "model": model,
+            "cluster": "dgx-a100-80gb",
+            "workload": {
+                "kind": "serving",
+                "requests": 200,
+                "arrivals": {"kind": "closed", "concurrency": 32},
+                "input": {"kind": "uniform", "low": 300, "high": 900},
+                "output": {"kind": "uniform", "low": 100, "high": 300},
+            },
+            "deployment": {
+                **degrees,
+                "replicas": 2,
+                "power_policy": policy,
+                "power_policy_options": {"servers": 2, "telemetry": 0.5, **power},
+            },
+        }
+        return serve(make_serving(data, "test", Path()))
+
+    free = run("brake-only", server_w=1e6)
+    peak = figures(free).peak_w / 2
+    capped = run("polca", server_w=peak / 0.9, actuation=1.0)
+    assert figures(capped).capped > 0.3
+    assert figures(capped).mean_w < figures(free).mean_w
+    assert capped.to_dict()["e2e_s"]["mean"] > 0.99 * free.to_dict()["e2e_s"]["mean"]

@@ -12,8 +12,14 @@ class Chunked(Scheduler):
     """Decodes first, then chunks of partly computed prompts; the remaining budget admits waiting sequences.
 
     Waiting sequences are admitted first come first served; the first that finds no slot or no blocks stops
-    the queue. Nothing is admitted in a step that preempted.
+    the queue. Nothing is admitted in a step that preempted. With `chunked_prefill: false`
+    only whole prompts are admitted.
+
+    Attributes:
+        always_cuts: prompts are cut to fit, whatever `chunked_prefill` says.
     """
+
+    always_cuts: ClassVar[bool] = False
 
     name: ClassVar[str] = "chunked"
     rule: ClassVar[str] = "decodes first, prompts in chunks up to the token budget"
@@ -26,7 +32,7 @@ class Chunked(Scheduler):
         if batcher.prefilling:
             tokens = go_on(batcher, step, tokens)
         if not step.preempted and batcher.waiting:
-            admit(batcher, step, tokens, now, not batcher.chunks_prompts)
+            admit(batcher, step, tokens, now, not (self.always_cuts or batcher.chunks_prompts))
 
 
 def go_on(batcher: Batcher, step: PlannedStep, tokens: int) -> int:

@@ -22,6 +22,9 @@ class Closed(Arrivals):
     kind: Literal["closed"] = "closed"
     concurrency: Count = Field(description="clients")
     ramp: Duration = Field(0.0, description="seconds over which the clients start, evenly")
+    gap: Duration = Field(
+        0.0, description="seconds from a client's last token to its next request: the client's own work"
+    )
     think: Duration = Field(0.0, description="mean seconds between a client's programs, exponential")
 
     def times(self, random: np.random.Generator) -> Iterator[float]:
