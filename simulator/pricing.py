@@ -46,15 +46,17 @@ OLDER_KERNELS = {
     ("flash-1-triton", "ampere"): (0.54, 0.5),
     ("flash-1-triton", "hopper"): (0.37, 0.33),
     ("flash-2", "hopper"): (0.57, 0.57),
-    ("flash-2", "blackwell"): (0.45, 0.45),
+    ("flash-2", "blackwell"): (0.33, 0.24),
     ("flash-2", "cdna4"): (0.7, 0.7),
 }
 """Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
 of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
 half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
 reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
-6); on Blackwell it runs without the new tensor-core instructions. On MI355X torch's own attention (AOTriton)
-is taken at the share of composable kernel's speed that it reaches on MI300X (estimate_kernels.py).
+6); on B200, without the new tensor-core instructions, 380 forward and 334 backward with heads of 64
+(flash-attention issue 1589; cuDNN 1,157, pull request 2605) and 354 with heads of 128 (tritonbench pull
+request 171; FlashAttention-4 1,535, pull request 2280). On MI355X torch's own attention (AOTriton) is taken
+at the share of composable kernel's speed that it reaches on MI300X (estimate_kernels.py).
 
 FlashAttention-1 in Triton reaches 0.54 with heads of 64: three steps of MPT-350m over 32,768 and 65,536
 tokens, of which attention takes four fifths. MPT-125m and shorter sequences, which were not used, give 0.51

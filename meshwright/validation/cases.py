@@ -136,6 +136,8 @@ def _framework(row: PublishedRow) -> Framework:
         found["attention"] = kernel
     if graphs := row.text("graphs"):
         found["graphs"] = graphs
+    if loss := row.text("loss"):
+        found["cross_entropy"] = loss
     if overlap := row.text("tensor_overlap"):
         defaults["overlap_tensor"] = overlap
     if modules := _modules(row):

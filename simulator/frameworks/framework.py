@@ -176,11 +176,12 @@ class Framework(Sourced):
     trains_mtp: bool = Field(
         False, description="whether it trains the multi-token prediction layers that a model has"
     )
-    cross_entropy: Literal["fused", "fused-32", "native", "eager", "torch"] = Field(
+    cross_entropy: Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "chunked"] = Field(
         "eager",
         description="loss kernel; fused-32 reads logits cast to 32 bits, eager is Megatron-LM's over the "
         "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
-        "negative log-likelihood",
+        "negative log-likelihood, torch-held the same where the caller keeps the logits during the backward "
+        "pass, chunked the same over pieces of the sequence with the output layer inside",
     )
     metric_passes: float = Field(
         0.0,

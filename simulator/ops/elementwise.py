@@ -142,6 +142,8 @@ CROSS_ENTROPY = {
     "fused-32": MemoryPasses(7.0, 7.0, 4, 3),
     "eager": MemoryPasses(19.0, 7.0, 8, 4),
     "torch": MemoryPasses(4.0, 8.0, 2, 2),
+    "torch-held": MemoryPasses(4.0, 8.0, 2, 2),
+    "chunked": MemoryPasses(4.0, 8.0, 2, 2),
     "native": MemoryPasses(11.0, 7.0, 3, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),

@@ -104,7 +104,7 @@ def further_prediction(rank: Rank) -> list[Op]:
 
 def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
     """Cross entropy; the maximum, the sum of exponentials and the target's logit are each reduced."""
-    casts = rank.how.loss == "torch" and rank.width == 2
+    casts = rank.how.loss in ("torch", "torch-held", "chunked") and rank.width == 2
     counts = [passes.CROSS_ENTROPY[rank.how.loss], *([passes.CAST_LOGITS] if casts else [])]
     for number, count in enumerate(counts):
         op = kernel(rank, f"loss.{number}", "cross_entropy", count, tokens * rows, part="end")

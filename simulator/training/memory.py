@@ -24,10 +24,24 @@ from simulator.training.analytic import micro_batches
 from simulator.training.modules import ModuleName, frees
 from simulator.training.sharding import Sharding
 
-LOGIT_BYTES = {"fused": 4, "fused-32": 8, "native": 8, "eager": 8, "torch": 12}
+LOGIT_BYTES = {
+    "fused": 4,
+    "fused-32": 8,
+    "native": 8,
+    "eager": 8,
+    "torch": 12,
+    "torch-held": 16,
+    "chunked": 12,
+}
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
 32-bit probabilities, which become the gradient in place, beside them, and fused-32 the 32-bit logits; torch
-holds log-probabilities and two gradients of 32 bits."""
+holds log-probabilities and two gradients of 32 bits, and where the caller keeps them (torch-held: a loop
+that frees neither logits nor their 32-bit copy; torchtitan deletes them) 16-bit logits and their gradient
+beside 32-bit logits, log-probabilities and one gradient."""
+
+LOSS_CHUNK = 1024
+"""Tokens whose logits a chunked loss holds at once. Defaults are of this order (Liger, TRL, prime-rl: 256 to
+2,048)."""
 
 
 LARGEST_SUBMODULE = 1 / 3
@@ -233,6 +247,8 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     """Logits and their gradient on stages with the loss, B, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
+    if setting.framework.cross_entropy == "chunked":
+        tokens = np.minimum(tokens, LOSS_CHUNK)
     logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)

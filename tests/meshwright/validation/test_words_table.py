@@ -18,6 +18,10 @@ EXAMPLES = [
     ({"framework": f"{BRIDGE}; CUDA graphs of attn, mamba"}, {"graphs": "attention"}),
     ({"framework": f"{BRIDGE}; CUDA graphs"}, {"graphs": "layer"}),
     ({"framework": "prime-rl (torch FSDP2, FlashAttention-3)"}, {"attention_kernel": "flash"}),
+    ({"framework": "KempnerForge (torch FSDP2 + torch.compile)"}, {"attention_kernel": "flash"}),
+    ({"framework": "TRL (torch FSDP2, ring context parallelism)"}, {"attention_kernel": "flash"}),
+    ({"framework": "torch FSDP2", "notes": "chunked_nll loss"}, {"loss": "chunked"}),
+    ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
     (
         {"framework": PAX, "notes": "native Pax layers", "activation_recompute": "none"},
