@@ -246,8 +246,7 @@ def make_shape(
         InfeasibleError: weights and the KV of one request do not fit.
     """
     pool = question.pool(**fields)
-    memory_bytes = question.cluster.device.memory_bytes
-    options = options_of(pool, memory_bytes)
+    options = options_of(pool, question.cluster.device)
     price = StepPrice(question.model, question.cluster, pool, engine_of(pool.engine, Path(), "engine"))
     budget = max(options.token_budget, int(question.fix.get("token_budget", 0)))
     held = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)

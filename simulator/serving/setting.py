@@ -108,7 +108,7 @@ def serving_setting(
                 own = cluster
         rank = taken.get(own.name, 0)
         devices = own.devices if own is cluster else own.nodes * own.devices_per_node
-        options = options_of(pool, own.device.memory_bytes, folder, place)
+        options = options_of(pool, own.device, folder, place)
         if pool.speculation is not None:
             options = options.model_copy(update={"preemption": "none"})
         if pool.role == "decode" and "scheduler" not in pool.options:

@@ -79,7 +79,7 @@ class ClosedLoop:
     def budget(self) -> int:
         """Token budget of a step."""
         engine = self.serving.engine
-        default = engine.token_budget(self.serving.cluster.device.memory_bytes)
+        default = engine.token_budget(self.serving.cluster.device)
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
@@ -222,7 +222,7 @@ def _replayed(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     device = found.cluster.device
     budget = max(one.budget for one in questions)
     clients = [max(round(one.concurrency / one.replicas), 1) for one in questions]
-    sequences = min(max(clients), found.engine.sequence_limit(device.memory_bytes))
+    sequences = min(max(clients), found.engine.sequence_limit(device))
     context = max(one.longest for one in questions) + 2
     table = table_of(found, min(budget, 65536), max(sequences / found.pool.data, 16), context)
     return [_replay(one, count, table) for one, count in zip(questions, clients, strict=True)]
@@ -342,7 +342,7 @@ def _state(questions: Sequence[ClosedLoop], found: Setup, load: Load) -> Steady:
     device = found.cluster.device
     budget = np.array([one.budget for one in questions], dtype=float)
     most = max(one.concurrency / one.replicas for one in questions) / found.pool.data
-    sequences = min(max(most, 16.0), found.engine.sequence_limit(device.memory_bytes))
+    sequences = min(max(most, 16.0), found.engine.sequence_limit(device))
     context = float(np.max(np.asarray(load.prompt) + np.asarray(load.output))) + 2
     table = table_of(found, min(float(np.max(budget)), 65536.0), sequences, context)
     room = [

@@ -72,7 +72,7 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     found = questions[0].serving
     batch, prompt, output = np.array([(one.batch, one.prompt, one.output) for one in questions]).T
     each = batch / found.pool.data
-    budget = found.engine.token_budget(found.cluster.device.memory_bytes)
+    budget = found.engine.token_budget(found.cluster.device)
     table = table_of(found, budget, float(np.max(each)) + 1, float(np.max(prompt + output)))
     keys = prompt + 0.5 * output
     step = table.cases.decode_seconds(each, keys)

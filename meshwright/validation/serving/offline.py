@@ -73,8 +73,8 @@ def predict(questions: Sequence[Offline]) -> list[dict[str, float]]:
     found = questions[0].serving
     batch, prompt, output = np.array([(one.batch, one.prompt, one.output) for one in questions]).T
     device = found.cluster.device
-    budget = max(found.engine.token_budget(device.memory_bytes), float(np.max(prompt)))
-    most = min(float(np.max(batch)), found.engine.sequence_limit(device.memory_bytes))
+    budget = max(found.engine.token_budget(device), float(np.max(prompt)))
+    most = min(float(np.max(batch)), found.engine.sequence_limit(device))
     table = table_of(found, budget, most, float(np.max(prompt + output)))
     slots = np.minimum(kv_tokens(found, budget, most) / (prompt + output), most)
     run = batch_run(table, batch, prompt, output, budget, slots)

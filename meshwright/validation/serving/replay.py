@@ -79,7 +79,7 @@ class Client:
         fixed = found.engine.first_token_s.value + table.price.times.first_token_s
         changes = {"ingest_s": fixed, **changes}
         pool = found.pool.model_copy(update={"options": changes})
-        self.options: EngineOptions = options_of(pool, device.memory_bytes, where="replay")
+        self.options: EngineOptions = options_of(pool, device, where="replay")
         options = self.options
         scheduler = make_scheduler(options.scheduler, options.scheduler_options)
         ranks = found.pool.data

@@ -75,7 +75,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         {"tensor": row.count("tp"), "data": data},
         row.text("precision"),
     )
-    memory = found.cluster.device.memory_bytes
+    device = found.cluster.device
     shared = row.number("system_prompt_tokens") or 0.0
     question = Stage(
         serving=found,
@@ -84,8 +84,8 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         shared=shared if row.text("prefix_caching") == "on" else 0.0,
         own=row.need("question_tokens") + (0.0 if row.text("prefix_caching") == "on" else shared),
         output=row.need("output_tokens"),
-        budget=row.number("max_num_batched_tokens") or float(found.engine.token_budget(memory)),
-        sequences=row.number("max_num_seqs") or float(found.engine.sequence_limit(memory)),
+        budget=row.number("max_num_batched_tokens") or float(found.engine.token_budget(device)),
+        sequences=row.number("max_num_seqs") or float(found.engine.sequence_limit(device)),
         share=row.number("gpu_memory_utilization") or 0.9,
         users=(row.number("num_system_prompts") or 0.0) * (row.number("users_per_system_prompt") or 0.0),
     )

@@ -72,7 +72,7 @@ def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
     if questions[0].kind == "max_throughput":
         return [_maximum(found, one) for one in questions]
     batch, prompt, output = np.array([(one.batch, one.prompt, one.output) for one in questions]).T
-    budget = max(found.engine.token_budget(device.memory_bytes), float(np.max(prompt)))
+    budget = max(found.engine.token_budget(device), float(np.max(prompt)))
     table = table_of(found, budget, float(np.max(batch)), float(np.max(prompt + output)))
     run = batch_run(table, batch, prompt, output, budget)
     rate = batch * output / run.total_s
@@ -89,8 +89,8 @@ def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
 def _maximum(found: Setup, one: TableCase) -> dict[str, float]:
     """All requests queued at once: as many run as memory holds."""
     device = found.cluster.device
-    budget = max(found.engine.token_budget(device.memory_bytes), one.prompt)
-    most = found.engine.sequence_limit(device.memory_bytes)
+    budget = max(found.engine.token_budget(device), one.prompt)
+    most = found.engine.sequence_limit(device)
     room = kv_tokens(found, budget, most, FREE_SHARE)
     slots = min(most, room / (one.prompt + one.output), one.requests / found.pool.data)
     table = table_of(found, budget, slots, one.prompt + one.output)

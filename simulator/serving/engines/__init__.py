@@ -47,9 +47,7 @@ def family(name: str) -> str:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return the release number of a version text; a nightly build is newer than every release."""
-    if re.search("nightly|main|dev-", version):
-        return (10**6,)
+    """Return the release number of a version text."""
     found = re.search(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found.group().split(".")) if found else (0,)
 
@@ -57,8 +55,9 @@ def _number(version: str) -> tuple[int, ...]:
 def nearest(name: str, version: str = "") -> Preset:
     """Return the preset of a family whose version is nearest to the one asked for, the newer of two.
 
-    Without a version, the newest. ``assumed`` is false only for the release that a preset is named
-    after (vllm-0.15 for 0.15.2, sglang-0.5.9 for 0.5.9.post1).
+    Without a release number (none, or a nightly build), the newest version with times from published runs:
+    a preset read from code alone stands for its own releases only. ``assumed`` is false only for the release
+    that a preset is named after (vllm-0.15 for 0.15.2, sglang-0.5.9 for 0.5.9.post1).
 
     Raises:
         UnknownNameError: no shipped engine of that family.
@@ -67,8 +66,8 @@ def nearest(name: str, version: str = "") -> Preset:
     known = sorted(
         (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
     )
-    if not version:
-        return Preset(known[-1], True)
+    if not version or re.search("nightly|main|dev-", version):
+        return Preset([preset for preset in known if preset.fitted][-1], True)
     asked = _number(version)
     found = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(asked)))
     line = _number(found.name)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from hwmodels.device import Device
 from hwmodels.errors import shown
 from hwmodels.loading import Strict, read_mapping
 from hwmodels.quantities import NotNegative, Positive
@@ -89,12 +90,22 @@ class LayerTimes(Strict):
     left_out_error: NotNegative | None = None
 
 
-class SmallDevice(Strict):
-    """Limits on devices with less memory than ``below_bytes``."""
+class DeviceLimits(Strict):
+    """Limits of a step on some devices: those with less memory than ``below_bytes``, and those named."""
 
-    below_bytes: Positive
+    below_bytes: Positive = 1.0
+    devices: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Beginnings of device names, e.g. "a100"."""
     max_batched_tokens: Figure[int]
     max_sequences: Figure[int]
+    largest_graph: Figure[int] | None = None
+    """Largest captured size; default: that of ``graph_sizes``."""
+    largest_graph_tp4: Figure[int] | None = None
+    """The same where tensor parallelism spans four devices or more."""
+
+    def apply(self, device: Device) -> bool:
+        """Return whether a device has these limits."""
+        return device.memory_bytes < self.below_bytes or device.name.startswith(self.devices)
 
 
 class Engine(Strict):
@@ -127,7 +138,8 @@ class Engine(Strict):
     """Token budget of a step."""
     max_sequences: Figure[int]
     """Sequences of a step."""
-    small_device: SmallDevice | None = None
+    device_limits: Annotated[tuple[DeviceLimits, ...], Field(strict=False)] = ()
+    """Limits by device; the first that apply replace ``max_batched_tokens`` and ``max_sequences``."""
     graph_sizes: Figure[str]
     """Captured token counts, as ``first:last:step`` ranges and single sizes; empty: always eager."""
     graphs_mixed: Figure[bool]
@@ -153,11 +165,20 @@ class Engine(Strict):
     """Driver context, libraries and communication buffers outside the engine's accounting, B."""
     graph_bytes: Figure[float]
     """Memory of captured graphs, B."""
+    graphs_counted: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="graphs are captured beside the share"
+    )
+    """Whether captured graphs take part of ``memory_share``, so that less KV fits."""
     times: Annotated[tuple[LayerTimes, ...], Field(strict=False, min_length=1)]
 
     @model_validator(mode="before")
     @classmethod
     def _inherit(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "small_device" in data:
+            if "device_limits" in data:
+                raise ValueError("small_device: device_limits replaces it; give one of them")
+            data = {**data, "device_limits": [data["small_device"]]}
+            del data["small_device"]
         base = data.get("based_on") if isinstance(data, Mapping) else None
         if not isinstance(base, str):
             return data
@@ -170,10 +191,10 @@ class Engine(Strict):
         self.graphs()
         for name, (least, most) in BOUNDS.items():
             self._bounded(name, getattr(self, name).value, least, most)
-        if self.small_device is not None:
+        for index, limits in enumerate(self.device_limits):
             for name in ("max_batched_tokens", "max_sequences"):
-                value = getattr(self.small_device, name).value
-                self._bounded(f"small_device.{name}", value, *BOUNDS[name])
+                value = getattr(limits, name).value
+                self._bounded(f"device_limits[{index}].{name}", value, *BOUNDS[name])
         return self
 
     @staticmethod
@@ -181,8 +202,18 @@ class Engine(Strict):
         if not least <= value <= most:
             raise ValueError(f"{name}.value: a number from {least:g} to {most:g} is needed, found {value:g}")
 
-    def graphs(self) -> NDArray[np.int64]:
-        """Return the captured sizes, ascending; empty where every step is eager."""
+    @property
+    def fitted(self) -> bool:
+        """Whether any times come from published runs of this version."""
+        return any(entry.kind != "assumed" for entry in self.times)
+
+    def graphs(self, device: Device | None = None, tensor: int = 1) -> NDArray[np.int64]:
+        """Return the captured sizes on a device, ascending; empty where every step is eager.
+
+        Args:
+            device: limits the sizes where the engine's defaults do; all sizes where not given.
+            tensor: tensor-parallel degree.
+        """
         sizes: set[int] = set()
         for part in self.graph_sizes.value.split():
             if not re.fullmatch(r"\d{1,6}(:\d{1,6}:[1-9]\d{0,5})?", part):
@@ -190,19 +221,23 @@ class Engine(Strict):
             numbers = [int(number) for number in part.split(":")]
             first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[0], 1)
             sizes.update(range(first, last + 1, step))
-        return np.array(sorted(sizes), dtype=np.int64)
+        ascending = np.array(sorted(sizes), dtype=np.int64)
+        limits = None if device is None else self._limits(device)
+        if limits is None or limits.largest_graph is None:
+            return ascending
+        wide = limits.largest_graph_tp4 if tensor >= 4 else None
+        return ascending[ascending <= (wide or limits.largest_graph).value]
 
-    def token_budget(self, memory_bytes: float) -> int:
-        """Return the default token budget of a step on a device with that memory."""
-        small = self.small_device
-        limit = small.max_batched_tokens if small and memory_bytes < small.below_bytes else None
-        return (limit or self.max_batched_tokens).value
+    def token_budget(self, device: Device) -> int:
+        """Return the default token budget of a step on a device."""
+        return (self._limits(device) or self).max_batched_tokens.value
 
-    def sequence_limit(self, memory_bytes: float) -> int:
-        """Return the default number of sequences of a step on a device with that memory."""
-        small = self.small_device
-        limit = small.max_sequences if small and memory_bytes < small.below_bytes else None
-        return (limit or self.max_sequences).value
+    def sequence_limit(self, device: Device) -> int:
+        """Return the default number of sequences of a step on a device."""
+        return (self._limits(device) or self).max_sequences.value
+
+    def _limits(self, device: Device) -> DeviceLimits | None:
+        return next((limits for limits in self.device_limits if limits.apply(device)), None)
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster
+from hwmodels.device import Device
 from hwmodels.errors import InfeasibleError
 from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
@@ -33,14 +34,12 @@ def engine_of(reference: str | Mapping[str, Any], folder: Path, where: str) -> E
     return engines.get(reference, where)
 
 
-def options_of(
-    pool: Pool, memory_bytes: float, folder: Path = Path(), where: str = "deployment"
-) -> EngineOptions:
+def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "deployment") -> EngineOptions:
     """The engine's options with the pool's overrides.
 
     Args:
         pool: names the engine.
-        memory_bytes: memory of one device, B; engines' defaults depend on it.
+        device: engines' defaults depend on it.
         folder: base of relative paths.
         where: key path of the pool, for errors.
 
@@ -51,8 +50,8 @@ def options_of(
     defaults = {
         "chunked_prefill": engine.chunked_prefill.value,
         "scheduler": engine.scheduler.value,
-        "token_budget": engine.token_budget(memory_bytes),
-        "max_sequences": engine.sequence_limit(memory_bytes),
+        "token_budget": engine.token_budget(device),
+        "max_sequences": engine.sequence_limit(device),
         "block_tokens": engine.block_tokens.value,
         "memory_share": engine.memory_share.value,
         "prefix_caching": engine.prefix_caching.value,

@@ -107,6 +107,8 @@ def memory(
     if engine.memory_share_of == "free":
         taken = weights + activations + engine.context_bytes.value
         usable = weights + activations + fraction * (device.memory_bytes - taken)
+    elif engine.graphs_counted.value:
+        usable -= graphs
     return ReplicaMemory(
         weights=weights,
         activations=activations,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hwmodels.device import devices
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from simulator.serving.engines import Engine, engines, layer_times, nearest
@@ -68,11 +69,53 @@ def test_a_wrong_graph_size_is_refused():
         build(Engine, data, "mine.yaml")
 
 
-def test_graph_sizes_ascend_and_limits_depend_on_memory():
-    engine = engines.get("vllm-0.15")
-    sizes = engine.graphs()
+def test_graph_sizes_ascend():
+    sizes = engines.get("vllm-0.15").graphs()
     assert sizes[0] == 1 and sizes[-1] == 512 and (sizes[1:] > sizes[:-1]).all()
-    assert engine.token_budget(80e9) == 8192 and engine.token_budget(48e9) == 2048
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "budget", "sequences", "largest"),
+    [
+        ("vllm-0.15", "h100-sxm", 8192, 1024, 512),
+        ("vllm-0.15", "a100-sxm-80gb", 2048, 256, 512),  # vLLM excludes A100 by name
+        ("vllm-0.15", "l40s", 2048, 256, 512),
+        ("vllm-0.33", "h200-sxm", 8192, 1024, 512),
+        ("vllm-0.33", "b200", 16384, 1024, 1024),
+        ("vllm-0.33", "mi355x", 16384, 1024, 512),
+        ("sglang-0.5.12", "h100-sxm", 8192, 2048, 256),
+        ("sglang-0.5.12", "l4", 2048, 2048, 24),
+        ("sglang-0.5.23", "l4", 4096, 2048, 48),
+        ("sglang-0.5.23", "b200", 16384, 2048, 512),
+    ],
+)
+def test_limits_follow_the_device(engine, device, budget, sequences, largest):
+    preset, hardware = engines.get(engine), devices.get(device)
+    assert (preset.token_budget(hardware), preset.sequence_limit(hardware)) == (budget, sequences)
+    assert preset.graphs(hardware)[-1] == largest
+
+
+def test_sglang_captures_larger_batches_over_four_tensor_ranks():
+    assert engines.get("sglang-0.5.12").graphs(devices.get("h100-sxm"), 4)[-1] == 512
+
+
+def test_small_device_of_an_older_file_is_the_first_limit():
+    small = {"below_bytes": 75e9} | {
+        key: {"value": 64, "kind": "read", "source": "here"}
+        for key in ("max_batched_tokens", "max_sequences")
+    }
+    data = {"name": "x", "engine": "vllm", "version": "1", "based_on": "vllm-0.19", "small_device": small}
+    engine = build(Engine, data, "mine.yaml")
+    assert engine.token_budget(devices.get("l40s")) == 64
+    assert engine.token_budget(devices.get("a100-sxm-80gb")) == 8192
+    with pytest.raises(InputError, match="device_limits replaces it"):
+        build(Engine, data | {"device_limits": []}, "mine.yaml")
+
+
+def test_graphs_inside_the_memory_share_leave_less_room_for_kv():
+    """vLLM 0.26 subtracts its estimate of graphs from the budget; a share of 0.92 makes up for it."""
+    assert engines.get("vllm-0.33").graphs_counted.value
+    assert not engines.get("vllm-0.19").graphs_counted.value
 
 
 def test_times_of_a_missing_class_come_from_the_nearest_version():
