@@ -122,7 +122,7 @@ class IterationTable:
         engine = price.engine
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
         self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
-        self.sizes = engine.graphs(price.device, price.pool.tensor) if graphs is None else graphs
+        self.sizes = engine.graphs(price.cluster.device, price.pool.tensor) if graphs is None else graphs
         self.graphs_mixed = engine.graphs_mixed.value
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor
