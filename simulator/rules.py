@@ -15,6 +15,7 @@ from hwmodels.errors import InputError
 from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.state.policy import StatePolicy
 from simulator.state.problems import policy_problem
 
 
@@ -192,15 +193,21 @@ def _state_rule(setting: Setting, plans: Plans) -> np.ndarray:
 
 def _state_needs(plans: Plans) -> np.ndarray:
     """Levels and formats of parameters move in passes only where parameters are sharded."""
-    lattice = np.array([policy.shard is not None or policy.wire is not None for policy in plans.policies])
+    lattice = np.array([bool(_full_sharding(policy)) for policy in plans.policies])
     return ~lattice[plans.policy] | (plans.zero == 3)
+
+
+def _full_sharding(policy: StatePolicy) -> str:
+    """The field that needs sharded parameters, which are gathered in passes."""
+    if policy.shard or policy.wire:
+        return "shard" if policy.shard else "wire"
+    return "place.parameters" if policy.place and policy.place.parameters.off_device else ""
 
 
 def _explain_state(setting: Setting, plan: Plan) -> str:
     if problem := policy_problem(setting.cluster, plan.policy):
         return problem
-    field = "shard" if plan.shard else "wire"
-    return f"{field}: levels and formats need zero: 3, found zero: {plan.zero}"
+    return f"{_full_sharding(plan.policy)}: needs parameters that passes gather, zero: 3; found {plan.zero}"
 
 
 RULES = (

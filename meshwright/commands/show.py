@@ -13,8 +13,8 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="devices, clusters, links, models, frameworks, recipes, schedules, engines, schedulers, "
-            "routers, scalers, power-policies, traces or scenarios"
+            help="devices, clusters, links, models, frameworks, recipes, offload, schedules, engines, "
+            "schedulers, routers, scalers, power-policies, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",

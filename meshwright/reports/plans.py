@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from meshwright.reports.tables import facts, table
+from meshwright.reports.tiers import tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
@@ -22,6 +23,7 @@ ONCE = {
     "bubble": "pipeline bubble",
     "recompute": "recomputation",
     "optimizer": "optimizer",
+    "offload": "copies and updates off the device",
     "launch": "waiting for kernel launches",
     "variation": "waiting for the slowest device",
 }
@@ -36,6 +38,7 @@ WORDS = {
     "output": "output layer sums",
     "to host": "copies to the host",
     "from host": "copies from the host",
+    "host": "update on the host",
 }
 
 
@@ -126,11 +129,13 @@ def _uncertainty(prediction: Prediction, index: int) -> float | None:
 def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
     peak, capacity = float(prediction.memory.peak[index]), prediction.setting.cluster.device.memory_bytes
     low, high = memory_band()
+    tiers = tiers_of(prediction, index)
     return {
         "peak_bytes": peak,
         "peak_band_bytes": [peak * low, peak * high],
         "capacity_bytes": capacity,
-        "fits": peak <= capacity,
+        "fits": peak <= capacity and all(tier["fits"] for tier in tiers.values()),
+        **({"tiers": tiers} if tiers else {}),
         "chance_to_fit": float(chance_to_fit(np.array(peak), capacity)),
         "stages": [_stage(prediction, index, row) for row in _present(prediction, index)],
     }
@@ -276,6 +281,7 @@ def _memory_table(prediction: Prediction, index: int) -> Table:
     names = [name for name in stages[0]["parts_bytes"] if any(stage["parts_bytes"][name] for stage in stages)]
     rows = [[name, *(gibibytes(stage["parts_bytes"][name]) for stage in stages)] for name in names]
     rows.append(["total", *(gibibytes(stage["total_bytes"]) for stage in stages)])
+    rows += tier_rows(prediction, index, len(stages))
     return table(headings, rows, "Memory by pipeline stage")
 
 
@@ -284,6 +290,8 @@ def shortage(prediction: Prediction, index: int = 0) -> str:
     memory = _memory(prediction, index)
     if memory["fits"]:
         return ""
+    if memory["peak_bytes"] <= memory["capacity_bytes"]:
+        return tier_shortage(prediction, index)
     fullest = max(memory["stages"], key=lambda stage: stage["total_bytes"])
     part, size = max(fullest["parts_bytes"].items(), key=lambda item: item[1])
     missing = gibibytes(memory["peak_bytes"] - memory["capacity_bytes"])

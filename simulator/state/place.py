@@ -88,6 +88,9 @@ class Update(Strict):
     beside_backward: bool = Field(
         False, description="whether sub-groups are updated as their gradients come, beside the backward pass"
     )
+    pipelined: bool = Field(
+        True, description="whether sub-groups are copied while others are updated, or one after the other"
+    )
     share_on_device: Share = Field(
         0.0,
         description="share of the sub-groups of the host that are copied to the device, updated there and "

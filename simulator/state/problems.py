@@ -5,6 +5,7 @@ from __future__ import annotations
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from simulator.state.levels import level_devices
+from simulator.state.place import STATE_CLASSES
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.state.wire import WIRE_FORMATS
 
@@ -50,9 +51,36 @@ def _multiplies(cluster: Cluster, form: str) -> bool:
     return True
 
 
+def _tiers(cluster: Cluster, policy: StatePolicy) -> str:
+    """Tiers that the nodes have."""
+    if policy.place is None:
+        return ""
+    for kind in STATE_CLASSES:
+        shares = policy.place.of(kind)
+        if (shares.host or shares.nvme) and (cluster.node is None or cluster.node.host_bytes is None):
+            return f"place.{kind}: {cluster.name} states no host memory; add node.host_bytes to the cluster"
+        drives = cluster.full_node.ssds
+        if shares.nvme and (drives is None or not drives.count):
+            return (
+                f"place.{kind}.nvme: the nodes of {cluster.name} have no SSDs (node.ssds); "
+                "host and file_system are left"
+            )
+    return ""
+
+
+def _updates(cluster: Cluster, policy: StatePolicy) -> str:
+    """The host updates what lies there."""
+    update, place = policy.update, policy.place
+    if update is None or update.on == "device":
+        return ""
+    shares = place.optimizer if place else None
+    if shares is None or not (shares.automatic or shares.off_device):
+        return "update.on: host updates state that lies on the device; place.optimizer.host is 0"
+    return ""
+
+
 def _unread(cluster: Cluster, policy: StatePolicy) -> str:
-    named = next((name for name in ("place", "update", "sync") if getattr(policy, name) is not None), "")
-    return f"{named}: is not read yet" if named else ""
+    return "sync: is not read yet" if policy.sync else ""
 
 
-CHECKS = (_levels, _formats, _unread)
+CHECKS = (_levels, _formats, _tiers, _updates, _unread)

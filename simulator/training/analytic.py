@@ -19,11 +19,14 @@ from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
+from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
 from simulator.training.overlap import NO_TRANSFER
+from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
+from simulator.training.tiers import Offload, copied_exposed
 from simulator.training.work import price_passes
 
 NOTHING = Cost.none()
@@ -44,6 +47,8 @@ class Step:
     stages: Stages
     parameters: Parameters
     sent: dict[str, Cost] = field(default_factory=dict)
+    backward: np.ndarray | None = None
+    """Seconds of a backward pass of one micro batch on the slowest stage, shape (plans,)."""
 
     def share(self, *parts: str) -> np.ndarray:
         """Summed share of the named parts in the step."""
@@ -85,6 +90,8 @@ class StageTimes:
     host_waits: np.ndarray
     sharded: np.ndarray
     exchanges: InEachPass | None = None
+    copied_exposed: np.ndarray | float = 0.0
+    """Exposed seconds of copies between tiers, shape (classes, plans)."""
 
     def sharding(self, chosen: np.ndarray) -> Cost:
         """Communication of sharded parameters in one micro batch of a class of stage, shape (plans,)."""
@@ -93,11 +100,6 @@ class StageTimes:
         classes = np.arange(len(self.forward))[:, np.newaxis]
         cost = (self.exchanges.cost * (classes == chosen[self.sharded])).sum()
         return cost[np.maximum(np.cumsum(self.sharded) - 1, 0)] * self.sharded
-
-
-def micro_batches(setting: Setting, plans: Plans) -> np.ndarray:
-    """Micro batches of one replica in a step, shape (plans,)."""
-    return setting.training.micro_batches(plans.data, plans.micro_batch).astype(float)
 
 
 def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Step:
@@ -142,9 +144,15 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
         "parameters": data.gather.cost + data.widened + sharding * m,
         "pipeline": transfers,
     }
+    off_device = placed(data.sharding)
+    if off_device:
+        seconds["offload"] = m * of_class(slowest, np.zeros(stages.index.shape) + passes.copied_exposed)
+        rest = sum(seconds.values()) - data.optimizer
+        seconds["offload"] = seconds["offload"] + update_exposed(data, plans, passes, slowest, rest)
     total = sum(seconds.values(), np.zeros(len(plans)))
     communication = {kind: cost.seconds for kind, cost in sent.items()}
-    return Step(total, seconds, communication, stages, counts, sent)
+    backward = of_class(slowest, passes.backward)
+    return Step(total, seconds, communication, stages, counts, sent, backward)
 
 
 def step_time(setting: Setting, plans: Plans) -> np.ndarray:
@@ -162,7 +170,19 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds
-    return makespan + gradients + gathers + tied + data.gradient_kernels + data.optimizer
+    rest = makespan + gradients + gathers + tied + data.gradient_kernels
+    return rest + data.optimizer + update_exposed(data, plans, passes, slowest, rest)
+
+
+def update_exposed(
+    data: OnceAStep, plans: Plans, passes: StageTimes, slowest: np.ndarray, rest: np.ndarray
+) -> np.ndarray | float:
+    """Seconds that an update off the device adds to that of what stays on it, shape (plans,)."""
+    if not placed(data.sharding):
+        return 0.0
+    backward = of_class(slowest, passes.backward)
+    offload = Offload(data.sharding)
+    return offload.exposed_update(offload.update(data.owned, data.optimizer), backward, rest) - data.optimizer
 
 
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -277,18 +297,43 @@ def stage_times(
     waits[[FIRST, LAST]] = setting.mask_seconds(plans)
     forward_ends += waits[FIRST]
     forward += setting.framework.fetch_seconds + waits
-    sharded = Sharding(setting, plans).parameters
-    index = np.flatnonzero(sharded)
-    if not len(index):
-        return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded)
-    sharded_plans = plans.take(index)
-    sharding = Sharding(links or setting, sharded_plans)
+    whole, exchanges = Sharding(setting, plans), None
+    index = np.flatnonzero(whole.parameters)
+    if len(index):
+        exchanges = _share_passes(
+            links or setting, plans.take(index), stages, counts, index, (forward, backward, exposed, waits)
+        )
+    # Copies between tiers run beside kernels and beside what these wait for.
+    copied = copied_exposed(whole, stages, counts, forward, backward)
+    passes = forward + copied[0], backward + copied[1], forward_ends, backward_ends
+    return StageTimes(*passes, exposed, waits, whole.parameters, exchanges, copied[0] + copied[1])
+
+
+def _share_passes(
+    links: Setting,
+    plans: Plans,
+    stages: Stages,
+    counts: Parameters,
+    index: np.ndarray,
+    times: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+) -> InEachPass:
+    """Add to passes what their exchange of sharded parameters exposes.
+
+    Args:
+        links: setting whose links carry the exchange.
+        plans: those that shard parameters.
+        stages, counts: of all plans.
+        index: places of ``plans`` among all.
+        times: forward, backward, exposed and waiting seconds of all plans, changed in place.
+    """
+    forward, backward, exposed, waits = times
+    sharding = Sharding(links, plans)
     # ``take`` is five times as fast as an index array beside a slice.
     layers, dense, experts, ahead, behind = (
         np.take(values, index, axis=-1)
         for values in (stages.total, counts.dense, counts.experts, forward, backward)
     )
-    gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(setting, sharded_plans)
+    gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(links, plans)
     exchanges = InEachPass.of(sharding, gathered, dense, experts, m)
     shown = exchanges.exposed(ahead, behind, sharding.contention)
     host = host_waits(sharding, gathered, m)
@@ -296,7 +341,7 @@ def stage_times(
     backward[:, index] = behind + (shown[1] + host[1])
     exposed[:, index] = shown[0] + shown[1]
     waits[:, index] += host[0] + host[1]
-    return StageTimes(forward, backward, forward_ends, backward_ends, exposed, waits, sharded, exchanges)
+    return exchanges
 
 
 def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:

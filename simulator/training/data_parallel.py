@@ -27,6 +27,9 @@ class OnceAStep:
     optimizer: np.ndarray
     narrowed: Cost
     """Reduction of gradients from their level to the optimizer's ranks, before the update."""
+    owned: np.ndarray
+    """Parameters whose optimizer state a device owns."""
+    sharding: Sharding
     widened: Cost
     """Gathering of parameters from the optimizer's ranks to their level, after the update."""
 
@@ -55,6 +58,8 @@ def once_a_step(
         _gradient_kernels(sharding, owned, held, micro_batches),
         setting.kernels.memory_bound(owned * setting.framework.optimizer_bytes_per_parameter, "optimizer"),
         narrowed,
+        owned,
+        sharding,
         widened,
     )
 

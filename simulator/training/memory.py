@@ -7,7 +7,7 @@ pass of each kernel that ``simulator.ops`` lists. The schedule says how many mic
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +20,10 @@ from simulator.ops.ends import padded_vocabulary
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
-from simulator.training.analytic import micro_batches
+from simulator.state.place import STATE_CLASSES
+from simulator.training.counts import micro_batches
 from simulator.training.modules import ModuleName, frees
+from simulator.training.placement_shares import placed, share_on
 from simulator.training.sharding import Sharding
 
 LOGIT_BYTES = {
@@ -68,6 +70,8 @@ class StageMemory:
 
     parts: dict[str, np.ndarray]
     layout: Stages
+    tiers: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    """Bytes of a node's other tiers by tier and part, shape (classes, plans)."""
 
     @property
     def present(self) -> np.ndarray:
@@ -84,6 +88,12 @@ class StageMemory:
         """Bytes of the fullest device, shape (plans,)."""
         return self.stages.max(axis=0)
 
+    def on_tier(self, tier: str) -> np.ndarray:
+        """Bytes of the fullest node on a tier, shape (plans,)."""
+        parts = self.tiers.get(tier, {}).values()
+        whole = sum(parts, np.zeros(self.present.shape))
+        return np.where(self.present, whole, 0.0).max(axis=0)
+
     def breakdown(self, index: int, row: int) -> dict[str, float]:
         """Bytes by part of one plan on one class of stage."""
         return {name: float(part[row, index]) for name, part in self.parts.items()}
@@ -96,7 +106,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         Bytes, shape (classes, plans).
     """
     framework, shape = setting.framework, stages.index.shape
-    state = _state(setting, Sharding(setting, plans), counts)
+    sharding = Sharding(setting, plans)
+    state = _state(setting, sharding, counts)
     update = state.pop("update")
     parts = {
         **state,
@@ -105,12 +116,34 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
         "context": np.full(shape, framework.context_bytes),
     }
+    tiers: dict[str, dict[str, np.ndarray]] = {}
+    if placed(sharding):
+        parts, tiers = _split_by_tier(sharding, parts)
     # The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
     # reserved and allocates more, until the device is full; then it returns the cached blocks.
     room = setting.cluster.device.memory_bytes - sum(parts.values())
     freed = parts["activations"] + parts["workspace"]
     parts["update"] = np.clip(room, np.maximum(update - freed, 0.0), update)
-    return StageMemory(parts, stages)
+    return StageMemory(parts, stages, tiers)
+
+
+def _split_by_tier(
+    sharding: Sharding, parts: dict[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
+    """What stays on the device of each part, and what lies on host and SSDs of a node, by tier and part.
+
+    Bytes, shape (classes, plans); a node's are those of its devices, as if all were of one class of stage.
+    """
+    cluster = sharding.setting.cluster
+    devices = min(cluster.devices, cluster.devices_per_node)
+    here, tiers = dict(parts), {tier: {} for tier in ("host", "nvme", "file_system")}
+    for kind in STATE_CLASSES:
+        here[kind] = parts[kind] * (1 - share_on(sharding, kind))
+        for tier, held in tiers.items():
+            share = share_on(sharding, kind, tier)
+            if share.any():
+                held[kind] = devices * share * parts[kind]
+    return here, {tier: held for tier, held in tiers.items() if held}
 
 
 def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:

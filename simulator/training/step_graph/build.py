@@ -17,13 +17,14 @@ from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
-from simulator.training import micro_batches, tied_embedding
+from simulator.training import micro_batches, predict, tied_embedding
 from simulator.training.boundary import hop_transfer
-from simulator.training.data_parallel import host_waits, once_a_step
+from simulator.training.data_parallel import OnceAStep, host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
 from simulator.training.overlap import contention
+from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_copy, move_state
 from simulator.training.step_graph import run
@@ -44,14 +45,18 @@ from simulator.training.step_graph.step import (
 from simulator.training.step_graph.streams import (
     DATA,
     EXPERT,
+    FROM_HOST,
     GRADIENTS,
+    HOST,
     NAMES,
     PARAMETERS,
     PIPELINE,
     RECOMPUTE,
     TENSOR,
     TIED,
+    TO_HOST,
 )
+from simulator.training.tiers import Offload
 
 
 def step_program(setting: Setting, plan: Plan) -> StepProgram:
@@ -94,6 +99,10 @@ class _Build:
         self.kinds = layers(setting, self.plans)
         self.ends = embedding(setting, self.plans), head(setting, self.plans)
         self.static, self.held_by_layer = self._memory()
+        self.tiers = Offload(self.sharding) if placed(self.sharding) else None
+        """Copies between tiers, where the plan keeps state off the device."""
+        kept = kept_by_layers(setting, self.plans, self.stages.groups, self.counts.ops)
+        self.kept_whole = [scalar(layer.between_passes) for layer in kept]
 
     def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:
         return communication(self.setting.cluster, name, cost, stream, part)
@@ -216,6 +225,7 @@ class _Build:
         if first:
             backward.add("embedding", front.backward_input)
         kept = sum(self.held_by_layer[group] * share for group, share in layers)
+        self._add_copies(forward, backward, layers, row)
         work = ChunkWork(
             forward=forward.done(),
             backward=backward.done(),
@@ -229,6 +239,19 @@ class _Build:
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
+
+    def _add_copies(
+        self, forward: StagePasses, backward: StagePasses, layers: tuple[tuple[int, float], ...], row: int
+    ) -> None:
+        """Copies between tiers, layer by layer; those back are the mirror image of those out."""
+        if not self.tiers or not layers:
+            return
+        share = self.schedule.copies * len(self.route) / self.plan.pipeline
+        kept = np.array([sum(self.kept_whole[group] * part for group, part in layers)])
+        held = self.counts.total[row] / share
+        for passes, copies in zip((forward, backward), self.tiers.copies(kept, held), strict=True):
+            for stream, seconds in zip((TO_HOST, FROM_HOST), copies, strict=True):
+                passes.copy(stream, scalar(seconds))
 
     def _attach(
         self, work: ChunkWork, forward: StagePasses, backward: StagePasses, reducing: StagePasses, row: int
@@ -332,11 +355,28 @@ class _Build:
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
         add("reduce between levels", step.narrowed)
         finish.append(StreamWork("gradient elementwise", scalar(step.gradient_kernels), part="elementwise"))
-        finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
+        if self.tiers:
+            finish += self._update(step)
+        else:
+            finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         add("gather between levels", step.widened, PARAMETERS)
         return tuple(segment for segment in finish if segment.seconds > 0)
+
+    def _update(self, step: OnceAStep) -> list[StreamWork]:
+        """The update where tiers hold state: what is left of it behind the passes that it runs beside."""
+        tiers = Offload(step.sharding)
+        update = tiers.update(step.owned, step.optimizer)
+        closed = predict(self.setting, self.plans)
+        rest = closed.time - (closed.seconds["offload"] + closed.seconds["optimizer"])
+        backward = closed.backward if closed.backward is not None else rest
+        exposed = scalar(tiers.exposed_update(update, backward, rest))
+        here = min(scalar(step.optimizer), exposed)
+        return [
+            StreamWork("optimizer", here, part="optimizer"),
+            StreamWork("update on the host", exposed - here, HOST),
+        ]
 
     def _memory(self) -> tuple[tuple[float, ...], list[float]]:
         """Bytes that each rank holds throughout, and those that each kind of layer keeps of a micro batch."""

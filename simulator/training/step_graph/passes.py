@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwmodels.cluster import Cluster
+from simulator.engine.graph import Stream
 from simulator.training.layer import PassCosts
 from simulator.training.step_graph.loads import load_of, scalar
 from simulator.training.step_graph.step import LinkDemand, Pass, StreamWork
@@ -27,6 +28,7 @@ class StagePasses:
         """Link demand of transfers, by their ids: layers repeat them."""
         self._segments: list[StreamWork] = []
         self._ends: tuple[int, ...] = ()
+        self._copies: list[StreamWork] = []
         self.layers: list[int] = []
         """Index of each layer's first segment."""
 
@@ -46,7 +48,7 @@ class StagePasses:
 
     def done(self) -> Pass:
         """The whole pass; never empty."""
-        return tuple(self._segments) or (StreamWork("nothing", 0.0, COMPUTE, PASS),)
+        return (*self._segments, *self._copies) or (StreamWork("nothing", 0.0, COMPUTE, PASS),)
 
     def add(
         self,
@@ -94,6 +96,13 @@ class StagePasses:
         for segment in shown:
             self._append(segment)
         self._ends += tuple(running)
+
+    def copy(self, stream: Stream, seconds: float) -> None:
+        """Append copies to or from another tier that take so long, in equal parts behind each layer."""
+        count = len(self.layers)
+        for layer in range(count if seconds > 0 else 0):
+            after = (self.last_segment(layer),)
+            self._copies.append(StreamWork(f"{self._name} copy", seconds / count, stream, after=after))
 
     def _beside(self, segment: StreamWork) -> int:
         self._segments.append(segment)

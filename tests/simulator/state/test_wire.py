@@ -106,7 +106,7 @@ def test_three_levels_keep_passes_inside_nodes():
     [
         ({"shard": {"parameters": "die"}}, "shard.parameters: dgx-2 has no level of dies"),
         ({"wire": {"gather": "fp8"}}, "wire.gather: v100-32gb does not convert to fp8; it has fp32, bf16"),
-        ({"wire": {"gather": "int8"}, "zero": 1}, "need zero: 3"),
+        ({"wire": {"gather": "int8"}, "zero": 1}, "needs parameters that passes gather, zero: 3"),
         ({"shard": {"parameters": "node", "gradients": "die"}}, "levels must widen"),
         ({"wire": {"gather": "int9"}}, "wire.gather"),
     ],

@@ -1,0 +1,270 @@
+"""State off the device: rates of copies and of updates on the host, and what they add to a step.
+
+Copies run on engines of their own in both directions; host memory, SSDs and CPUs of a node serve its devices
+together. Every time is that of one device while all devices of its node do the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodels.records import record
+from simulator.layout.parameters import Parameters
+from simulator.layout.stages import Stages
+from simulator.plan import Plans
+from simulator.setting import Setting
+from simulator.state.place import StateClass, Update
+from simulator.training.memory import kept_by_layers
+from simulator.training.overlap import hide
+from simulator.training.placement_shares import placed, share_on
+from simulator.training.sharding import Sharding
+
+CPU_ADAM_S_PER_BILLION = 0.25
+"""Seconds of a node's CPUs for the Adam update of 1e9 parameters, where the cluster does not state it: 30
+bytes a parameter (gradient, three values read and written, the 16-bit copy) at an assumed 120 GB/s."""
+
+DEVICE_UPDATE = Update()
+
+
+@record()
+class TierRates:
+    """Rates that one device gets of its node's tiers, B/s, and its part of the CPUs.
+
+    ``adam`` is seconds a parameter that the CPUs need while they update those of all devices of a node.
+    """
+
+    out: float
+    back: float
+    adam: float
+    ssd_read: float
+    ssd_write: float
+    remote_read: float
+    remote_write: float
+
+    @classmethod
+    def of(cls, setting: Setting) -> TierRates:
+        """The rates of a setting's cluster."""
+        cluster = setting.cluster
+        node, files = cluster.full_node, cluster.full_file_system
+        devices = min(cluster.devices, cluster.devices_per_node)
+        # A device alone is limited by its own link; all of a node share the links to its host.
+        link = cluster.device.kernels.calibration.host_copy.bandwidth
+        copy = min(link, float(node.host_copy_bytes_s or link) / devices)
+        drives, nodes = node.ssds, cluster.nodes_for(cluster.devices)
+        adam = float(node.cpu_adam_s_per_billion or CPU_ADAM_S_PER_BILLION) * 1e-9
+        count = drives.count if drives else 0
+        return cls(
+            copy,
+            copy,
+            adam * devices,
+            *((rate * count / devices) for rate in _drive_rates(drives)),
+            *(
+                min(float(client or whole), whole / nodes) / devices
+                for client, whole in (
+                    (files.client_read_bytes_s, files.read_bytes_s),
+                    (files.client_write_bytes_s, files.write_bytes_s),
+                )
+            ),
+        )
+
+
+def _drive_rates(drives: object) -> tuple[float, float]:
+    read, write = getattr(drives, "read_bytes_s", 0.0), getattr(drives, "write_bytes_s", 0.0)
+    return float(read), float(write)
+
+
+class HostUpdate(NamedTuple):
+    """Seconds of each stream of an update, of one plan or many; ``share`` is updated on the device."""
+
+    seconds: np.ndarray
+    streams: dict[str, np.ndarray]
+    share: np.ndarray
+
+
+def best_share(host: np.ndarray, device: np.ndarray) -> np.ndarray:
+    """The share of sub-groups whose update on the device is done when the host's is.
+
+    ``max(x device, (1 - x) host)`` is least where both are equal; ``device`` counts the copies there and back
+    (Maurya et al. 2024, Deep Optimizer States).
+
+    Args:
+        host: seconds of the whole update on the host.
+        device: seconds of the whole update on the device, with both copies.
+    """
+    total = host + device
+    return np.where(total > 0, host / np.where(total > 0, total, 1.0), 0.0)
+
+
+class Offload:
+    """What the tiers of each plan add to its step; arrays of shape (plans,).
+
+    Args:
+        sharding: of the plans.
+        width: bytes of a working parameter.
+        state: bytes a parameter of the optimizer's state.
+    """
+
+    def __init__(self, sharding: Sharding) -> None:
+        self.sharding, self.setting = sharding, sharding.setting
+        self.rates = TierRates.of(self.setting)
+        framework, mixed = self.setting.framework, self.setting.training.mixed
+        self.width = self.setting.width
+        self.state = 12.0 if mixed and framework.separate_master else 8.0
+        self.gradient = float(framework.gradient_bytes)
+
+    def share(self, kind: StateClass, tier: str = "") -> np.ndarray:
+        """Share of a class that lies on a tier, or off the device, shape (plans,)."""
+        return share_on(self.sharding, kind, tier)
+
+    def updates(self, name: str) -> np.ndarray:
+        """A number of each plan's update; ``auto`` counts as -1."""
+
+        def of(update: Update) -> float:
+            value = getattr(update, name)
+            return -1.0 if value == "auto" else float(value == "host" if name == "on" else value)
+
+        return self.sharding.by_policy(lambda policy: of(policy.update or DEVICE_UPDATE))
+
+    # ---- passes ------------------------------------------------------------------------------------
+
+    def passes(
+        self,
+        kept: np.ndarray,
+        held: np.ndarray,
+        layers: np.ndarray,
+        forward: np.ndarray,
+        backward: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exposed seconds of the copies of one micro batch in its two passes, shape (..., plans).
+
+        A layer's copy is free while it takes no longer than the layer's kernels, but for the last one out and
+        the first one back.
+
+        Args:
+            kept: bytes of activations that a micro batch keeps on a stage.
+            held: parameters of a stage.
+            layers: layers of a stage.
+            forward, backward: seconds of the passes' kernels.
+        """
+        tail = 1 / np.maximum(layers, 1)
+        out, back = self.copies(kept, held)
+        return tuple(
+            np.maximum(*(hide(seconds, window, tail, 0.0) for seconds in copies))
+            for copies, window in zip((out, back), (forward, backward), strict=True)
+        )
+
+    def copies(
+        self, kept: np.ndarray, held: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Seconds of copies to and from the host in a forward and in a backward pass."""
+        rates, off = self.rates, self.share("parameters")
+        slow = self._activation_rates()
+        shard = np.where(self.sharding.parameters, self.sharding.groups("parameters")[0].shard, 1)
+        fetched = off * self.width * held / shard / rates.back
+        shard = np.where(self.sharding.gradients, self.sharding.groups("gradients")[0].shard, 1)
+        left = self.share("gradients") * self.gradient * held / shard / rates.out
+        in_passes = left * self.sharding.gradients
+        activations = self.share("activations") * kept
+        return (activations / slow[0], fetched), (in_passes, activations / slow[1] + fetched)
+
+    def _activation_rates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rates of activations out and back: those of SSDs where they lie there."""
+        drives = self.share("activations", "nvme") > 0
+        write, read = max(self.rates.ssd_write, 1.0), max(self.rates.ssd_read, 1.0)
+        return (
+            np.where(drives, min(self.rates.out, write), self.rates.out),
+            np.where(drives, min(self.rates.back, read), self.rates.back),
+        )
+
+    # ---- the update --------------------------------------------------------------------------------
+
+    def update(self, owned: np.ndarray, on_device: np.ndarray) -> HostUpdate:
+        """The update of a step, without what it runs beside.
+
+        Args:
+            owned: parameters whose state one device owns, shape (plans,).
+            on_device: seconds of the optimizer of all of them on the device, shape (plans,).
+        """
+        rates = self.rates
+        drives, remote = self.share("optimizer", "nvme"), self.share("optimizer", "file_system")
+        off = self.share("optimizer")
+        important = self.updates("important")
+        every = self.updates("every")
+        on_host = self.updates("on") > 0
+        moved = owned * off * (1 - important)
+        adam = moved * rates.adam
+        fetch = moved * self.state
+        there_and_back = fetch / rates.back + fetch / rates.out + on_device * off * (1 - important)
+        wanted = self.updates("share_on_device")
+        share = np.where(wanted < 0, best_share(adam, there_and_back), wanted)
+        share = np.where(on_host, share, off > 0)
+        down = np.where(self.share("gradients") > 0, 0.0, moved * self.gradient / rates.out)
+        up = moved * (1 - self.share("parameters")) * self.width / rates.back
+        streams = {
+            "cpu": (1 - share) * adam / every,
+            "to host": (share * fetch / rates.out + (1 - share) * down) / every,
+            "from host": (share * fetch / rates.back + (1 - share) * up) / every,
+            "device": on_device * ((1 - off) + off * important + off * (1 - important) * share),
+            "ssd": self._stored(owned * drives, rates.ssd_read, rates.ssd_write),
+            "file system": self._stored(owned * remote, rates.remote_read, rates.remote_write),
+        }
+        device = streams["device"] + share * (fetch / rates.out + fetch / rates.back) / every
+        host = streams["cpu"] + (1 - share) * (down + up) / every
+        piped = np.maximum.reduce([streams["cpu"], (1 - share) * (down + up) / every])
+        host = np.where(self.updates("pipelined") > 0, piped, host)
+        stored = np.maximum(streams["ssd"], streams["file system"])
+        return HostUpdate(np.maximum.reduce([device, host, stored]), streams, share)
+
+    def _stored(self, count: np.ndarray, read: float, write: float) -> np.ndarray:
+        """Seconds to read and write the state of so many parameters; reads and writes share the drives."""
+        seconds = count * self.state * (1 / max(read, 1.0) + 1 / max(write, 1.0))
+        return np.where(count > 0, seconds, 0.0)
+
+    def exposed_update(self, update: HostUpdate, beside: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Seconds that the update adds to a step.
+
+        Args:
+            update: of the plans.
+            beside: seconds of the backward pass whose gradients sub-groups wait for, shape (plans,).
+            step: seconds of the rest of the step, shape (plans,).
+        """
+        deferred = self.updates("every") > 1
+        late = (self.updates("delayed") > 0) | deferred
+        early = self.updates("beside_backward") > 0
+        window = np.where(late, step, np.where(early, beside, 0.0))
+        on_device = np.where(late, update.streams["device"], 0.0)
+        return on_device + np.maximum(update.seconds - on_device - window, 0.0)
+
+
+def copied_exposed(
+    sharding: Sharding, stages: Stages, counts: Parameters, forward: np.ndarray, backward: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exposed seconds of copies between tiers in a forward and a backward pass of a micro batch.
+
+    Shape (classes, plans).
+
+    Args:
+        sharding: of the plans.
+        stages: of the plans.
+        counts: parameters of each class of stage.
+        forward, backward: seconds of the kernels of a micro batch, shape (classes, plans).
+    """
+    none = np.zeros(stages.index.shape)
+    if not placed(sharding):
+        return none, none
+    kept = kept_on_stages(sharding.setting, sharding.plans, stages, counts)
+    return Offload(sharding).passes(kept, counts.total, stages.total, forward, backward)
+
+
+def kept_on_stages(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
+    """Bytes of activations that one micro batch keeps on each class of stage, shape (classes, plans)."""
+    layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    parts = (stages.layers[:, number] * kept.between_passes for number, kept in enumerate(layers))
+    return sum(parts, np.zeros(stages.index.shape))
+
+
+def binding(update: HostUpdate, index: int) -> str:
+    """The stream of a plan's update that takes longest."""
+    return max(update.streams, key=lambda name: float(update.streams[name][index]))
