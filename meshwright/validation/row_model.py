@@ -21,11 +21,12 @@ def read_model(row: PublishedRow) -> Model:
         Skipped: the row names a model that its columns cannot describe, and the catalogue lacks it.
         InputError: the columns describe no model.
     """
-    known = _catalogued(row)
+    known = _named(row)
     if known is None:
-        for rule in conventions()["not_in_columns"]:
-            if re.search(rule["match"], _plain(row.text("model_name"))):
-                raise SkippedRow(f"model {row.text('model_name')!r}: {rule['reason']}")
+        _refuse(row, True)
+        known = _of_shape(row)
+    if known is None:
+        _refuse(row, False)
         return _dense_by_name(row, _of_columns(row))
     layers = row.need("n_layers")
     if layers == known.layers:
@@ -47,18 +48,29 @@ def has_parts(model: Model) -> bool:
     return bool(model.moe or model.mla or model.linear)
 
 
-def _catalogued(row: PublishedRow) -> Model | None:
-    """The catalogue's model that the row names, or whose layers it has, where columns cannot state it."""
+def _refuse(row: PublishedRow, whatever_shape: bool) -> None:
+    """Skip a row of a model that is not modelled, or that its columns cannot describe."""
+    for rule in conventions()["not_in_columns"]:
+        named = re.search(rule["match"], _plain(row.text("model_name")))
+        if named and rule.get("whatever_shape", False) == whatever_shape:
+            raise SkippedRow(f"model {row.text('model_name')!r}: {rule['reason']}")
+
+
+def _named(row: PublishedRow) -> Model | None:
+    """The catalogue's model that the row names, where columns cannot state it."""
     name, hidden = models.resolve(row.text("model_name")), row.need("d_model")
     named = None if name is None else models.get(name)
-    if named is not None and named.hidden == hidden and has_parts(named):
-        return named
+    return named if named is not None and named.hidden == hidden and has_parts(named) else None
+
+
+def _of_shape(row: PublishedRow) -> Model | None:
+    """The catalogue's model whose layers the row has, where columns cannot state it."""
     shape = _shape_of_row(row)
     if shape is None:
         return None
-    alike = [model for model in _with_parts() if _shape(model) == shape]
-    exact = [model for model in alike if model.layers == row.need("n_layers")]
-    return next(iter(exact or alike), None)
+    fitting = [model for model in _with_parts() if _shape(model) == shape]
+    exact = [model for model in fitting if model.layers == row.need("n_layers")]
+    return next(iter(exact or fitting), None)
 
 
 def _shape(model: Model) -> tuple[int, ...] | None:

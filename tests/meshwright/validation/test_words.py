@@ -318,7 +318,7 @@ def test_fewer_layers_are_a_proxy_of_the_model_and_said_to_be():
 
 def test_latent_attention_that_columns_cannot_state_is_a_reason_to_skip():
     with pytest.raises(SkippedRow, match="latent attention"):
-        read(**{**DEEPSEEK, "n_experts": "200"}, model_name="DeepSeek-V4")
+        read(**{**DEEPSEEK, "n_experts": "200"}, model_name="DeepSeek-V5")
 
 
 def test_recipes_are_found_by_the_model_however_it_is_spelled():
@@ -348,3 +348,9 @@ def test_a_row_may_name_its_recipe():
     assert (chosen.dropout, chosen.attention) == (False, "flash-2")
     with pytest.raises(Exception, match="unknown recipe"):
         read(recipe="nemo-gpt-3")
+
+
+def test_a_model_with_an_indexer_of_its_own_is_refused_by_name():
+    changes = {"model_name": "DeepSeek-V4-Flash", "d_model": "4096", "n_experts": "256", "top_k": "6"}
+    with pytest.raises(SkippedRow, match="compressed keys"):
+        read(**changes, moe_d_ff="2048")
