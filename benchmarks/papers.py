@@ -7,13 +7,13 @@ command line choose claims by their scenario's name. Why a claim is missed, its 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from meshwright.scenarios import shipped_scenarios
 from meshwright.variations.keys import set_key
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
@@ -283,7 +283,17 @@ def rows(claims: Iterable[Claim]) -> Iterator[str]:
 
 def main() -> None:
     """Print the tables of training and of serving, line by line as they are found."""
-    asked = sys.argv[1:]
+    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS)})
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
+    asked = parser.parse_args().scenarios
+    for name in asked:
+        if name not in names:
+            parser.error(str(UnknownNameError("claim", name, names)))
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
         print(line, flush=True)

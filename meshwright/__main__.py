@@ -41,8 +41,9 @@ class Commands(TyperGroup):
         except MemoryError:
             _fail("this machine has not enough memory for the question", MeshwrightError.exit_code)
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
+            if error.errno == errno.EPIPE:  # the reader has seen enough: `| head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit from None
             # A path without a name is stdout.
             _fail(
                 f"{shown_path(error.filename or 'stdout')}: {error.strerror or error}",

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from simulator.models import Model
 
-WIDTH_OF_FILES = 190
-"""Width of tables written to a file or a pipe."""
+WIDTH_OF_FILES = 100
+"""Width of tables written to a file or a pipe, where COLUMNS is not set."""
+MOST_COLUMNS = 10_000
 WIDE = 160
 """Minimum terminal width for one line per plan."""
 
@@ -54,16 +55,28 @@ def print_json(report: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(report, indent=2, allow_nan=False))
 
 
+def width() -> int:
+    """Columns of stdout: COLUMNS, the terminal's, or ``WIDTH_OF_FILES``."""
+    fallback = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_OF_FILES
+    stated = os.environ.get("COLUMNS", "")
+    return int(stated) if stated.isdigit() and 0 < int(stated[:6]) < MOST_COLUMNS else fallback
+
+
 def wide() -> bool:
     """Whether stdout has room for wide tables."""
-    return not sys.stdout.isatty() or shutil.get_terminal_size().columns >= WIDE
+    return width() >= WIDE
 
 
 def show_tables(*parts: RenderableType) -> None:
-    """Print tables and text on stdout."""
+    """Print tables and text on stdout; a reader that has seen enough (``| head``) ends the command well."""
     from rich.console import Console
 
-    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    class ToReader(Console):
+        def on_broken_pipe(self) -> None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0)
+
+    console = ToReader(highlight=False, emoji=False, width=width())
     for part in parts:
         console.print(part)
 

@@ -113,7 +113,9 @@ def simulate_training(
             engine=engine or drawn,
             detail=DRAWN if drawn else SHOWN,
             progress=advance,
-            notice=note,
+            notice=lambda line: note(
+                f"{line}; its page and trace take several times as long" if drawn else line
+            ),
         )
     prediction, timeline = done.simulation.prediction, done.simulation.timeline
     note_model(prediction.setting.model, prediction.setting.training.seq_len)

@@ -58,6 +58,8 @@ class shown_progress:
     """Progress and time left, on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
 
     EVERY_S = 10.0
+    PACED = 8
+    """Points after the first, from which the time left is estimated."""
 
     def __enter__(self) -> shown_progress:
         from time import monotonic
@@ -71,7 +73,7 @@ class shown_progress:
         self.bar = Progress(*columns, console=console, transient=True, disable=not self.live)
         self.bar.start()
         self.task = self.bar.add_task("points", total=None)
-        self.clock, self.began, self.told = monotonic, monotonic(), monotonic()
+        self.clock, self.told, self.first = monotonic, monotonic(), None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,11 +88,16 @@ class shown_progress:
             self.bar.update(self.task, total=state.points, completed=state.done)
             return
         now, new = self.clock(), state.done - state.stored
-        if now - self.told < self.EVERY_S or not new:
+        if new and self.first is None:
+            self.first = now, new
+        if now - self.told < self.EVERY_S or self.first is None:
             return
         self.told = now
-        left = (now - self.began) / new * (state.points - state.done)
-        note(f"{state.done:,} of {state.points:,} points, {seconds(left)} left")
+        # The start of the workers is no part of the pace.
+        began, before = self.first
+        pace = (now - began) / (new - before) if new - before >= self.PACED else None
+        left = f", {seconds(pace * (state.points - state.done))} left" if pace is not None else ""
+        note(f"{state.done:,} of {state.points:,} points{left}")
 
 
 def _show(rows: Sequence[dict[str, object]]) -> None:

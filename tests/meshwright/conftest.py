@@ -1,5 +1,6 @@
 """The command line, run in this process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from meshwright.__main__ import UNEXPECTED, app
+
+
+os.environ["COLUMNS"] = "190"  # tables of one line per plan, also in processes that tests start
 
 
 class Ran(NamedTuple):

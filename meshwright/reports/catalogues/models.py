@@ -63,19 +63,36 @@ def _attention(model: Model) -> str:
     )
 
 
+SHORT_SEQUENCE = 4096
+
+
+def _flops(model: Model) -> str:
+    """Forward FLOP of a token at a usual and at the longest sequence."""
+    lengths = sorted({min(SHORT_SEQUENCE, model.max_sequence), model.max_sequence})
+    return ", ".join(f"{counted(float(flops_per_token(model, s)))} in sequences of {s:,}" for s in lengths)
+
+
+def _kinds(model: Model) -> str:
+    """Layers by kind of attention, where a model has several."""
+    kinds = {kind: model.layers_of_kind(kind) for kind in dict.fromkeys(model.attention_pattern)}
+    words = {"sliding": f"sliding window of {model.sliding_window}", "none": "without attention"}
+    told = [f"{count} {words.get(kind, kind)}" for kind, count in kinds.items() if count]
+    return f": {', '.join(told)}" if len(told) > 1 or "full" not in kinds else ""
+
+
 def _tables(model: Model) -> list[Table]:
     stated = f" (stated {counted(model.stated_parameters)})" if model.stated_parameters else ""
     active = f", {counted(active_parameters(model))} active" if model.moe else ""
     heads = f"{model.heads} heads of {model.head_dim}"
     figures = {
         "parameters": f"{counted(model_parameters(model))}{active}{stated}",
-        "layers": f"{model.layers} of width {model.hidden}",
+        "layers": f"{model.layers} of width {model.hidden}{_kinds(model)}",
         "attention": f"{_attention(model)}, {heads}, {model.position} positions",
         "MLP": f"{model.activation}, {model.feed_forward} wide",
         "vocabulary": f"{model.vocabulary}, {'tied' if model.tied_embeddings else 'untied'}",
         "longest sequence": str(model.max_sequence),
         "norm": model.norm,
-        "forward FLOP per token": counted(float(flops_per_token(model, model.max_sequence))),
+        "forward FLOP per token": _flops(model),
         "also": ", ".join(model.aliases),
         "source": model.source,
     }
