@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from hwmodels.errors import MeshwrightError, shown_path
 from meshwright import __version__
-from meshwright.commands import COMMANDS, command
+from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
 
 # Looking for pydantic's plugins reads the metadata of all installed packages.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -29,6 +29,12 @@ UNEXPECTED = 70
 
 class Commands(TyperGroup):
     """The commands; exceptions become messages on stderr, never tracebacks."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; ``plan train`` and the other questions are commands of two words."""
+        if args[:1] == ["plan"] and args[1:2] and args[1] in PLAN_QUESTIONS:
+            args = [f"plan {args[1]}", *args[2:]]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the context names."""
@@ -73,10 +79,16 @@ def meshwright(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Predict, search and explain training plans for large models on GPU clusters you may not own yet."""
+    """Predict, search and explain training and serving plans of large models on GPU clusters you may not own.
+
+    Questions: [bold]meshwright plan train | serve | mix | day | size[/bold], each with its own --help.
+    """
 
 
-def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
+QUESTIONS = tuple(f"plan {name}" for name in PLAN_QUESTIONS)
+
+
+def command_line(names: Iterable[str] = (*COMMANDS, *QUESTIONS)) -> typer.Typer:
     """The command line with some of its commands."""
     made = typer.Typer(
         name="meshwright",
@@ -88,7 +100,7 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     made.callback()(meshwright)
     for name in names:
-        made.command(name)(command(name))
+        made.command(name, hidden=" " in name)(command(name))
     return made
 
 
@@ -109,10 +121,12 @@ def main() -> None:
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if " ".join(sys.argv[1:3]) in QUESTIONS:
+        asked = " ".join(sys.argv[1:3])
     try:
         with clean_up_on_signals():
             # The modules and options of the other commands need not be read.
-            command_line([asked] if asked in COMMANDS else COMMANDS)()
+            command_line([asked] if asked in (*COMMANDS, *QUESTIONS) else COMMANDS)()
     except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)

@@ -14,7 +14,7 @@ from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from hwmodels.loading import Catalogue
-from meshwright.questions import ask, scenario_data
+from meshwright.questions import ask, scenario_data, size_range
 from meshwright.references import ClusterReference, FrameworkReference, ModelReference, Reference
 from meshwright.results import (
     Comparison,
@@ -167,7 +167,7 @@ def size(
     tokens: float,
     days: float | None = None,
     clusters: Sequence[ClusterReference] = (),
-    gpus: tuple[int, int] | None = None,
+    gpus: tuple[int, int] | str | None = None,
     model: ModelReference | None = None,
     seq_len: int | None = None,
     global_batch: int | None = None,
@@ -188,7 +188,7 @@ def size(
         tokens: tokens to train on.
         days: deadline; the cheapest size is chosen among those that meet it.
         clusters: clusters to compare; by default the scenario's.
-        gpus: minimum and maximum of devices; by default from one node to the whole cluster.
+        gpus: minimum and maximum of devices, or "64..256"; by default from one node to the whole cluster.
         model, seq_len, global_batch, batch_tokens, precision, framework, price: as for ``plan``.
         fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
@@ -210,6 +210,9 @@ def size(
     if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
         raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
     from planner.sizing import counts, size_up
+
+    if isinstance(gpus, str):
+        gpus = size_range(gpus)
 
     settings, searched = [], Search()
     for cluster in clusters or (None,):

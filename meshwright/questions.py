@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import looks_like_path, read_mapping
-from meshwright.numbers import number_format
+from meshwright.numbers import number_format, whole_number
 from meshwright.scenarios import scenario_path
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
@@ -64,6 +64,7 @@ def scenario_data(
     Raises:
         InputError: no such scenario, or a needed argument is missing.
     """
+    arguments = {**arguments, **as_numbers(arguments)}
     batch_tokens = arguments.get("batch_tokens")
     if batch_tokens is not None and arguments.get("global_batch") is not None:
         raise InputError(
@@ -99,6 +100,39 @@ def scenario_data(
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
     return data, where, folder
+
+
+SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl")
+"""Arguments that are whole numbers, also as people write them (8k)."""
+
+
+def as_numbers(arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes given as text, as numbers.
+
+    Raises:
+        InputError: text that is no whole number.
+    """
+    return {
+        name: whole_number(value, flag(name))
+        for name, value in arguments.items()
+        if name in SIZES and isinstance(value, str)
+    }
+
+
+MOST_DIGITS = 9
+
+
+def size_range(text: str) -> tuple[int, int]:
+    """Least and most devices as typed: 256..2048, or one number.
+
+    Raises:
+        InputError: neither.
+    """
+    least, _, most = text.partition("..")
+    ends = least, most or least
+    if not all(end.isdigit() and len(end) <= MOST_DIGITS for end in ends):
+        raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
+    return int(ends[0]), int(ends[1])
 
 
 def from_here(value: Any, folder: Path) -> Any:

@@ -10,6 +10,7 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
+from meshwright.questions import as_numbers
 from meshwright.scenarios import scenario_path
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
@@ -51,6 +52,7 @@ def serving_question(
     Raises:
         InputError: a wrong key or value, an unknown name.
     """
+    given = {**given, **as_numbers(given)}
     offers = _offers(given["cluster"], given["gpus"], given["objective"] == "cost")
     most = given["gpus"] if offers else None
     if offers:

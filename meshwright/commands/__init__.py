@@ -20,7 +20,17 @@ COMMANDS = (
 """Names of the commands, in the order of ``--help``."""
 
 
+PLAN_QUESTIONS = ("train", "serve", "mix", "day", "size")
+"""Words after ``plan`` that ask one question, with its own flags."""
+
+
 def command(name: str) -> Callable[..., None]:
-    """The function of a command; its docstring is the command's help."""
+    """The function of a command (``plan``, ``plan train``); its docstring is the command's help."""
+    first, _, question = name.partition(" ")
+    if question:
+        from meshwright.commands.plan_questions import question_command
+
+        return question_command(question)
+    name = first
     attribute = f"{name}_" if name == "import" else name
     return getattr(import_module(f"meshwright.commands.{attribute}"), attribute)

@@ -83,9 +83,24 @@ def plan(
 
     [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
 
-    [bold]Serving:[/bold] meshwright plan --serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
+    [bold]One question each:[/bold] meshwright plan train | serve | mix | day | size, with shorter help.
+
+    [bold]Serving:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """  # noqa: E501 - one line to copy
-    answer(SimpleNamespace(**locals()))
+    flags = SimpleNamespace(**locals())
+    _name_question(flags)
+    answer(flags)
+
+
+def _name_question(flags: SimpleNamespace) -> None:
+    """Say which question the flags ask, whose own command reads no other flags."""
+    from meshwright.commands.output import note
+
+    asked = {"day": flags.day, "mix": flags.mix, "serve": flags.serve or None, "size": flags.tokens}
+    question = next((name for name, value in asked.items() if value is not None), "")
+    if question:
+        words = {"day": "--day", "mix": "--mix", "serve": "--serve", "size": "--tokens"}[question]
+        note(f"note: `plan {words}` becomes `plan {question}` in the next version")
 
 
 def answer(flags: SimpleNamespace) -> None:

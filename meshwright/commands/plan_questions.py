@@ -1,0 +1,193 @@
+"""``meshwright plan train | serve | mix | day | size``: one question each, with flags of ``plan``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+MORE = "More options"
+EXECUTION = ("executor", "address", "workers", "store")
+OUTPUT = ("pareto", "rank", "html", "csv")
+
+
+def words(names: str, *more: str) -> tuple[str, ...]:
+    """Names between blanks, and further ones."""
+    return (*names.split(), *more)
+
+
+Types = Annotated[
+    str,
+    typer.Option(
+        "--types", metavar="TYPES", help="GPU types: l4,a100-sxm-80gb=8,h100-sxm@2.5 (=maximum, @price)."
+    ),
+]
+Rates = Annotated[
+    str,
+    typer.Option("--rates", metavar="RATES", help="Requests per second in equal parts of a day: 2,5,9,4."),
+]
+Tokens = Annotated[str, typer.Option("--tokens", metavar="N", help="Training tokens (15e12, 15T).")]
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """One question of ``plan``.
+
+    Attributes:
+        help: for people; its first line is the summary.
+        first: flags of the first screen of ``--help``, the scenario first.
+        rest: other flags that the question reads.
+        fixed: values of flags that the question implies.
+        own: flags that the question spells itself, and their types; they are required.
+    """
+
+    help: str
+    first: tuple[str, ...]
+    rest: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All flags that the question reads, in the order of ``--help``."""
+        return (*self.first, *self.rest)
+
+
+QUESTIONS = {
+    "train": PlanQuestion(
+        """Search the parallel layouts of a training job, and rank the plans that fit.
+
+    [bold]Example:[/bold] meshwright plan train --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8k --global-batch 128
+    """,  # noqa: E501 - one line to copy
+        words("scenario model cluster gpus seq_len global_batch precision framework fix save json"),
+        words("batch_tokens price limit objective top headroom raw refine", *EXECUTION, *OUTPUT),
+    ),
+    "serve": PlanQuestion(
+        """Search serving deployments within latency targets, and rank them.
+
+    [bold]Example:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
+    """,  # noqa: E501
+        ("scenario", "model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "save", "json"),
+        ("engine", "fix", "limit", "objective", "together", "watts", "top", "refine", *EXECUTION, *OUTPUT),
+        {"serve": True},
+    ),
+    "mix": PlanQuestion(
+        """Rent the cheapest mix of GPU types that carries a load within its latency targets.
+
+    [bold]Example:[/bold] meshwright plan mix --types l4,a100-sxm-80gb=8,h100-sxm@2.5 --model llama3.1-8b --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
+    """,  # noqa: E501
+        ("scenario", "mix", "model", "isl", "osl", "rate", "ttft", "tpot", "watts", "refine", "json"),
+        ("engine", "fix", "limit", "together"),
+        own={"mix": Types},
+    ),
+    "day": PlanQuestion(
+        """Plan the replicas of a deployment over a day of changing load.
+
+    [bold]Example:[/bold] meshwright plan day --rates 2,5,9,4 --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --ttft 0.5 --tpot 0.03
+    """,  # noqa: E501
+        ("scenario", "day", "model", "cluster", "gpus", "isl", "osl", "ttft", "tpot", "cold_start", "json"),
+        ("engine", "fix", "limit", "refine"),
+        own={"day": Rates},
+    ),
+    "size": PlanQuestion(
+        """Choose the number of GPUs: days, dollars and energy of a training run over sizes and clusters.
+
+    [bold]Example:[/bold] meshwright plan size --tokens 15T --days 60 --model llama3.1-70b --cluster dgx-h100,dgx-b200 --gpus 256..2048 --seq-len 8k --batch-tokens 4M
+    """,  # noqa: E501
+        words("scenario tokens days model cluster gpus seq_len global_batch batch_tokens price json"),
+        ("precision", "framework", "fix", "limit", "objective", "headroom"),
+        own={"tokens": Tokens},
+    ),
+}
+"""Questions of ``plan`` by name; `meshwright plan SCENARIO` reads the question off the scenario."""
+
+
+def flags_of(name: str) -> tuple[str, ...]:
+    """Flags that a question reads: its own, and those of ``plan`` that no question lists."""
+    from meshwright.commands.options import SERVING
+    from meshwright.commands.plan import plan
+
+    listed = {flag for question in QUESTIONS.values() for flag in (*question.flags, *question.fixed)}
+    more = [flag for flag in inspect.signature(plan).parameters if flag not in listed]
+    hints = get_type_hints(plan, include_extras=True) if more else {}
+    of_serving = {
+        flag for flag in more if any(info.rich_help_panel == SERVING for info in _options(hints[flag]))
+    }
+    reads = {"train": lambda flag: flag not in of_serving, "serve": lambda flag: flag in of_serving}
+    return (*QUESTIONS[name].flags, *(flag for flag in more if name in reads and reads[name](flag)))
+
+
+def _options(kind: Any) -> list[OptionInfo]:
+    return [info for info in get_args(kind)[1:] if isinstance(info, OptionInfo)]
+
+
+def question_command(name: str) -> Callable[..., None]:
+    """The function of ``plan NAME``, with the signature of its flags."""
+    from meshwright.commands.plan import plan
+
+    question, known = QUESTIONS[name], inspect.signature(plan).parameters
+    hints = get_type_hints(plan, include_extras=True)
+    parameters = []
+    for flag in flags_of(name):
+        kind = question.own.get(flag, hints[flag])
+        default = inspect.Parameter.empty if flag in question.own else known[flag].default
+        shown = _in_panel(kind, None if flag in question.first else MORE)
+        parameters.append(
+            inspect.Parameter(
+                flag, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=shown
+            )
+        )
+    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+    defaults = {flag: parameter.default for flag, parameter in known.items()}
+
+    def run(**given: Any) -> None:
+        from meshwright.commands.plan import answer
+        from meshwright.numbers import number
+
+        if name == "size":
+            given["tokens"] = number(given["tokens"], "--tokens")
+        check_kind(name, given["scenario"])
+        answer(SimpleNamespace(**{**defaults, **question.fixed, **given}))
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = question.help
+    return run
+
+
+def check_kind(name: str, scenario: str) -> None:
+    """Refuse a scenario of the other kind.
+
+    Raises:
+        InputError: it trains and the question is about serving, or the reverse.
+    """
+    from hwmodels.errors import InputError
+    from meshwright.commands.serving_plan import asks_serving
+
+    if not scenario:
+        return
+    serves = name not in ("train", "size")
+    if asks_serving(scenario) != serves:
+        kind, other = ("training", "train") if serves else ("serving", "serve")
+        raise InputError(f"is a {kind} scenario: meshwright plan {other} {scenario}", scenario)
+
+
+def _in_panel(kind: Any, panel: str | None) -> Any:
+    """An option of ``plan`` in a panel of its own ``--help``."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    first, *rest = get_args(kind)
+    moved = []
+    for info in rest:
+        if isinstance(info, OptionInfo):
+            copied = OptionInfo.__new__(OptionInfo)
+            copied.__dict__.update(vars(info))
+            copied.rich_help_panel = panel
+            info = copied
+        moved.append(info)
+    return Annotated[(first, *moved)]
