@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from meshwright.__main__ import UNEXPECTED, app
 
-
 os.environ["COLUMNS"] = "190"  # tables of one line per plan, also in processes that tests start
 
 
