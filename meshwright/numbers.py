@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from hwmodels.errors import InputError, shown
 
@@ -44,3 +46,20 @@ def number_format(name: str) -> str:
     """The catalogue's name of a number format as people write it: bf16 for BF16 and bfloat16."""
     plain = name.strip().lower()
     return FORMATS.get(plain, plain)
+
+
+SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl")
+"""Arguments that are whole numbers, also as people write them (8k)."""
+
+
+def as_numbers(arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes given as text, as numbers.
+
+    Raises:
+        InputError: text that is no whole number.
+    """
+    return {
+        name: whole_number(value, f"--{name.replace('_', '-')}")
+        for name, value in arguments.items()
+        if name in SIZES and isinstance(value, str)
+    }

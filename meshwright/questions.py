@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import looks_like_path, read_mapping
-from meshwright.numbers import number_format, whole_number
+from meshwright.numbers import as_numbers, number_format
 from meshwright.scenarios import scenario_path
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
@@ -100,23 +100,6 @@ def scenario_data(
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
     return data, where, folder
-
-
-SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl")
-"""Arguments that are whole numbers, also as people write them (8k)."""
-
-
-def as_numbers(arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Sizes given as text, as numbers.
-
-    Raises:
-        InputError: text that is no whole number.
-    """
-    return {
-        name: whole_number(value, flag(name))
-        for name, value in arguments.items()
-        if name in SIZES and isinstance(value, str)
-    }
 
 
 MOST_DIGITS = 9

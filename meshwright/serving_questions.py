@@ -10,7 +10,7 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
-from meshwright.questions import as_numbers
+from meshwright.numbers import as_numbers
 from meshwright.scenarios import scenario_path
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion

@@ -88,8 +88,8 @@ def plan(
     [bold]Serving:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """  # noqa: E501 - one line to copy
     flags = SimpleNamespace(**locals())
-    _name_question(flags)
     answer(flags)
+    _name_question(flags)
 
 
 def _name_question(flags: SimpleNamespace) -> None:
