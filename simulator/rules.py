@@ -188,7 +188,15 @@ def _explain_experts(setting: Setting, plan: Plan) -> str:
 
 def _state_rule(setting: Setting, plans: Plans) -> np.ndarray:
     fine = [not policy_problem(setting.cluster, policy) for policy in plans.policies]
-    return np.array(fine)[plans.policy] & _state_needs(plans)
+    return np.array(fine)[plans.policy] & _state_needs(plans) & _groups_fit(setting, plans)
+
+
+def _groups_fit(setting: Setting, plans: Plans) -> np.ndarray:
+    """Replica groups hold whole replicas, and fragments whole layers."""
+    syncs = [policy.sync for policy in plans.policies]
+    groups = np.array([max(sync.groups, 1) if sync else 1 for sync in syncs])[plans.policy]
+    fragments = np.array([sync.fragments if sync else 1 for sync in syncs])[plans.policy]
+    return (plans.data % groups == 0) & (fragments <= setting.model.layers)
 
 
 def _state_needs(plans: Plans) -> np.ndarray:
@@ -207,6 +215,12 @@ def _full_sharding(policy: StatePolicy) -> str:
 def _explain_state(setting: Setting, plan: Plan) -> str:
     if problem := policy_problem(setting.cluster, plan.policy):
         return problem
+    sync = plan.sync
+    if sync and sync.fragments > setting.model.layers:
+        layers = f"the {setting.model.layers} layers of {setting.model.name}"
+        return f"sync.fragments: {sync.fragments} fragments are more than {layers}"
+    if sync and sync.groups and plan.data % sync.groups:
+        return f"sync.groups: {plan.data} replicas (data) do not divide into {sync.groups} groups"
     return f"{_full_sharding(plan.policy)}: needs parameters that passes gather, zero: 3; found {plan.zero}"
 
 

@@ -39,6 +39,7 @@ WORDS = {
     "to host": "copies to the host",
     "from host": "copies from the host",
     "host": "update on the host",
+    "sync": "outer exchanges",
 }
 
 

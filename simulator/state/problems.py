@@ -79,8 +79,16 @@ def _updates(cluster: Cluster, policy: StatePolicy) -> str:
     return ""
 
 
-def _unread(cluster: Cluster, policy: StatePolicy) -> str:
-    return "sync: is not read yet" if policy.sync else ""
+def _sync(cluster: Cluster, policy: StatePolicy) -> str:
+    """An exchange in every step is the reduction of gradients, whose format is ``wire.reduce``."""
+    sync = policy.sync
+    if sync is None:
+        return ""
+    if sync.every == 1 and WIRE_FORMATS[sync.payload].coded:
+        return f"sync.payload: with every: 1 gradients are exchanged; wire.reduce: {sync.payload} says so"
+    if sync.link_gbps == 0:
+        return "sync.link_gbps: a link without bandwidth"
+    return ""
 
 
-CHECKS = (_levels, _formats, _tiers, _updates, _unread)
+CHECKS = (_levels, _formats, _tiers, _updates, _sync)

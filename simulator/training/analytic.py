@@ -23,10 +23,11 @@ from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
+from simulator.training.outer import outer_seconds, synchronised_apart
 from simulator.training.overlap import NO_TRANSFER
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
-from simulator.training.tiers import Offload, copied_exposed
+from simulator.training.tiers import copied_exposed, update_exposed
 from simulator.training.work import price_passes
 
 NOTHING = Cost.none()
@@ -148,9 +149,17 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     if off_device:
         seconds["offload"] = m * of_class(slowest, np.zeros(stages.index.shape) + passes.copied_exposed)
         rest = sum(seconds.values()) - data.optimizer
-        seconds["offload"] = seconds["offload"] + update_exposed(data, plans, passes, slowest, rest)
+        seconds["offload"] = seconds["offload"] + update_exposed(
+            data.sharding, data.owned, data.optimizer, of_class(slowest, passes.backward), rest
+        )
+    outer = np.zeros(len(plans))
+    if synchronised_apart(data.sharding):
+        inner, held = sum(seconds.values(), np.zeros(len(plans))), of_class(largest, counts.total)
+        seconds["sync"], outer = outer_seconds(data.sharding, data.owned, held, inner)
     total = sum(seconds.values(), np.zeros(len(plans)))
     communication = {kind: cost.seconds for kind, cost in sent.items()}
+    if "sync" in seconds:
+        communication["sync"] = outer
     backward = of_class(slowest, passes.backward)
     return Step(total, seconds, communication, stages, counts, sent, backward)
 
@@ -171,18 +180,14 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
-    return rest + data.optimizer + update_exposed(data, plans, passes, slowest, rest)
-
-
-def update_exposed(
-    data: OnceAStep, plans: Plans, passes: StageTimes, slowest: np.ndarray, rest: np.ndarray
-) -> np.ndarray | float:
-    """Seconds that an update off the device adds to that of what stays on it, shape (plans,)."""
-    if not placed(data.sharding):
-        return 0.0
-    backward = of_class(slowest, passes.backward)
-    offload = Offload(data.sharding)
-    return offload.exposed_update(offload.update(data.owned, data.optimizer), backward, rest) - data.optimizer
+    whole = (
+        rest
+        + data.optimizer
+        + update_exposed(data.sharding, data.owned, data.optimizer, of_class(slowest, passes.backward), rest)
+    )
+    if synchronised_apart(data.sharding):
+        whole = whole + outer_seconds(data.sharding, data.owned, of_class(largest, counts.total), whole)[0]
+    return whole
 
 
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

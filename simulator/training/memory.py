@@ -23,6 +23,7 @@ from simulator.setting import Setting
 from simulator.state.place import STATE_CLASSES
 from simulator.training.counts import micro_batches
 from simulator.training.modules import ModuleName, frees
+from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import placed, share_on
 from simulator.training.sharding import Sharding
 
@@ -176,6 +177,7 @@ def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str
     parts = {
         name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
     }
+    kept_apart = outer_bytes(sharding) if synchronised_apart(sharding) else 0
     over = {kind: sharding.groups(kind) for kind in ("parameters", "gradients", "optimizer")}
     second = sharding.groups("parameters", copy=True)
     for number, count in enumerate((counts.dense, counts.experts)):
@@ -185,7 +187,7 @@ def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str
             parts["parameters"] += sharding.copies * width * count / second[number].shard
         parts["gradients"] += gradient * count / np.where(sharding.gradients, shard["gradients"], 1)
         owned = count / np.where(sharding.optimizer, shard["optimizer"], 1)
-        parts["optimizer"] += optimizer * owned
+        parts["optimizer"] += (optimizer + kept_apart) * owned
         parts["update"] += framework.optimizer_gradient_bytes * owned
     return parts
 

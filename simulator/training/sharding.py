@@ -69,6 +69,7 @@ class StateGroups:
     def _split(
         cls, plans: Plans, ranks: np.ndarray, stride: np.ndarray, limit: np.ndarray | None = None
     ) -> StateGroups:
+        ranks = ranks // replica_groups(plans)
         shard = np.where(plans.shard_group > 0, np.minimum(plans.shard_group, ranks), ranks)
         # Data-parallel ranks lie outside the pipeline when the plan orders them so.
         outer = np.where(plans.rank_order == PIPELINE_INSIDE_DATA, plans.pipeline, 1)
@@ -82,6 +83,16 @@ class StateGroups:
 def _wire_bytes(wire: Wire | None, name: str, otherwise: float) -> float:
     form = getattr(wire, name) if wire else None
     return WIRE_FORMATS[form].bytes if form else otherwise
+
+
+def replica_groups(plans: Plans) -> np.ndarray | int:
+    """Groups of replicas that exchange nothing inside a step, shape (plans,); 1 where all replicas do."""
+    syncs = [policy.sync for policy in plans.policies]
+    apart = [sync.groups if sync and sync.every > 1 else -1 for sync in syncs]
+    if max(apart) < 0:
+        return 1
+    groups = np.array(apart)[plans.policy]
+    return np.where(groups < 0, 1, np.where(groups == 0, plans.data, groups))
 
 
 class Sharding:
@@ -145,6 +156,11 @@ class Sharding:
     def experts(self) -> StateGroups:
         """The ranks that share experts."""
         return StateGroups.experts(self.plans)
+
+    @property
+    def replica_groups(self) -> np.ndarray | int:
+        """Groups of replicas that train apart, shape (plans,)."""
+        return replica_groups(self.plans)
 
     @property
     def plain(self) -> bool:

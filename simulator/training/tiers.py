@@ -238,6 +238,24 @@ class Offload:
         return on_device + np.maximum(update.seconds - on_device - window, 0.0)
 
 
+def update_exposed(
+    sharding: Sharding, owned: np.ndarray, optimizer: np.ndarray, backward: np.ndarray, rest: np.ndarray
+) -> np.ndarray | float:
+    """Seconds that an update off the device adds to that of all state on it, shape (plans,).
+
+    Args:
+        sharding: of the plans.
+        owned: parameters whose state one device owns.
+        optimizer: seconds of the optimizer of all of them on the device.
+        backward: seconds of a backward pass of one micro batch.
+        rest: seconds of the step without the update.
+    """
+    if not placed(sharding):
+        return 0.0
+    offload = Offload(sharding)
+    return offload.exposed_update(offload.update(owned, optimizer), backward, rest) - optimizer
+
+
 def copied_exposed(
     sharding: Sharding, stages: Stages, counts: Parameters, forward: np.ndarray, backward: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

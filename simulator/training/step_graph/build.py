@@ -23,6 +23,7 @@ from simulator.training.data_parallel import OnceAStep, host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
+from simulator.training.outer import synchronised_apart
 from simulator.training.overlap import contention
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
@@ -52,6 +53,7 @@ from simulator.training.step_graph.streams import (
     PARAMETERS,
     PIPELINE,
     RECOMPUTE,
+    SYNC,
     TENSOR,
     TIED,
     TO_HOST,
@@ -362,6 +364,9 @@ class _Build:
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         add("gather between levels", step.widened, PARAMETERS)
+        if synchronised_apart(self.sharding):
+            shown = predict(self.setting, self.plans).seconds["sync"]
+            finish.append(StreamWork("outer exchange", scalar(shown), SYNC))
         return tuple(segment for segment in finish if segment.seconds > 0)
 
     def _update(self, step: OnceAStep) -> list[StreamWork]:

@@ -27,7 +27,9 @@ TO_HOST = Stream("to host", "copy out", contends=False)
 FROM_HOST = Stream("from host", "copy in", contends=False)
 HOST = Stream("host", contends=False)
 """The CPUs of a node, where they update state."""
-STREAMS = (COMPUTE, TENSOR, CONTEXT, EXPERT, PIPELINE, DATA, OUTPUT, TO_HOST, FROM_HOST, HOST)
+SYNC = Stream("sync", contends=False)
+"""Outer exchanges of replica groups, in the mean of the steps between them."""
+STREAMS = (COMPUTE, TENSOR, CONTEXT, EXPERT, PIPELINE, DATA, OUTPUT, TO_HOST, FROM_HOST, HOST, SYNC)
 
 PASS = "compute"
 """Part of a pass that runs as one task; else a part is a kernel class or one of these."""
@@ -36,7 +38,7 @@ GRADIENTS, PARAMETERS = "gradients", "parameters"
 COMMUNICATION = (
     *(stream.name for stream in (TENSOR, CONTEXT, EXPERT, OUTPUT, PIPELINE)),
     *(GRADIENTS, PARAMETERS),
-    *(stream.name for stream in (TO_HOST, FROM_HOST, HOST)),
+    *(stream.name for stream in (TO_HOST, FROM_HOST, HOST, SYNC)),
 )
 """Parts that are communication; a moment in which a rank waits for several counts for the first of them."""
 

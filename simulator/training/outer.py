@@ -1,0 +1,114 @@
+"""Outer exchanges of replica groups that train apart: what they send, and what a step waits for.
+
+Every ``every`` steps the groups average what they changed, fragment by fragment; an exchange may run beside
+the next inner step or beside all steps up to the next one (Douillard et al. 2023 and 2025, DiLoCo; Sun et al.
+2024, CO2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.records import record
+from simulator.state.sync import Sync
+from simulator.state.wire import WIRE_FORMATS, codec_bytes
+from simulator.training.sharding import Sharding
+
+OUTER_BYTES = {"nesterov": 8.0, "average": 4.0, "none": 0.0}
+"""Bytes a parameter of the outer optimizer: parameters of the last exchange, and momentum, in 32 bits."""
+
+
+@record()
+class OuterExchange:
+    """Outer exchange and update of each plan; arrays of shape (plans,).
+
+    ``seconds`` and ``bytes`` (that a group sends) are those of one whole exchange of all fragments.
+    """
+
+    seconds: np.ndarray
+    bytes: np.ndarray
+    kernels: np.ndarray
+    policies: tuple[Sync | None, ...]
+    policy: np.ndarray
+
+    @classmethod
+    def of(cls, sharding: Sharding, owned: np.ndarray, held: np.ndarray) -> OuterExchange:
+        """The exchange of plans.
+
+        Args:
+            sharding: of the plans.
+            owned: parameters whose state one device owns, shape (plans,).
+            held: parameters of one device before data-parallel sharding, shape (plans,).
+        """
+        plans, kernels = sharding.plans, sharding.setting.kernels
+        syncs = tuple(policy.sync for policy in plans.policies)
+        seconds, sent, update = (np.zeros(len(plans)) for _ in range(3))
+        for number, sync in enumerate(syncs):
+            chosen = plans.policy == number
+            if sync is None or sync.every == 1 or sync.outer == "none" or not chosen.any():
+                continue
+            form = WIRE_FORMATS[sync.payload]
+            groups = sharding.replica_groups
+            whole = held * plans.tensor * plans.pipeline * form.bytes
+            around = 2 * (groups - 1) / groups if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
+            hops = 2 * (groups - 1) if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
+            if sync.link_gbps is not None:
+                took = around * whole / (sync.link_gbps * 1e9 / 8) + hops * sync.latency_s
+            else:
+                apart = np.maximum(plans.devices // groups, 1)
+                cluster = sharding.setting.cluster
+                took = cluster.collective("all_reduce", owned * form.bytes, groups, apart)
+                took = took + hops * sync.latency_s
+            coded = kernels.memory_bound(codec_bytes(form, owned, owned)) if form.coded else 0.0
+            outer = OUTER_BYTES[sync.outer] + 12.0
+            seconds = np.where(chosen, took + coded, seconds)
+            sent = np.where(chosen, around * whole, sent)
+            update = np.where(chosen, kernels.memory_bound(owned * outer), update)
+        return cls(seconds, sent, update, syncs, plans.policy)
+
+    def exposed(self, step: np.ndarray) -> np.ndarray:
+        """Seconds that exchanges and outer updates add to each inner step in the mean, shape (plans,).
+
+        Args:
+            step: seconds of an inner step, shape (plans,).
+        """
+        found = np.zeros(len(step))
+        for number, sync in enumerate(self.policies):
+            if sync is None or sync.every == 1:
+                continue
+            if sync.late == "none":
+                shown = self.seconds
+            elif sync.late == "inner-step":
+                shown = sync.fragments * np.maximum(self.seconds / sync.fragments - step, 0.0)
+            else:
+                shown = np.maximum(self.seconds - sync.every * step, 0.0)
+            found = np.where(self.policy == number, (shown + self.kernels) / sync.every, found)
+        return found
+
+
+def outer_seconds(
+    sharding: Sharding, owned: np.ndarray, held: np.ndarray, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exposed and all seconds of outer exchanges, in the mean of the inner steps, shape (plans,).
+
+    Args:
+        sharding, owned, held: as in ``OuterExchange.of``.
+        step: seconds of an inner step, shape (plans,).
+    """
+    exchange = OuterExchange.of(sharding, owned, held)
+    every = sharding.by_policy(lambda policy: policy.sync.every if policy.sync else 1)
+    return exchange.exposed(step), exchange.seconds / every
+
+
+def synchronised_apart(sharding: Sharding) -> bool:
+    """Whether any plan lets replica groups train apart."""
+    return any(policy.sync is not None and policy.sync.every > 1 for policy in sharding.plans.policies)
+
+
+def outer_bytes(sharding: Sharding) -> np.ndarray:
+    """Bytes a parameter that the outer optimizer keeps, shape (plans,)."""
+
+    def of(sync: Sync | None) -> float:
+        return OUTER_BYTES[sync.outer] if sync is not None and sync.every > 1 else 0.0
+
+    return sharding.by_policy(lambda policy: of(policy.sync))
