@@ -90,8 +90,8 @@ def _gpu(found: KernelValidation, gpu: str, points: Points) -> None:
         for operation, chosen in _operations(part):
             try:
                 whole, form = (
-                    _predict(kernels, operation, chosen),
-                    _predict(kernels.uncorrected(), operation, chosen),
+                    predict(kernels, operation, chosen),
+                    predict(kernels.uncorrected(), operation, chosen),
                 )
             except MeshwrightError as error:
                 row = {"table": part.table.name, "gpu": gpu, "dtype": dtype, "points": len(chosen)}
@@ -118,7 +118,12 @@ def _operations(points: Points) -> list[tuple[str, Points]]:
     ]
 
 
-def _predict(kernels: KernelModel, operation: str, points: Points) -> Array:
+def predict(kernels: KernelModel, operation: str, points: Points) -> Array:
+    """Return seconds of points of one operation and dtype.
+
+    Raises:
+        MeshwrightError: the operation has no prediction, or the device lacks the dtype.
+    """
     by_table: dict[str, Callable[[KernelModel, Points], Array]] = {
         "gemm": _gemm,
         "attention_prefill": _attention,

@@ -1,0 +1,297 @@
+"""Kernel tables of AIConfigurator's systems data, as points by device, library, family and format.
+
+The package (PyPI: aiconfigurator, aiconfigurator-core) holds ``systems/data/SYSTEM/.../FRAMEWORK/VERSION/
+OPERATION_perf.parquet`` (text in versions up to 0.9). Times are of CUDA graphs in a loop, in ms.
+"""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.fitting.operations import DECODE, EXPERTS, FORWARD, RICH
+from profiles.fitting.operations.operation import joined
+from profiles.importers.common import dtype_name
+from profiles.importers.physics import impossible
+from profiles.points import TABLES, Points, PointTable
+
+Columns = dict[str, np.ndarray]
+
+GPUS = {
+    "a100_sxm": "a100-sxm-80gb",
+    "h100_sxm": "h100-sxm",
+    "h200_sxm": "h200-sxm",
+    "b200_sxm": "b200",
+    "b300_sxm": "b300",
+    "gb200": "gb200",
+    "gb300": "gb300",
+    "l40s": "l40s",
+    "rtx_pro_6000_server": "rtx-pro-6000-server",
+    "rtxpro6000_blackwell_server": "rtx-pro-6000-server",
+}
+DTYPES = {
+    "w4a16_mxfp4": "mxfp4_w4a16",
+    "w4a8_mxfp4_mxfp8": "mxfp4_w4a8",
+    "int4_wo": "int4_w4a16",
+    "sq": "int8",
+    "int8_wo": "int8_w8a16",
+}
+"""Names of formats whose weights and activations differ."""
+MICROSECONDS = 1000.0
+LATENT_DIM, ROPE_DIM = 512, 64
+"""DeepSeek-V3's latent vector, which all latent tables measure."""
+
+SCAN = PointTable("scan", ())
+STATE_STEP = PointTable("state_step", ())
+LATENT_DECODE = PointTable("latent_decode", ())
+LATENT_PREFILL = PointTable("latent_prefill", ())
+
+
+class SystemTable(NamedTuple):
+    """Points of one device, library, family and format; `source` names framework and version."""
+
+    gpu: str
+    library: str
+    family: str
+    dtype: str
+    source: str
+    points: Points
+    keys: NDArray[np.str_]
+    """What is kept apart together: the shape of a point without its tokens or lengths."""
+
+    @property
+    def fitted(self) -> NDArray[np.bool_]:
+        """The half of the shapes that fits may read."""
+        unique, inverse = np.unique(self.keys, return_inverse=True)
+        halves = np.array([zlib.crc32(str(key).encode()) % 2 == 0 for key in unique])
+        return halves[inverse]
+
+
+def system_tables(package: Path, families: tuple[str, ...] = ()) -> Iterator[SystemTable]:
+    """Yield all tables of an unpacked package that measure what the kernel models predict."""
+    for path in sorted([*package.rglob("*_perf.parquet"), *package.rglob("*_perf.txt")]):
+        operation = path.name.partition("_perf")[0]
+        gpu = next((GPUS[part] for part in path.parts if part in GPUS), None)
+        if gpu is None or operation not in READERS:
+            continue
+        reader, names = READERS[operation]
+        if families and not set(names) & set(families):
+            continue
+        library, version = path.parts[-3], path.parts[-2]
+        for found in reader(_columns(path), gpu, f"aic:{library}-{version}"):
+            if _excluded(gpu, library, version, found):
+                continue
+            points = found.points.where(~_impossible(found))
+            if len(points) and (not families or found.family in families):
+                keys = _key(found.family, points)
+                yield SystemTable(
+                    gpu, library, found.family, found.dtype, f"{library}-{version}", points, keys
+                )
+
+
+class _Found(NamedTuple):
+    family: str
+    dtype: str
+    points: Points
+
+
+def _excluded(gpu: str, library: str, version: str, found: _Found) -> bool:
+    """Tables that measured something else than their name says."""
+    copies = gpu == "b300" and library == "sglang" and version == "0.5.14"
+    host_time = library == "vllm" and version == "0.24.0" and found[:2] == ("gemm", "fp8_block")
+    unset_weights = library == "vllm" and found[:2] == ("gemm", "bf16")
+    slow_build = version in ("0.18.0", "0.19.0") and found[:2] == ("experts", "int4_w4a16")
+    return copies or host_time or unset_weights or slow_build
+
+
+def _impossible(found: _Found) -> NDArray[np.bool_]:
+    if found.points.table.name not in TABLES or found.dtype in DTYPES.values():
+        return np.zeros(len(found.points), dtype=bool)
+    return impossible(found.points)
+
+
+def _columns(path: Path) -> Columns:
+    if path.suffix == ".txt":
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        return {
+            name: np.array(column) for name, column in zip(rows[0], zip(*rows[1:], strict=True), strict=True)
+        }
+    from pyarrow import parquet  # type: ignore[import-not-found]
+
+    table = parquet.read_table(path)
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _sizes(columns: Columns, **names: str) -> Columns:
+    return {name: columns[column].astype(np.float64).astype(np.int64) for name, column in names.items()}
+
+
+def _split(
+    family: str,
+    table: PointTable,
+    gpu: str,
+    source: str,
+    columns: Columns,
+    dtypes: np.ndarray,
+    found: Columns,
+) -> Iterator[_Found]:
+    """Yield one table's points by format."""
+    found = found | {"time_us": MICROSECONDS * columns["latency"].astype(np.float64)}
+    valid = found["time_us"] > 0.0
+    for dtype in np.unique(dtypes[valid]):
+        chosen = valid & (dtypes == dtype)
+        part = {name: values[chosen] for name, values in found.items()}
+        count = int(chosen.sum())
+        part |= {
+            name: np.full(count, text)
+            for name, text in (("gpu", gpu), ("dtype", str(dtype)), ("source", source))
+        }
+        yield _Found(family, str(dtype), Points(table, part))
+
+
+def _names(values: np.ndarray) -> np.ndarray:
+    unique, inverse = np.unique(values.astype(str), return_inverse=True)
+    return np.array([DTYPES.get(name, dtype_name(name)) for name in unique])[inverse]
+
+
+def _gemm(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    shape = _sizes(columns, m="m", n="n", k="k")
+    shape["layout"] = np.full(len(shape["m"]), "forward")
+    yield from _split("gemm", TABLES["gemm"], gpu, source, columns, _names(columns["gemm_dtype"]), shape)
+
+
+def _cached(columns: Columns, arithmetic: str) -> np.ndarray:
+    dtypes, caches = _names(columns[arithmetic]), _names(columns["kv_cache_dtype"])
+    return np.where(dtypes == caches, dtypes, np.char.add(np.char.add(dtypes, "_kv"), caches))
+
+
+def _attention(family: str, columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    heads = _sizes(columns, n_heads="num_heads", n_kv_heads="num_key_value_heads", head_dim="head_dim")
+    heads["n_kv_heads"] = np.where(heads["n_kv_heads"] > 0, heads["n_kv_heads"], heads["n_heads"])
+    lengths = _sizes(columns, batch="batch_size", seq_q="isl", step="step")
+    step = lengths.pop("step")
+    lengths["seq_kv"] = lengths["seq_q"] + step
+    if family == "decode":
+        lengths["seq_q"] = np.ones_like(step)
+    texts = {name: np.full(len(step), text) for name, text in (("direction", "forward"), ("kernel", ""))}
+    whole = np.ones(len(step), dtype=bool)
+    if "window_size" in columns:
+        whole = ~(np.nan_to_num(columns["window_size"].astype(np.float64)) > 0)
+    table = TABLES["attention_decode" if family == "decode" else "attention_prefill"]
+    found = {name: values[whole] for name, values in (heads | lengths | texts).items()}
+    columns = {name: values[whole] for name, values in columns.items()}
+    yield from _split(family, table, gpu, source, columns, _cached(columns, "attn_dtype"), found)
+
+
+def _prefill(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    yield from _attention("prefill", columns, gpu, source)
+
+
+def _decode(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    yield from _attention("decode", columns, gpu, source)
+
+
+def _experts(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    shape = _sizes(
+        columns,
+        tokens="num_tokens",
+        hidden="hidden_size",
+        inter="inter_size",
+        topk="topk",
+        n_experts="num_experts",
+        tp="moe_tp_size",
+        ep="moe_ep_size",
+    )
+    count = len(shape["tokens"])
+    kernels = columns["kernel_source"].astype(str)
+    # Times of vLLM and SGLang do not fall with the degree; layers without a gate have one product less.
+    usable = (np.char.find(kernels, "nongated") < 0) & (("trtllm" in source) | (shape["ep"] == 1))
+    texts = {
+        "direction": np.full(count, "forward"),
+        "kernel": np.full(count, ""),
+        "dist": columns["distribution"].astype(str),
+    }
+    found = {name: values[usable] for name, values in (shape | texts).items()}
+    columns = {name: values[usable] for name, values in columns.items()}
+    yield from _split("experts", TABLES["moe"], gpu, source, columns, _names(columns["moe_dtype"]), found)
+
+
+def _linear(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    """Scans and state steps of the gated delta rule, KDA (a gate a channel) and Mamba-2."""
+    if "nheads" in columns:
+        names = {
+            "heads": "nheads",
+            "key_heads": "n_groups",
+            "key_dim": "d_state",
+            "value_dim": "head_dim",
+            "chunk": "chunk_size",
+        }
+    else:
+        names = {
+            "heads": "num_v_heads",
+            "key_heads": "num_k_heads",
+            "key_dim": "head_k_dim",
+            "value_dim": "head_v_dim",
+        }
+    shape = _sizes(columns, batch="batch_size", **names)
+    count = len(shape["batch"])
+    lengths = columns["seq_len"]
+    # State steps leave the length out.
+    shape["sequence"] = (
+        np.array([1 if length is None or length == "" else float(length) for length in lengths]).astype(int)
+        if lengths.dtype == object
+        else np.nan_to_num(lengths.astype(np.float64), nan=1.0).astype(int)
+    )
+    shape.setdefault("chunk", np.full(count, 64))
+    kind = columns["op_name"].astype(str)
+    shape["delta"] = (kind != "mamba2").astype(np.int64)
+    shape["channel_gate"] = (kind == "kda").astype(np.int64)
+    kernels, phases = columns["kernel_source"].astype(str), columns["phase"].astype(str)
+    core = np.char.find(kernels, "conv1d") < 0
+    for table, phase in ((SCAN, "context"), (STATE_STEP, "generation")):
+        chosen = core & (phases == phase)
+        part = {name: values[chosen] for name, values in columns.items()}
+        found = {name: values[chosen] for name, values in shape.items()}
+        dtypes = np.full(int(chosen.sum()), "bf16")
+        for one in _split(table.name, table, gpu, source, part, dtypes, found):
+            yield one._replace(family=f"{table.name}/{kind[0]}")
+
+
+def _latent(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
+    decodes = columns["op_name"].astype(str)[0].startswith("mla_generation")
+    table = LATENT_DECODE if decodes else LATENT_PREFILL
+    shape = _sizes(columns, batch="batch_size", heads="num_heads", sequence="isl", step="step")
+    shape["seq_kv"] = shape["sequence"] + shape.pop("step")
+    dtypes = _cached(columns, "mla_dtype")
+    yield from _split(table.name, table, gpu, source, columns, dtypes, shape)
+
+
+Reader = Callable[[Columns, str, str], Iterator[_Found]]
+SCANS = tuple(f"{table}/{kind}" for table in ("scan", "state_step") for kind in ("gdn", "kda", "mamba2"))
+READERS: dict[str, tuple[Reader, tuple[str, ...]]] = {
+    "gemm": (_gemm, ("gemm",)),
+    "context_attention": (_prefill, ("prefill",)),
+    "generation_attention": (_decode, ("decode",)),
+    "moe": (_experts, ("experts",)),
+    "gdn": (_linear, SCANS),
+    "kda": (_linear, SCANS),
+    "mamba2": (_linear, SCANS),
+    "context_mla": (_latent, ("latent_prefill",)),
+    "generation_mla": (_latent, ("latent_decode",)),
+}
+FAMILIES = tuple(sorted({name for _, names in READERS.values() for name in names}))
+OPERATIONS = {"gemm": RICH, "prefill": FORWARD, "decode": DECODE, "experts": EXPERTS}
+
+
+def _key(family: str, points: Points) -> NDArray[np.str_]:
+    if family in OPERATIONS:
+        return OPERATIONS[family].key(points)
+    names = {"latent_decode": ("heads", "batch"), "latent_prefill": ("heads", "batch")}
+    return joined(*(points[name] for name in names.get(family, ("heads", "key_heads", "batch"))))
