@@ -29,6 +29,7 @@ SYSTEMS = {
     "b200": ("dgx-b200", True),
     "gb200": ("gb200-nvl72", True),
     "l40s": ("l40s-8", True),
+    "rtx-pro-6000-server": ("rtx-pro-6000-8", True),
     "mi300x": ("mi300x-8", True),
     "b200-p6-efa": ("aws-p6-b200", True),
     "vidur-a100_dgx": ("dgx-a100-80gb", False),

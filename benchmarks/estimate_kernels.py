@@ -37,8 +37,10 @@ PUBLISHED = Path(__file__).with_name("published_gemm.csv")
 # and the same share of the peak on CDNA4. Backward on MI300X accumulates in 32 bits, as Primus sets it there
 # (NVTE_CK_IS_V3_ATOMIC_FP32): the mean of AITER's table (0.88 of its 16-bit figures) and of Primus-Turbo's
 # (0.78; heads of 64 0.86). MI325X: MI300X times the ratio of their best products, 1.17 (its forward kernel
-# reaches 711 TFLOP/s, ROCm/FlyDSL#225). The others are estimates of memory-efficient attention without
-# asynchronous copies.
+# reaches 711 TFLOP/s, ROCm/FlyDSL#225). H20 has H100's exponential units beside 0.15 of its matrix units,
+# which therefore bound attention as they bound products: heads of 256 reach 0.88 and 0.96 at 32,768 positions
+# (alibaba/InferSim, bench_data/mha/prefill/h20); backward and heads of 64 follow from H100's time outside the
+# matrix units. The others are estimates of memory-efficient attention without asynchronous copies.
 COMPOSABLE = {"forward": 0.29, "backward": 0.17}
 """Composable kernel on MI300X, heads of 128: ROCm flash-attention issue 142 (353 and 200 TFLOP/s)."""
 LATENT_BACKWARD = 0.107
@@ -56,6 +58,7 @@ ATTENTION: dict[str, tuple[Shares, Shares]] = {
     "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
     "mi350x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
     "mi250x-gcd": ({128: 0.35}, {128: 0.22}),
+    "h20": ({64: 0.97, 128: 1.0, 256: 1.01}, {64: 0.82, 128: 0.84}),
     "gaudi2": ({128: 0.45}, {128: 0.35}),
     "v100": ({128: 0.4}, {128: 0.3}),
     "t4": ({128: 0.3}, {128: 0.22}),
@@ -77,22 +80,11 @@ EXPERTS_SOURCE = {
     "mi355x": "AMD-AGI/Primus-Turbo, pull request 284",
     "mi350x": "as mi355x",
 }
-# Attention forward over the like device's by head dimension: Blackwell Ultra has twice the units of
-# exponentials. Medians of 1,985 to 2,409 points of 0.2 ms and more in aiconfigurator 0.12, TensorRT-LLM
-# 1.3.0rc20, in bf16. The backward pass is not in the tables and takes the ratio of products.
-ATTENTION_RATIO: dict[str, Shares] = {"b300": {64: 1.249, 128: 1.145}, "gb300": {64: 1.225, 128: 1.156}}
-# Products of experts over the like device's share of the peak, where dense products gain more: medians 1.03
-# to 1.04 over 6,390 points and more of aiconfigurator 0.12 (SGLang 0.5.14, 4,096 to 32,767 tokens, each of
-# bf16, fp8_block and nvfp4). In nvfp4 the peak of Blackwell Ultra is 1.5 times Blackwell's.
-GROUPED_RATIO = {
-    "b300": {"bf16": 1.036, "fp8_block": 1.039, "nvfp4": 0.688},
-    "gb300": {"bf16": 1.035, "fp8_block": 1.034, "nvfp4": 0.684},
-}
 # Devices on which torch runs AOTriton, slower than the kernels that TransformerEngine takes.
 TORCH_ATTENTION = ("mi300x", "mi325x")
 
 # The like device's silicon at another clock or power limit: what bf16 gains, narrower formats gain too.
-SAME_SILICON = ("b300", "gb300", "h200-nvl", "gh200", "mi350x", "h20", "l20")
+SAME_SILICON = ("h200-nvl", "gh200", "mi350x", "h20", "l20")
 COMPUTE_ONLY = ("compute_efficiency",)
 COMPUTE_AND_FEED = ("compute_efficiency", "feed_bytes_per_flop")
 
@@ -170,8 +162,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         found["libraries_from"] = row["libraries_from"]
     grouped = like.grouped_gemm.get(row["dtype"])
     if grouped:
-        ratio = GROUPED_RATIO.get(row["calibration"], {}).get(row["dtype"], scale)
-        scaled_form = times(grouped.form, ratio, *parts)
+        scaled_form = times(grouped.form, scale, *parts)
         found["grouped_gemm"] = {row["dtype"]: {"form": scaled_form}}
     if row["dtype"] != "bf16":
         return found
@@ -181,7 +172,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    found |= attention(like, scale, shares, ATTENTION_RATIO.get(row["calibration"], {}))
+    found |= attention(like, scale, shares)
     if own := EXPERTS.get(row["calibration"]):
         found["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **own}
     if row["calibration"] in TORCH_ATTENTION:
@@ -190,20 +181,14 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     return found
 
 
-def attention(
-    like: Calibration, scale: float, shares: tuple[Shares, Shares] | None, ratios: Shares
-) -> Mapped:
-    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak.
-
-    `ratios` replaces the scale of the forward pass by head dimension.
-    """
+def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None) -> Mapped:
+    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak."""
     found: Mapped = {}
     for index, name in enumerate(("attention", "attention_backward")):
         efficiency = getattr(like, name)["bf16"].form.efficiency
         own = shares[index] if shares else {}
         factor = own[128] / efficiency[128] if shares else scale
-        by_head = ratios if name == "attention" else {}
-        known = {key: digits(value * by_head.get(key, factor)) for key, value in efficiency.items()} | own
+        known = {key: digits(value * factor) for key, value in efficiency.items()} | own
         form: Mapped = {"efficiency": dict(sorted(known.items()))}
         if shares and like.attention["bf16"].form.throttling:
             form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's

@@ -100,6 +100,17 @@ LINKS = (
         f"{TABLES}, 8 L40S in a server without peer-to-peer between sockets",
         sizes=(8,),
     ),
+    *(
+        FittedLink(
+            f"pcie5{suffix}",
+            ("rtx-pro-6000-server",),
+            54e9,
+            f"aiconfigurator NCCL tables (nccl-tests, groups of {size}, NCCL 2.29, half of the sizes), "
+            "Apache-2.0, 8 RTX PRO 6000 on PCIe 5.0 x16",
+            sizes=(size,),
+        )
+        for suffix, size in (("", 2), ("-quad", 4), ("-octo", 8))
+    ),
 )
 
 
@@ -247,9 +258,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--links", nargs="*", default=[link.name for link in LINKS])
     arguments = parser.parse_args()
     rows = list(read_rows(arguments.files, Counter()))
     for link in LINKS:
+        if link.name not in arguments.links:
+            continue
         definition, errors = calibrate(link, rows)
         text = yaml.safe_dump(definition, sort_keys=False, default_flow_style=None, width=110)
         (arguments.output / f"{link.name.replace('-', '_')}.yaml").write_text(text)

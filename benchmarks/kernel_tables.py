@@ -45,9 +45,7 @@ def main() -> int:
     shape = f"{'gpu':20} {'library':20} {'family':18} {'dtype':12}"
     print(f"{shape} {'points':>7} {'fit half':>22} {'kept apart':>22}")
     for package in arguments.packages:
-        for table in system_tables(package, tuple(arguments.families)):
-            if arguments.gpus and table.gpu not in arguments.gpus:
-                continue
+        for table in system_tables(package, tuple(arguments.families), tuple(arguments.gpus)):
             rows += _rows(table)
     if arguments.csv:
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
@@ -102,25 +100,27 @@ def predicted(table: SystemTable, points: Points) -> Array:
     }
     if table.family in operation:
         return predict(kernels, operation[table.family], points)
-    return OTHERS[table.family.partition("/")[0]](kernels, points)
+    family, _, rule = table.family.partition("/")
+    return OTHERS[family](kernels, points, rule)
 
 
-def _scan(kernels: KernelModel, points: Points) -> Array:
+def _scan(kernels: KernelModel, points: Points, rule: str) -> Array:
     names = ("batch", "sequence", "heads", "key_dim", "value_dim", "chunk", "key_heads", "delta")
-    return kernels.linear_attention(*(points[name] for name in names))
+    return kernels.linear_attention(*(points[name] for name in names), rule=rule)
 
 
-def _state_step(kernels: KernelModel, points: Points) -> Array:
-    return kernels.linear_decode(*(points[name] for name in ("batch", "heads", "key_dim", "value_dim")))
+def _state_step(kernels: KernelModel, points: Points, rule: str) -> Array:
+    sizes = (points[name] for name in ("batch", "heads", "key_dim", "value_dim"))
+    return kernels.linear_decode(*sizes, rule=rule, states_in_l2=True)
 
 
-def _latent_decode(kernels: KernelModel, points: Points) -> Array:
+def _latent_decode(kernels: KernelModel, points: Points, _: str) -> Array:
     dtype, _, cache = str(points["dtype"][0]).partition("_kv")
     shape = (points[name] for name in ("batch", "seq_kv", "heads"))
     return kernels.mla_decode(*shape, LATENT_DIM, ROPE_DIM, dtype=dtype, kv_dtype=cache or None)
 
 
-def _latent_prefill(kernels: KernelModel, points: Points) -> Array:
+def _latent_prefill(kernels: KernelModel, points: Points, _: str) -> Array:
     dtype, _, cache = str(points["dtype"][0]).partition("_kv")
     heads = points["heads"]
     return kernels.attention(
@@ -136,7 +136,7 @@ def _latent_prefill(kernels: KernelModel, points: Points) -> Array:
     )
 
 
-OTHERS: dict[str, Callable[[KernelModel, Points], Array]] = {
+OTHERS: dict[str, Callable[[KernelModel, Points, str], Array]] = {
     "scan": _scan,
     "state_step": _state_step,
     "latent_decode": _latent_decode,

@@ -73,17 +73,28 @@ class SystemTable(NamedTuple):
         return halves[inverse]
 
 
-def system_tables(package: Path, families: tuple[str, ...] = ()) -> Iterator[SystemTable]:
-    """Yield all tables of an unpacked package that measure what the kernel models predict."""
+def system_tables(
+    package: Path, families: tuple[str, ...] = (), gpus: tuple[str, ...] = (), libraries: tuple[str, ...] = ()
+) -> Iterator[SystemTable]:
+    """Yield the tables of an unpacked package that measure what the kernel models predict.
+
+    Args:
+        package: folder that holds ``systems/data`` at some depth.
+        families: of `FAMILIES`; all where empty, as with the other two.
+        gpus: devices.
+        libraries: serving frameworks.
+    """
     for path in sorted([*package.rglob("*_perf.parquet"), *package.rglob("*_perf.txt")]):
         operation = path.name.partition("_perf")[0]
         gpu = next((GPUS[part] for part in path.parts if part in GPUS), None)
-        if gpu is None or operation not in READERS:
+        if gpu is None or operation not in READERS or (gpus and gpu not in gpus):
             continue
         reader, names = READERS[operation]
         if families and not set(names) & set(families):
             continue
         library, version = path.parts[-3], path.parts[-2]
+        if libraries and library not in libraries:
+            continue
         for found in reader(_columns(path), gpu, f"aic:{library}-{version}"):
             if _excluded(gpu, library, version, found):
                 continue
@@ -187,7 +198,20 @@ def _attention(family: str, columns: Columns, gpu: str, source: str) -> Iterator
     table = TABLES["attention_decode" if family == "decode" else "attention_prefill"]
     found = {name: values[whole] for name, values in (heads | lengths | texts).items()}
     columns = {name: values[whole] for name, values in columns.items()}
-    yield from _split(family, table, gpu, source, columns, _cached(columns, "attn_dtype"), found)
+    dtypes = _cached(columns, "attn_dtype")
+    for dtype in np.unique(dtypes):
+        chosen = (dtypes == dtype) & _usual_kernel(columns, dtypes == dtype, "sglang" in source)
+        part = {name: values[chosen] for name, values in columns.items()}
+        values = {name: values[chosen] for name, values in found.items()}
+        yield from _split(family, table, gpu, source, part, dtypes[chosen], values)
+
+
+def _usual_kernel(columns: Columns, chosen: NDArray[np.bool_], several: bool) -> NDArray[np.bool_]:
+    """Return the rows of the kernel with most rows: SGLang times some shapes with several backends."""
+    if not several:
+        return chosen
+    names, counts = np.unique(columns["kernel_source"][chosen].astype(str), return_counts=True)
+    return columns["kernel_source"].astype(str) == names[np.argmax(counts)]
 
 
 def _prefill(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:

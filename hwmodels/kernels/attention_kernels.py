@@ -146,8 +146,9 @@ class AttentionKernels(Kernels):
         arrays = broadcast(batch, queries, seq_kv, heads, latent_dim, rope_dim)
         figures = self._chip(dtype)
         call = attention_latent.LatentCache(*arrays, kv_bytes=self._cache_bytes(dtype, kv_dtype))
-        form = self.calibration.latent_decode.form
-        return attention_latent.latent_decode_seconds(form, figures, call)
+        key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype
+        entry = self._own_entry("latent", key) or self.calibration.latent_decode
+        return attention_latent.latent_decode_seconds(entry.form, figures, call)
 
     def mixed_attention(
         self,
@@ -216,6 +217,7 @@ class AttentionKernels(Kernels):
         delta: ArrayLike = False,
         dtype: str = "bf16",
         direction: Literal["forward", "backward"] = "forward",
+        rule: str | None = None,
     ) -> Array:
         """Return the time of a chunked scan over whole sequences: Mamba-2, linear attention, delta rule.
 
@@ -230,13 +232,14 @@ class AttentionKernels(Kernels):
             delta: whether states are updated by the delta rule (gated DeltaNet).
             dtype: of the operands; states are fp32.
             direction: forward or backward.
+            rule: of `linear_attention.RULES`, whose kernels run; by default gdn with `delta`, else mamba2.
         """
         if direction not in ("forward", "backward"):
             raise UnknownNameError("attention direction", direction, ("forward", "backward"))
         groups = heads if key_heads is None else key_heads
         call = scan.ScanCalls(*broadcast(batch, sequence, heads, groups, key_dim, value_dim, chunk, delta))
-        form, backward = self.calibration.linear_attention.form, direction == "backward"
-        return scan.scan_seconds(form, self._chip(dtype), call, backward)
+        form = self._scan_form(rule or ("gdn" if np.all(delta) else "mamba2"))
+        return scan.scan_seconds(form, self._chip(dtype), call, direction == "backward")
 
     def linear_decode(
         self,
@@ -246,6 +249,8 @@ class AttentionKernels(Kernels):
         value_dim: ArrayLike,
         dtype: str = "bf16",
         state_bytes: float = scan.STATE_BYTES,
+        rule: str | None = None,
+        states_in_l2: bool = False,
     ) -> Array:
         """Return the time of one decode step of linear attention, which reads and writes each state once.
 
@@ -256,10 +261,19 @@ class AttentionKernels(Kernels):
             value_dim: of a head's values.
             dtype: of the new token's operands.
             state_bytes: an element of the state.
+            rule: of `linear_attention.RULES`, whose kernels run; None: no rule's own constants.
+            states_in_l2: whether states that fit lie in L2, as in a benchmark's loop.
         """
-        states = broadcast(batch, heads, key_dim, value_dim)
-        form = self.calibration.linear_attention.form
-        return scan.state_step_seconds(form, self._chip(dtype), scan.States(*states), state_bytes)
+        states = scan.States(*broadcast(batch, heads, key_dim, value_dim))
+        form = self._scan_form(rule)
+        return scan.state_step_seconds(form, self._chip(dtype), states, state_bytes, states_in_l2)
+
+    def _scan_form(self, rule: str | None) -> scan.ChunkedScan:
+        """Return the constants of a rule's kernels: this library's, the default's, or those of any rule."""
+        if rule is not None and rule not in scan.RULES:
+            raise UnknownNameError("linear attention", rule, scan.RULES)
+        entry = self._own_entry("scans", rule) if rule else None
+        return (entry or self.calibration.linear_attention).form
 
     def _cache_bytes(self, dtype: str, kv_dtype: str | None) -> float:
         return element_bytes(kv_dtype or dtype, self.device.name)

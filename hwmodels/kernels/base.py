@@ -31,6 +31,8 @@ STANDS_FOR = {
     "nvfp4": ("mxfp4", "fp8", "bf16"),
     "mxfp4": ("nvfp4", "fp8", "bf16"),
 }
+# Formats that run on the same units at the same width.
+SAME_WIDTH = {"fp16": ("fp16", "bf16"), "bf16": ("bf16", "fp16")}
 MEMORY_BOUND_KINDS = (*memory_bound.KINDS, *memory_bound.VARIANTS)
 OPERATIONS = ("gemm", "grouped_gemm", "attention", "attention_backward", "attention_decode")
 
@@ -100,16 +102,30 @@ class Kernels:
         return chip(self.device, dtype)._replace(busy_before_s=self.busy_before_s)
 
     def _entry(self, operation: str, dtype: str) -> tuple[str, Any]:
-        """Return an operation's constants and the name of their grid: this library's, else the default's."""
+        """Return an operation's constants and the name of their grid: this library's, else the default's.
+
+        A format's own constants on the device precede those of another format in the library.
+        """
         own = self.calibration.libraries.get(self.library)
-        for prefix, source in ((f"{self.library}/", own), ("", self.calibration)):
-            table = getattr(source, operation, {})
-            for name in (dtype, *STANDS_FOR.get(dtype, ())):
-                if name in table:
-                    return f"{prefix}{operation}/{name}", table[name]
+        tables = [
+            (prefix, getattr(source, operation, {}))
+            for prefix, source in ((f"{self.library}/", own), ("", self.calibration))
+        ]
+        same, others = SAME_WIDTH.get(dtype, (dtype,)), STANDS_FOR.get(dtype, ())
+        for names in (same, others):
+            for prefix, table in tables:
+                for name in names:
+                    if name in table:
+                        return f"{prefix}{operation}/{name}", table[name]
         raise InputError(
             f"the calibration {self.calibration.name!r} has no constants for {operation} in {dtype}"
         )
+
+    def _own_entry(self, operation: str, name: str) -> Any:
+        """Return the constants of one format or rule: this library's, else the default's, or None."""
+        own = self.calibration.libraries.get(self.library)
+        table = {**getattr(self.calibration, operation), **(getattr(own, operation) if own else {})}
+        return table.get(name)
 
     def _correction(self, operation: str, dtype: str, *coordinates: ArrayLike) -> Array | float:
         grid = self._grids.get(self._entry(operation, dtype)[0]) if self.corrects else None

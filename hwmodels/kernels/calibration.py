@@ -114,6 +114,8 @@ class Library(Strict):
     attention_decode: dict[str, Fitted[SplitKv]] = Field(default_factory=dict)
     grouped_gemm: dict[str, Fitted[GroupedTileWave]] = Field(default_factory=dict)
     memory_bound: dict[str, Fitted[MemoryBoundForm]] = Field(default_factory=dict)
+    latent: dict[str, Fitted[LatentDecode]] = Field(default_factory=dict)
+    scans: dict[str, Fitted[ChunkedScan]] = Field(default_factory=dict)
 
 
 def _latent_decode() -> Fitted[LatentDecode]:
@@ -148,7 +150,11 @@ class Calibration(Versioned):
     attention_decode: dict[str, Fitted[SplitKv]]
     grouped_gemm: dict[str, Fitted[GroupedTileWave]]
     memory_bound: dict[str, Fitted[MemoryBoundForm]]
+    latent: dict[str, Fitted[LatentDecode]] = Field(default_factory=dict)
+    """Latent decode by format of the arithmetic and the cache; `latent_decode` where none is measured."""
     latent_decode: Fitted[LatentDecode] = Field(default_factory=_latent_decode)
+    scans: dict[str, Fitted[ChunkedScan]] = Field(default_factory=dict)
+    """Linear attention by rule (`linear_attention.RULES`); `linear_attention` where none is measured."""
     linear_attention: Fitted[ChunkedScan] = Field(default_factory=_linear_attention)
     mixed_attention: Fitted[DecodesInPrefill] | None = None
     """Decodes of a mixed step in the prefill kernel; None where engines call two kernels."""

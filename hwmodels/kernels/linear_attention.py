@@ -2,7 +2,8 @@
 
 Whole sequences are scanned in chunks (Dao and Gu 2024, Mamba-2, section 6): products within a chunk, one
 update and one read of the state per chunk. The delta rule also solves a triangular system per chunk (Yang et
-al. 2024, arXiv 2406.06484). A decode step reads, updates and writes the state.
+al. 2024, arXiv 2406.06484). A decode step reads, updates and writes the state. A thread block takes one head
+of one sequence, whose chunks follow each other: few heads cannot fill the device.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from pydantic import Field
 
 from hwmodels.kernels.attention import Array
 from hwmodels.kernels.chip import Chip
-from hwmodels.kernels.gemm import power_norm
+from hwmodels.kernels.gemm import power_norm, rounds
 from hwmodels.loading import Strict
 
 BACKWARD_PRODUCTS = 2.5
 """Products of the backward pass over the forward's: gradients, and recomputed scores."""
 STATE_BYTES = 4.0
+L2_SHARPNESS = 4.0
+"""Steepness at which bytes no longer fit into L2."""
+RULES = ("mamba2", "gdn", "kda")
+"""Mamba-2, the gated delta rule, and Kimi's delta rule with a gate per channel: kernels of their own."""
 
 
 class ChunkedScan(Strict):
@@ -30,9 +35,24 @@ class ChunkedScan(Strict):
     compute_efficiency: float = Field(default=0.25, gt=0)
     """Share of the matrix peak: Triton kernels on tiles of a chunk by a head's dimension. An estimate."""
     memory_efficiency: float = Field(default=0.7, gt=0)
+    state_passes: float = Field(default=3.0, ge=0)
+    """Passes over the states of chunks: written, passed on and read; 0 in kernels that keep the state."""
+    l2_gain: float = Field(default=0.0, ge=0)
+    """Further speed of memory while a scan's operands and states lie in L2 between its kernels."""
+    l2_fraction: float = Field(default=0.5, gt=0)
     overlap_exponent: float = Field(default=2.0, gt=0)
+    block_s: float = Field(default=0.0, ge=0)
+    """Time of a block around its chunks: it loads and stores the state."""
+    chunk_s: float = Field(default=0.0, ge=0)
+    """Time of one chunk of one head, after the one before it."""
+    blocks: float = Field(default=1.0, gt=0)
+    """Blocks side by side on a multiprocessor."""
+    wave_quantisation: float = Field(default=1.0, ge=0, le=1)
     decode_overhead_s: float = Field(default=4e-6, ge=0)
     decode_memory_efficiency: float = Field(default=0.8, gt=0)
+    decode_l2_gain: float = Field(default=0.0, ge=0)
+    """Further speed of a decode step while the states lie in L2, as in a benchmark's loop."""
+    decode_l2_fraction: float = Field(default=0.5, gt=0)
 
 
 class ScanCalls(NamedTuple):
@@ -58,12 +78,17 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
     solved = delta * (2.0 * chunk * (2.0 * key_dim + value_dim) + chunk**2)
     flops = passes * tokens * heads * (within + states + solved)
     operands = tokens * (2.0 * key_heads * key_dim + (2.0 + 2.0 * delta) * heads * value_dim)
-    # A chunk's state is written, passed on and read.
-    kept = 3.0 * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
+    kept = form.state_passes * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
     moved = passes * (operands * chip.element_bytes + kept)
     compute = flops / (chip.peak * form.compute_efficiency)
     memory = moved / (chip.bandwidth * form.memory_efficiency)
-    return passes * form.overhead_s + power_norm(compute, memory, form.overlap_exponent)
+    memory = memory / _faster_in_l2(moved, form.l2_gain, form.l2_fraction * chip.l2_bytes)
+    shared = power_norm(compute, memory, form.overlap_exponent)
+    if form.chunk_s or form.block_s:
+        waves = rounds(batch * heads / (form.blocks * chip.multiprocessors), form.wave_quantisation)
+        in_turn = passes * waves * (form.block_s + form.chunk_s * np.ceil(sequence / chunk))
+        shared = power_norm(shared, in_turn, form.overlap_exponent)
+    return passes * form.overhead_s + shared
 
 
 class States(NamedTuple):
@@ -75,9 +100,28 @@ class States(NamedTuple):
     value_dim: Array
 
 
-def state_step_seconds(form: ChunkedScan, chip: Chip, states: States, state_bytes: float) -> Array:
-    """Return seconds of one decode step: every sequence's state is read and written once."""
+def state_step_seconds(
+    form: ChunkedScan, chip: Chip, states: States, state_bytes: float, in_l2: bool = False
+) -> Array:
+    """Return seconds of one decode step: every sequence's state is read and written once.
+
+    Args:
+        form: constants of the kernel.
+        chip: data-sheet figures at the dtype of the new token's operands.
+        states: sizes of the states.
+        state_bytes: bytes of an element of the state.
+        in_l2: states that fit stay in L2, as in benchmark loops; a model's other layers evict them.
+    """
     batch, heads, key_dim, value_dim = states
-    moved = 2.0 * batch * heads * key_dim * value_dim * state_bytes
-    moved = moved + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
-    return form.decode_overhead_s + moved / (chip.bandwidth * form.decode_memory_efficiency)
+    kept = batch * heads * key_dim * value_dim * state_bytes
+    moved = 2.0 * kept + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
+    seconds = moved / (chip.bandwidth * form.decode_memory_efficiency)
+    if in_l2:
+        seconds = seconds / _faster_in_l2(kept, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
+    return form.decode_overhead_s + seconds
+
+
+def _faster_in_l2(moved: Array, gain: float, fitting: float) -> Array:
+    """Return the speed of memory over that outside of L2, of which `fitting` bytes serve the kernel."""
+    outside = L2_SHARPNESS * np.log(moved / fitting)
+    return 1.0 + gain / (1.0 + np.exp(np.clip(outside, -60.0, 60.0)))

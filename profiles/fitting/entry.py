@@ -15,7 +15,7 @@ from hwmodels.kernels.residual import ResidualGrid
 from hwmodels.loading import Strict
 from profiles.fitting.holdout import errors, folds, held_out
 from profiles.fitting.operations import FittedOperation
-from profiles.fitting.residuals import Smoother, best_smoother, residual_grid
+from profiles.fitting.residuals import MOST_NODES, Smoother, best_smoother, residual_grid
 from profiles.fitting.robust import fit
 from profiles.points import Points
 
@@ -24,6 +24,11 @@ Array = NDArray[np.floating]
 MICROSECOND = 1e-6
 FEWEST_TO_JUDGE = 4
 """Minimum number of points to hold some out: a point in the cache does not predict one outside it."""
+MOST_OF_HALF, MOST_OF_GRID = 1500, 5000
+"""Points of a half that its form and its grid are fitted to, every so many."""
+NODES_OF_HALF = 40_000
+GOOD_FORM = 0.07, 0.22
+"""Median and 90th percentile of the error within which a form needs no grid."""
 NOT_JUDGED = {"median": 0.1, "p90": 0.25}
 """Error of estimates."""
 
@@ -87,6 +92,38 @@ def fit_entry(
     )
 
 
+def fit_half(
+    operation: FittedOperation[Any], chip: Chip, seen: Points, apart: Points, prior: Strict, keeps_grid: bool
+) -> FittedEntry:
+    """Fit one operation's form to one half of the points, and state its error on the other half.
+
+    Unlike `fit_entry`, the form and the grid are never fitted to the points kept apart.
+
+    Args:
+        operation: the operation to fit.
+        chip: the device at the points' dtype.
+        seen: points of the fit.
+        apart: points on which the error is stated.
+        prior: constants of a similar device; missing keys of mappings are filled in where points need them.
+        keeps_grid: whether to keep a grid of residuals where the form alone is not good, and the grid better.
+    """
+    few = seen.where(np.arange(0, len(seen), -(-len(seen) // MOST_OF_HALF)))
+    form = _fit_variants(operation, chip, few, _with_keys(prior, seen))
+    form_s, measured_s = operation.seconds(form, chip, apart), apart["time_us"] * MICROSECOND
+    error, with_points, grid, corrected_s = errors(form_s, measured_s), None, None, None
+    if keeps_grid and (error.median > GOOD_FORM[0] or error.p90 > GOOD_FORM[1]):
+        dense = seen.where(np.arange(0, len(seen), -(-len(seen) // MOST_OF_GRID)))
+        smoother = _smoother(operation, chip, dense, form, 0.15)
+        grid = _grid(operation, chip, dense, form, smoother, NODES_OF_HALF) if smoother else None
+    if grid is not None:
+        corrected_s = form_s * grid.factor(*_coordinates(operation, form, apart))
+        if _score(corrected_s, measured_s) < _score(form_s, measured_s):
+            with_points = errors(corrected_s, measured_s)
+        else:
+            grid, corrected_s = None, None
+    return FittedEntry(form, error, with_points, grid, Unseen(measured_s, form_s, corrected_s))
+
+
 @dataclass(frozen=True)
 class _Try:
     """One fit with some points held out."""
@@ -146,10 +183,15 @@ def _smoother(
 
 
 def _grid(
-    operation: FittedOperation[Any], chip: Chip, points: Points, form: Strict, smoother: Smoother
+    operation: FittedOperation[Any],
+    chip: Chip,
+    points: Points,
+    form: Strict,
+    smoother: Smoother,
+    most_nodes: int = MOST_NODES,
 ) -> ResidualGrid:
     ratios = _ratios(operation, chip, points, form)
-    return residual_grid(_coordinates(operation, form, points), ratios, smoother)
+    return residual_grid(_coordinates(operation, form, points), ratios, smoother, most_nodes)
 
 
 def _fit_variants(operation: FittedOperation[Any], chip: Chip, points: Points, prior: Strict) -> Strict:

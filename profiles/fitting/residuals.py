@@ -62,16 +62,19 @@ class Smoother:
     exchanges_from: float = 128.0
 
 
-def residual_grid(coordinates: Sequence[Array], ratios: Array, smoother: Smoother) -> ResidualGrid:
+def residual_grid(
+    coordinates: Sequence[Array], ratios: Array, smoother: Smoother, most_nodes: int = MOST_NODES
+) -> ResidualGrid:
     """Return the correction grid of measured points.
 
     Args:
         coordinates: one positive array per coordinate.
         ratios: measured over predicted time.
         smoother: covariances over the base-2 logs of the coordinates.
+        most_nodes: of the grid.
     """
     points, logs = _places(coordinates), _logs(ratios)
-    axes = _axes(points)
+    axes = _axes(points, most_nodes)
     nodes = np.array(list(product(*axes)))
     return ResidualGrid(
         axes, _interpolate(points, logs, nodes, smoother).reshape([len(axis) for axis in axes])
@@ -138,10 +141,10 @@ def _with_exchanged(points: Array, logs: Array, one: int, other: int, least: flo
     return np.concatenate([points, images[new]]), np.concatenate([logs, logs[chosen][new]])
 
 
-def _axes(points: Array) -> tuple[Array, ...]:
+def _axes(points: Array, most_nodes: int) -> tuple[Array, ...]:
     """Return the places of the points along each coordinate, thinned until the grid is small enough."""
     axes = [np.unique(column) for column in points.T]
-    most = min(MOST_NODES, NODES_A_POINT * len(points))
+    most = min(most_nodes, NODES_A_POINT * len(points))
     while np.prod([len(axis) for axis in axes]) > most:
         longest = max(range(len(axes)), key=lambda i: len(axes[i]))
         axis = axes[longest]

@@ -36,12 +36,12 @@ def test_what_is_carried_over_is_an_estimate_with_a_wider_error():
 
 
 def test_libraries_are_carried_over_from_the_same_architecture_only():
-    own, carried = (devices.get(name).kernels for name in ("b200", "b300"))
+    own, carried = (devices.get(name).kernels for name in ("h100-sxm", "gh200"))
     shape = (8, 2048, 2048, 32, 8, 128)
     ratio = carried.using("vllm").attention(*shape, appends=True) / own.uncorrected().using("vllm").attention(
         *shape, appends=True
     )
-    assert ratio == pytest.approx(1.0, rel=0.02)
+    assert ratio == pytest.approx(1.0, rel=0.05)
     assert not calibrations.get("mi355x").libraries
 
 
