@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError, UnknownNameError
 from meshwright.scenarios import shipped_scenarios
@@ -282,8 +283,8 @@ def rows(claims: Iterable[Claim]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the tables of training and of serving, line by line as they are found."""
-    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS)})
+    """Print the tables of training, of serving and of runs, line by line as they are found."""
+    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)})
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers",
         description=__doc__,
@@ -300,6 +301,10 @@ def main() -> None:
     if not asked or {claim.scenario for claim in SERVING_CLAIMS} & set(asked):
         print()
         for line in serving_rows(asked):
+            print(line, flush=True)
+    if not asked or {claim.scenario for claim in RUN_CLAIMS} & set(asked):
+        print()
+        for line in run_rows(asked):
             print(line, flush=True)
 
 

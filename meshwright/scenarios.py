@@ -52,6 +52,15 @@ def serving_data(reference: str) -> tuple[dict[str, Any], Path] | None:
     return (data, path) if serves else None
 
 
+def has_run(reference: str) -> bool:
+    """Whether a scenario of training has a ``run`` of weeks; False without a scenario.
+
+    Raises:
+        InputError: there is no such file, or it is no mapping.
+    """
+    return bool(reference) and read_mapping(scenario_path(reference)).get("run") is not None
+
+
 def question_of(path: Path) -> str:
     """Description of a scenario: the comment at the top of its file."""
     lines = []

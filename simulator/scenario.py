@@ -18,12 +18,14 @@ from hwmodels.device import Device
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
+from simulator.faults import read_faults
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import COLUMNS, Plan
 from simulator.recipes import recipes
 from simulator.rules import check
+from simulator.runs.question import AskedRun, RunQuestion
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.stragglers import Straggler, check_stragglers
@@ -127,6 +129,9 @@ class Definition(Strict):
         default_factory=list,
         description="slow stages of single replicas; the event engine then times the step",
     )
+    run: RunQuestion | None = Field(
+        None, description="a run of weeks: length, faults, recovery, checkpoints, spares (docs/runs.md)"
+    )
     placement: Placement | None = Field(
         None, description="which group of a cluster of groups carries which stages or replicas"
     )
@@ -150,6 +155,7 @@ class Scenario:
     plan: Plan | None
     search: Search
     variations: Mapping[str, Variation]
+    run: AskedRun | None = None
 
 
 def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
@@ -190,7 +196,25 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
     if plan is not None:
         check_stragglers(setting.stragglers, plan, f"{where}: stragglers")
-    return Scenario(written.title, setting, plan, written.search, written.variations)
+    return Scenario(
+        written.title,
+        setting,
+        plan,
+        written.search,
+        written.variations,
+        asked_run(written.run, where, folder),
+    )
+
+
+def asked_run(question: RunQuestion | None, where: str, folder: Path) -> AskedRun | None:
+    """A scenario's ``run`` with its faults resolved; None without one.
+
+    Raises:
+        InputError: unknown or wrong faults.
+    """
+    if question is None:
+        return None
+    return AskedRun(question, read_faults(question.faults, f"{where}: run.faults", folder), f"{where}: run")
 
 
 def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenario | None:

@@ -43,9 +43,12 @@ def simulate(
     requests: Annotated[
         Path | None, typer.Option(help="Serving: write a CSV with one row per request.")
     ] = None,
+    replications: Annotated[
+        int | None, typer.Option(help="Runs of weeks: times that the run is drawn.", min=1, max=100_000)
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Predict a training step of a plan, or the requests of a serving scenario.
+    """Predict a training step of a plan, a run of weeks, or the requests of a serving scenario.
 
     Flags change keys of the scenario, or replace it; [bold]--fix[/bold] sets plan fields. Traces, pages and
     schedules without a closed form need the event engine, and start it.
@@ -53,7 +56,7 @@ def simulate(
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
     from meshwright.commands.serving_plan import refuse_given
-    from meshwright.scenarios import serving_data
+    from meshwright.scenarios import has_run, serving_data
     from meshwright.variations.flags import plan_fields
 
     asked = given.question(
@@ -76,6 +79,13 @@ def simulate(
         simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
         return
     refuse_given({"--requests": requests}, "a training step has no requests")
+    if has_run(scenario):
+        from meshwright.commands.run import simulate_run_of
+
+        refuse_given({"--engine": engine or None}, "a run is no step; leave run out for the step")
+        simulate_run_of(scenario, asked, replications, trace, html, json)
+        return
+    refuse_given({"--replications": replications}, "only a scenario with run is drawn several times")
     simulate_training(scenario, asked, engine, trace, html, json)
 
 

@@ -108,7 +108,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     """
     framework, shape = setting.framework, stages.index.shape
     sharding = Sharding(setting, plans)
-    state = _state(setting, sharding, counts)
+    state = state_bytes(setting, sharding, counts)
     update = state.pop("update")
     parts = {
         **state,
@@ -157,14 +157,14 @@ def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Paramet
     """
     framework = setting.framework
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
-    state = _state(setting, Sharding(setting, whole), counts)
+    state = state_bytes(setting, Sharding(setting, whole), counts)
     passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
     held = state["parameters"] + state["gradients"] + state["optimizer"] + passes * framework.fragmentation
     fullest = np.where(stages.present, held, 0.0).max(axis=0)
     return fullest + _buffers(setting, plans) + framework.context_bytes
 
 
-def _state(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
+def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
     """Parameters, gradients and Adam's two moments with the 32-bit master copy (Rajbhandari et al. 2020).
 
     "update" is the further memory that the optimizer's step allocates.

@@ -1,0 +1,162 @@
+"""Runs of weeks as tables and under the keys of docs/json.md."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.durations import written
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import percent, scaled
+from planner.runs import PlannedRun
+
+DAY = 86400.0
+
+
+def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
+    """The ``run`` of ``simulate --json``."""
+    outcome, case = run.outcome, run.case
+    inputs, state = outcome.inputs, case.state
+    return {
+        "finish_days": {
+            "mean": _days(outcome.mean_s),
+            **{f"p{int(100 * share)}": _days(outcome.quantile(share)) for share in (0.1, 0.5, 0.9)},
+        },
+        "work_days": inputs.work_s / DAY,
+        "steps": inputs.steps,
+        "goodput": outcome.goodput,
+        "goodput_error": _finite(outcome.goodput_error),
+        "closed_form": {name.replace(" ", "_"): value for name, value in outcome.closed_form.items()},
+        "closed_form_lacks": outcome.assumptions,
+        "states_s": outcome.seconds,
+        "faults": {
+            "name": inputs.faults.name,
+            "mtbf_s": _finite(outcome.mtbf_s),
+            "count": outcome.faults,
+            "by_cause": outcome.by_cause,
+        },
+        "recovery_s": inputs.means() if inputs.faults.processes else {},
+        "checkpoint": _checkpoint(run),
+        "saved_bytes": float(state.total[0]),
+        "bytes_per_parameter": float(state.bytes_per_parameter[0]),
+        "spares": inputs.spares,
+        "spare_node_hours": sum(each.spare_s for each in outcome.replications)
+        / len(outcome.replications)
+        / 3600,
+        "usd": run.usd,
+        "kwh": run.kwh,
+        "replications": len(outcome.replications),
+        "unfinished": sum(not each.done for each in outcome.replications),
+        "interrupted": outcome.interrupted,
+        "seed": case.asked.question.seed,
+        "assumed": assumed(run),
+    }
+
+
+def _days(seconds: float) -> float | None:
+    return seconds / DAY if math.isfinite(seconds) else None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
+    mechanism, save = run.case.asked.question.checkpoints, run.case.save
+    if mechanism is None or save is None:
+        return None
+    return {
+        "mechanism": mechanism.mechanism,
+        "period_s": run.outcome.inputs.period_s,
+        "stall_s": float(save.stall_s[0]),
+        "least_period_s": float(save.least_period_s[0]),
+        "host_bytes_per_node": float(save.host_bytes[0]),
+        "safe_s": {place: float(times[0]) for place, times in save.safe_s.items()},
+        "load_s": {place: float(times[0]) for place, times in save.load_s.items()},
+    }
+
+
+def assumed(run: PlannedRun) -> list[str]:
+    """What the run assumes because neither scenario nor cluster states it."""
+    asked, found = run.case.asked, []
+    if run.case.save is not None:
+        found += run.case.rates.assumed
+    if asked.faults.processes:
+        found += asked.question.recovery.assumed(run.outcome.inputs.devices)
+        preset = asked.faults.preset
+        if preset is not None and preset.second_hand:
+            found.append(f"faults: {preset.name} holds second-hand figures")
+    return found
+
+
+def run_tables_of(run: PlannedRun) -> list[Table]:
+    """The tables of ``simulate`` about a run."""
+    return [facts(run_facts(run), "The run"), state_table(run), *_fault_tables(run)]
+
+
+def run_facts(run: PlannedRun) -> dict[str, str]:
+    """Headline figures of a run by name."""
+    outcome, inputs = run.outcome, run.outcome.inputs
+    made = describe_planned_run(run)
+    checkpoint = made["checkpoint"]
+    found = {
+        "finish": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
+        f"{_told(outcome.quantile(0.9))} (p90)",
+        "work": f"{inputs.steps:,} steps of {inputs.step_s:.3g} s, {written(inputs.work_s)} without loss",
+        "goodput": f"{percent(outcome.goodput)} of the wall time, closed form "
+        + ", ".join(f"{percent(value)} ({name})" for name, value in outcome.closed_form.items()),
+        "faults": f"{inputs.faults.name}: one in {written(outcome.mtbf_s)}, {outcome.faults:.4g} in the run"
+        if inputs.faults.processes
+        else "none",
+        "checkpoints": "none"
+        if checkpoint is None
+        else f"{checkpoint['mechanism']}, every {written(inputs.period_s)}, training waits "
+        f"{written(checkpoint['stall_s'])}; {scaled(made['saved_bytes'], 'B')} to "
+        + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items()),
+        "recovery": ", ".join(
+            f"{name} {written(took)}" for name, took in made["recovery_s"].items() if took > 0
+        ),
+        "spares": f"{inputs.spares} nodes" if inputs.spares else "none",
+        "cost": f"{run.usd:,.0f} USD at list price, {run.kwh:,.0f} kWh, spares included",
+        "replications": f"{len(outcome.replications)}"
+        + (", ended by Ctrl-C" if outcome.interrupted else "")
+        + (f", {made['unfinished']} of them never finish" if made["unfinished"] else ""),
+        "closed form lacks": "; ".join(outcome.assumptions),
+        "assumed": "; ".join(made["assumed"]),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds / DAY:.2f} d" if math.isfinite(seconds) else "never"
+
+
+def state_table(run: PlannedRun) -> Table:
+    """Mean time in every state."""
+    return table(
+        ["state", "hours", "share"],
+        [[state, f"{took / 3600:.2f}", percent(share, 2)] for state, took, share in states(run)],
+        "Where the time goes",
+    )
+
+
+def states(run: PlannedRun) -> list[tuple[str, float, float]]:
+    """States with their mean seconds and shares of the wall time; empty ones left out."""
+    seconds = run.outcome.seconds
+    whole = sum(seconds.values())
+    return [(state, took, took / whole) for state, took in seconds.items() if took > 0]
+
+
+MOST_CAUSES = 8
+
+
+def _fault_tables(run: PlannedRun) -> list[Table]:
+    causes = list(run.outcome.by_cause.items())
+    if len(causes) < 2:
+        return []
+    rows = [[name, f"{number:.1f}"] for name, number in causes[:MOST_CAUSES]]
+    if rest := causes[MOST_CAUSES:]:
+        rows.append([f"{len(rest)} others", f"{sum(number for _, number in rest):.1f}"])
+    return [table(["cause", "faults"], rows, "Faults of a run")]

@@ -1,0 +1,96 @@
+"""The Python API of runs of weeks: ``mw.run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hwmodels.errors import InputError
+from meshwright.questions import ask
+from meshwright.references import Reference
+from meshwright.reports.plans import describe_plan, describe_setting
+from meshwright.reports.runs import describe_planned_run
+from planner.constraints import Constraints
+from planner.prediction import simulate_plan
+from planner.runs import PlannedRun, run_plan, shrunk_speeds
+from planner.search import search
+from simulator.scenario import Scenario
+from simulator.setting import Setting
+
+
+@dataclass(frozen=True, eq=False)
+class RunSimulation:
+    """A plan's run of weeks: when it finishes, and where its time goes."""
+
+    scenario: Scenario
+    planned: PlannedRun
+
+    @property
+    def title(self) -> str:
+        """The scenario's title; model and devices where it has none."""
+        setting = self.scenario.setting
+        return self.scenario.title or f"{setting.model.name} on {setting.cluster.devices:,} devices"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``meshwright simulate --json`` prints for a scenario with ``run``."""
+        described = describe_plan(self.planned.prediction, 0)
+        return {
+            "title": self.scenario.title,
+            **describe_setting(self.scenario.setting),
+            **described,
+            "run": describe_planned_run(self.planned),
+        }
+
+
+def run(
+    scenario: Reference | None = None,
+    *,
+    replications: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    **arguments: Any,
+) -> RunSimulation:
+    """Simulate the run of weeks of a scenario's plan.
+
+    Args:
+        scenario: file, shipped name or mapping with ``run`` and ``plan``.
+        replications: in place of the scenario's.
+        progress: called with the finished share.
+        arguments: as for ``simulate``; they replace keys of the scenario.
+
+    Raises:
+        InputError: a missing ``run`` or ``plan``, a wrong key or value, or a run that cannot work.
+    """
+    asked, where = ask(scenario, arguments)
+    if asked.run is None:
+        raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
+    return run_of(asked, where, replications, progress)
+
+
+def run_of(
+    asked: Scenario,
+    where: str,
+    replications: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> RunSimulation:
+    """The run of a checked scenario.
+
+    Raises:
+        InputError: as ``run``.
+    """
+    if asked.plan is None or asked.run is None:
+        raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
+    prediction = simulate_plan(asked.setting, asked.plan).prediction
+    rate = float(asked.setting.training.tokens / prediction.step.time[0])
+    speeds = shrunk_speeds(asked.setting, asked.run, lambda setting: _best_rate(setting, asked), rate)
+    return RunSimulation(asked, run_plan(prediction, asked.run, replications, progress, speeds))
+
+
+def _best_rate(setting: Setting, asked: Scenario) -> float | None:
+    """Tokens per second of the best plan; None where none fits."""
+    constraints = Constraints.of(asked.search.fix, asked.search.limit)
+    try:
+        found = search(setting, setting.cluster.devices, constraints, "time", 1)
+    except InputError:
+        return None
+    return float(setting.training.tokens / found.step.time[0]) if len(found.plans) else None

@@ -1,0 +1,54 @@
+"""Rates of the streams between device memory and the places where a checkpoint is kept."""
+
+from __future__ import annotations
+
+from hwmodels.cluster import Cluster
+from hwmodels.records import record
+
+
+@record()
+class Rates:
+    """Rates of one cluster, B/s.
+
+    Attributes:
+        copy: all devices of a node to or from its host.
+        nic: one node to others.
+        ssd_write, ssd_read: all SSDs of a node.
+        write, read: all nodes to or from the shared file system.
+        client_write, client_read: one node to or from it.
+        host_bytes: memory of a node's hosts.
+        nodes: in use.
+        assumed: what the cluster's file leaves out.
+    """
+
+    copy: float
+    nic: float
+    ssd_write: float
+    ssd_read: float
+    write: float
+    read: float
+    client_write: float
+    client_read: float
+    host_bytes: float
+    nodes: int
+    assumed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Rates:
+        """Read the rates off a cluster, with defaults where its file leaves them out."""
+        node, shared = cluster.full_node, cluster.full_file_system
+        drives = node.ssds
+        count = drives.count if drives else 0
+        return cls(
+            copy=node.host_copy_bytes_s or 0.0,
+            nic=cluster.network.bandwidth,
+            ssd_write=count * drives.write_bytes_s if drives else 0.0,
+            ssd_read=count * drives.read_bytes_s if drives else 0.0,
+            write=shared.write_bytes_s,
+            read=shared.read_bytes_s,
+            client_write=shared.client_write_bytes_s or shared.write_bytes_s,
+            client_read=shared.client_read_bytes_s or shared.read_bytes_s,
+            host_bytes=node.host_bytes or 0.0,
+            nodes=cluster.nodes_for(cluster.devices),
+            assumed=tuple(cluster.assumed_storage),
+        )

@@ -1,0 +1,36 @@
+"""Training waits until the save is in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from simulator.checkpoints.mechanism import Mechanism, Save, Window
+
+if TYPE_CHECKING:
+    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.state import SavedState
+
+
+class Synchronous(Mechanism):
+    """Copies and writes in chunks: the slowest stream of the way decides (torch.save, Megatron-LM)."""
+
+    HELP: ClassVar[str] = "training waits until the save is written"
+
+    mechanism: Literal["synchronous"] = "synchronous"
+
+    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+        """One save of each plan: everything blocks, and is safe when training goes on."""
+        ways = [self.write_s(stored.place, state, rates) for stored in self.kept]
+        whole = np.maximum.reduce([self.copy_s(state, rates), *ways])
+        if self.blocking is not None:
+            whole = np.full_like(whole, self.blocking)
+        return Save(
+            stall_s=whole,
+            safe_s={stored.place: whole for stored in self.kept},
+            load_s=self.loads(state, rates),
+            least_period_s=whole,
+            host_bytes=np.zeros_like(whole),
+            written_bytes={stored.place: state.total for stored in self.kept},
+        )

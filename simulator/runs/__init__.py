@@ -1,0 +1,1 @@
+"""Runs of weeks: faults, recovery, checkpoints and stragglers around the step of one plan."""

@@ -1,0 +1,373 @@
+"""Event simulation of a run: one replication.
+
+A step is no event. Between two faults work advances at a rate, and saves follow each other at a period, so
+that the cost grows with faults. A fault that strikes during a recovery starts it again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from simulator.faults import NOTICES, Faults
+from simulator.runs.inputs import RunInputs
+
+PRODUCTIVE, LOST, CHECKPOINT, SLOWED, REDUCED, WAITING, STALL = (
+    "productive",
+    "lost work",
+    "checkpoint",
+    "stragglers",
+    "fewer devices",
+    "waiting for spares",
+    "stall",
+)
+STATES = (
+    PRODUCTIVE,
+    *(LOST, CHECKPOINT, SLOWED, REDUCED),
+    *("detect", "locate", "replace", "initialise", "load", STALL, WAITING),
+)
+"""States of a job; a run's seconds in them add up to its wall time."""
+
+SILENT = NOTICES.index("silent")
+LONGEST = 200.0
+"""Times of the work after which a replication that is not done ends: the job makes no progress."""
+FAR_BACK = 64
+"""Saves under way at the same time that are looked at."""
+
+
+@dataclass
+class Replication:
+    """One drawn run.
+
+    Attributes:
+        wall_s: seconds until it is done, or until it was given up.
+        done: whether it finished.
+        seconds: by state; they add up to ``wall_s``.
+        faults, lost_nodes: that struck it.
+        spare_s: node-seconds of idle spares.
+        by_cause: faults by name.
+        segments: (state, start, end) in order, where they were asked for.
+    """
+
+    wall_s: float = 0.0
+    done: bool = True
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STATES, 0.0))
+    faults: int = 0
+    lost_nodes: int = 0
+    spare_s: float = 0.0
+    by_cause: dict[str, int] = field(default_factory=dict)
+    segments: list[tuple[str, float, float]] = field(default_factory=list)
+
+
+def replicate(inputs: RunInputs, seed: int, number: int = 0, traced: bool = False) -> Replication:
+    """Draw one replication; the same seed and number give the same faults for every recovery and spare.
+
+    Args:
+        inputs: the run.
+        seed, number: of the generator.
+        traced: whether to keep the segments.
+    """
+    return _Run(inputs, np.random.default_rng([seed, number]), traced).run()
+
+
+class _Run:
+    """State of one replication."""
+
+    def __init__(self, inputs: RunInputs, rng: np.random.Generator, traced: bool) -> None:
+        self.inputs, self.rng, self.traced = inputs, rng, traced
+        self.found = Replication()
+        self.time = self.position = self.cycle = 0.0
+        self.saves = 0
+        self.saved = [0.0] * len(inputs.tiers)
+        self.pending: list[list[tuple[float, float]]] = [[] for _ in inputs.tiers]
+        self.recovering: list[tuple[str, float]] = []
+        self.resets = False
+        self.down: list[float] = []
+        self.out = 0
+        self.missing = 0
+        self.slow: dict[int, float] = {}
+        self.clean: float | None = None
+        self.order = count()
+        self.events: list[tuple[float, int, str, object]] = []
+        self.block, self.drawn_until = max(1.25 * inputs.work_s, 1.0), 0.0
+        for index, slow in enumerate(inputs.slow):
+            self._push(slow.start, "slower", (index, slow.factor))
+            if math.isfinite(slow.end):
+                self._push(slow.end, "faster", (index, slow.evicted))
+
+    def run(self) -> Replication:
+        """Advance from event to event until the work is done."""
+        limit = LONGEST * self.inputs.work_s + 1.0
+        while self.found.done:
+            if not self.events or self.events[0][0] > self.drawn_until:
+                if self._finished_by(self.drawn_until):
+                    break
+                self._draw_more()
+                continue
+            when, _, kind, what = heapq.heappop(self.events)
+            if self._finished_by(when):
+                break
+            getattr(self, f"_{kind}")(what)
+            if self.time > limit:
+                self.found.done = False
+        self.found.wall_s = self.time
+        self.found.seconds[PRODUCTIVE] = self.position
+        self.found.spare_s += self.inputs.spares * self.time
+        return self.found
+
+    def _push(self, when: float, kind: str, what: object) -> None:
+        heapq.heappush(self.events, (when, next(self.order), kind, what))
+
+    def _draw_more(self) -> None:
+        """Draw the faults of another block of time, with their recoveries."""
+        inputs, start = self.inputs, self.drawn_until
+        processes = [each for each in inputs.faults.processes if start == 0 or each.repeats]
+        drawn = Faults("", tuple(processes)).draw(self.rng, inputs.job, self.block)
+        stages = inputs.recovery.draw(self.rng, drawn, inputs.devices)
+        for index, when in enumerate(drawn.time):
+            cause = drawn.causes[drawn.cause[index]]
+            seconds = {name: float(each[index]) for name, each in stages.items()}
+            fault = (
+                int(drawn.nodes[index]),
+                float(drawn.repair_s[index]),
+                int(drawn.notice[index]),
+                cause,
+                seconds,
+            )
+            self._push(start + float(when), "fault", fault)
+        self.drawn_until = start + self.block
+
+    # Advancing
+
+    @property
+    def speed(self) -> float:
+        """Work per second of training time."""
+        return 1 / (math.prod(self.slow.values()) if self.slow else 1.0) * self._size
+
+    @property
+    def _size(self) -> float:
+        """Speed of the devices that are left over all of them."""
+        if self.out and self.inputs.dropped:
+            return 1 - self.out / self.inputs.dropped.replicas
+        if self.missing:
+            return self.inputs.shrunk[min(self.missing, len(self.inputs.shrunk)) - 1]
+        return 1.0
+
+    def _finished_by(self, until: float) -> bool:
+        """Advance to a time, or to the end of the work if it comes first."""
+        while self.recovering and self.time < until:
+            name, left = self.recovering[0]
+            spent = min(left, until - self.time)
+            self._account(name, spent)
+            if spent < left:
+                self.recovering[0] = (name, left - spent)
+                return False
+            self.recovering.pop(0)
+            if not self.recovering and self.resets:
+                self.cycle, self.resets = 0.0, False
+        if self.time >= until:
+            return False
+        return self._work(until)
+
+    def _work(self, until: float) -> bool:
+        inputs, speed = self.inputs, self.speed
+        period, stall = inputs.period_s, inputs.stall_s
+        whole, before = period + stall, self.cycle
+        done_before = self._trained(before)
+        need = (inputs.work_s - self.position) / speed
+        if math.isinf(period):
+            end = before + need
+        else:
+            goal = done_before + need
+            full = max(math.ceil(goal / period * (1 - 1e-15)) - 1, 0)
+            end = full * whole + goal - full * period
+        finished = self.time + (end - before) <= until
+        spent = end - before if finished else until - self.time
+        trained = need if finished else self._trained(before + spent) - done_before
+        if inputs.tiers:
+            self._save(before, before + spent, done_before, speed)
+        self._split(spent, trained, speed)
+        self.position = inputs.work_s if finished else self.position + trained * speed
+        if not math.isinf(period):
+            passed = math.floor((before + spent) / whole)
+            self.saves += passed
+            self.cycle = before + spent - passed * whole
+        return finished
+
+    def _trained(self, cycle: float) -> float:
+        """Training time in the first seconds of a cycle and those after it."""
+        period = self.inputs.period_s
+        if math.isinf(period):
+            return cycle
+        full = math.floor(cycle / (period + self.inputs.stall_s))
+        return full * period + min(cycle - full * (period + self.inputs.stall_s), period)
+
+    def _split(self, spent: float, trained: float, speed: float) -> None:
+        """Account for training, saves, stragglers and missing devices."""
+        seconds = self.found.seconds
+        pure = speed / self._size
+        seconds[CHECKPOINT] += max(spent - trained, 0.0)
+        seconds[SLOWED] += trained * (1 - pure)
+        seconds[REDUCED] += trained * (pure - speed)
+        if self.traced and spent > 0:
+            self.found.segments.append((PRODUCTIVE, self.time, self.time + spent))
+        self._spend(spent)
+
+    def _account(self, state: str, spent: float) -> None:
+        self.found.seconds[state] += spent
+        if self.traced and spent > 0:
+            self.found.segments.append((state, self.time, self.time + spent))
+        self._spend(spent)
+
+    def _spend(self, spent: float) -> None:
+        """Let time pass; spares in use are not idle."""
+        start, end = self.time, self.time + spent
+        self.time = end
+        for back in self.down[: self.inputs.spares]:
+            self.found.spare_s -= max(min(back, end) - start, 0.0)
+
+    # Saves
+
+    def _save(self, before: float, after: float, trained: float, speed: float) -> None:
+        """Note the saves that begin between two moments of the cycle, and those that have become safe."""
+        period, whole = self.inputs.period_s, self.inputs.period_s + self.inputs.stall_s
+        now = self.time + (after - before)
+        last = math.floor((after - period) / whole + 1e-12)
+        first = max(math.floor((before - period) / whole) + 1, 0)
+        for number, tier in enumerate(self.inputs.tiers):
+            pending = self.pending[number]
+            for safe, position in pending:
+                if safe <= now:
+                    self.saved[number] = max(self.saved[number], position)
+            pending[:] = [each for each in pending if each[0] > now]
+            index = last - (self.saves + last + 1) % tier.every
+            for _ in range(FAR_BACK):
+                if index < first:
+                    break
+                position = self.position + speed * ((index + 1) * period - trained)
+                safe = self.time + index * whole + period - before + tier.safe_s
+                if safe <= now:
+                    self.saved[number] = max(self.saved[number], position)
+                    break
+                pending.append((safe, position))
+                index -= tier.every
+
+    def _roll_back(self, nodes: int, before: float | None = None) -> float:
+        """Return to the newest safe save that survives; the seconds to load it."""
+        tiers = self.inputs.tiers
+        kept = [number for number, tier in enumerate(tiers) if tier.lost_nodes >= nodes]
+        best = max(kept, key=lambda number: (self.saved[number], -tiers[number].load_s), default=None)
+        position = self.saved[best] if best is not None else 0.0
+        position = min(position, self.position if before is None else before)
+        lost = self.position - position
+        self.found.seconds[LOST] += lost
+        self.position = position
+        self.saved = [min(each, position) for each in self.saved]
+        for pending in self.pending:
+            pending.clear()
+        return tiers[best].load_s if best is not None else 0.0
+
+    # Events
+
+    def _fault(self, fault: tuple[int, float, int, str, dict[str, float]]) -> None:
+        nodes, repair, notice, cause, seconds = fault
+        self.found.faults += 1
+        self.found.by_cause[cause] = self.found.by_cause.get(cause, 0) + 1
+        if notice == SILENT:
+            if self.clean is None:
+                self.clean = max(self.saved, default=0.0)
+            self._push(self.time + seconds["detect"], "noticed", fault)
+            return
+        self._lose(nodes, repair)
+        if self.inputs.dropped and self.out < self.inputs.dropped.replicas - 1 and not self.resets:
+            self._drop()
+            return
+        self._recover(nodes, seconds, self._roll_back(nodes))
+
+    def _noticed(self, fault: tuple[int, float, int, str, dict[str, float]]) -> None:
+        """A check finds silent corruption: everything since the last clean save is lost."""
+        nodes, repair, _, _, seconds = fault
+        if self.clean is None or self.position <= self.clean:
+            self.clean = None
+            return
+        self._lose(nodes, repair)
+        load = self._roll_back(nodes, self.clean)
+        self.clean = None
+        self._recover(nodes, {**seconds, "detect": 0.0}, load)
+
+    def _lose(self, nodes: int, repair: float) -> None:
+        self.found.lost_nodes += nodes
+        self.down = sorted([back for back in self.down if back > self.time] + [self.time + repair] * nodes)
+        if nodes and self.inputs.shrunk:
+            self._push(self.time + repair, "repaired", None)
+
+    def _recover(self, nodes: int, seconds: dict[str, float], load: float) -> None:
+        """Start the stages of a recovery, in place of one that is under way."""
+        if math.isnan(seconds["load"]):
+            seconds = {**seconds, "load": load}
+        shown = self.inputs.recovery.hidden(seconds)
+        stages = [(name, shown[name]) for name in ("detect", "locate")]
+        if self.inputs.shrunk:
+            self.missing = max(len(self.down) - self.inputs.spares, 0)
+        elif self.inputs.waits:
+            ready = self._spares_at(self.time + sum(spent for _, spent in stages))
+            stages.append((WAITING, ready))
+        stages += [(name, shown[name]) for name in ("replace", "initialise", "load")]
+        self.recovering = [stage for stage in stages if stage[1] > 0]
+        self.resets = bool(self.recovering)
+        self.cycle = 0.0
+
+    def _spares_at(self, when: float) -> float:
+        """Seconds from a time until every lost node has a spare."""
+        if len(self.down) <= self.inputs.spares:
+            return 0.0
+        return max(self.down[len(self.down) - self.inputs.spares - 1] - when, 0.0)
+
+    def _drop(self) -> None:
+        """Go on without a replica."""
+        dropped = self.inputs.dropped
+        assert dropped is not None
+        self.out += 1
+        back = self.time + dropped.stall_s + dropped.out_s
+        if self.inputs.waits:
+            back += self._spares_at(self.time + dropped.stall_s)
+        self._push(back, "rejoin", None)
+        self._pause(dropped.stall_s)
+
+    def _rejoin(self, _: object) -> None:
+        if self.out and self.inputs.dropped:
+            self.out -= 1
+            self._pause(self.inputs.dropped.rejoin_s)
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            self.recovering.append((STALL, seconds))
+
+    def _repaired(self, _: object) -> None:
+        """All nodes are back: save, and go on with the full job."""
+        self.down = [back for back in self.down if back > self.time]
+        left = max(len(self.down) - self.inputs.spares, 0)
+        if self.missing and not left:
+            self._restart()
+        self.missing = min(self.missing, left)
+
+    def _slower(self, what: tuple[int, float]) -> None:
+        self.slow[what[0]] = what[1]
+
+    def _faster(self, what: tuple[int, bool]) -> None:
+        self.slow.pop(what[0], None)
+        if what[1]:
+            self._restart()
+
+    def _restart(self) -> None:
+        """A planned restart: a save first, so that no work is lost."""
+        means = self.inputs.means()
+        stages = [(CHECKPOINT, self.inputs.stall_s)]
+        stages += [(name, means.get(name, 0.0)) for name in ("replace", "initialise", "load")]
+        self.saved = [self.position] * len(self.saved)
+        self.recovering = [stage for stage in stages if stage[1] > 0]
+        self.resets, self.cycle = bool(self.recovering), 0.0

@@ -1,0 +1,179 @@
+"""The answer about a run: when it finishes, where its time goes, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hwmodels.cluster import Cluster
+from simulator.runs.closed_form import effective, first_order
+from simulator.runs.events import PRODUCTIVE, STATES, Replication, replicate
+from simulator.runs.inputs import RunInputs
+
+BUSY = (PRODUCTIVE, "lost work", "stragglers", "fewer devices")
+"""States in which devices compute."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """Replications of one plan's run.
+
+    Attributes:
+        inputs: of every replication.
+        replications: in the order of their numbers.
+        late_s: from the end of a save's stall until it survives the loss of a node.
+        interrupted: whether Ctrl-C ended them early.
+    """
+
+    inputs: RunInputs
+    replications: list[Replication]
+    late_s: float = 0.0
+    interrupted: bool = False
+
+    @cached_property
+    def wall_s(self) -> np.ndarray:
+        """Wall time of every replication; infinite where it was given up."""
+        return np.array([each.wall_s if each.done else np.inf for each in self.replications])
+
+    def quantile(self, share: float) -> float:
+        """Wall time that a share of the replications do not exceed, s."""
+        return float(np.quantile(self.wall_s, share, method="higher"))
+
+    @property
+    def mean_s(self) -> float:
+        """Mean wall time, s."""
+        return float(self.wall_s.mean())
+
+    @property
+    def goodput(self) -> float:
+        """Share of the wall time of all replications that makes progress."""
+        return (
+            self.inputs.work_s
+            * sum(each.done for each in self.replications)
+            / sum(each.wall_s for each in self.replications)
+        )
+
+    @property
+    def goodput_error(self) -> float:
+        """Half-width of the 95 % confidence interval of ``goodput``."""
+        shares = self.inputs.work_s / self.wall_s
+        return float(1.96 * shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("inf")
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Mean seconds in every state; they add up to the mean wall time."""
+        return {
+            state: float(np.mean([each.seconds[state] for each in self.replications])) for state in STATES
+        }
+
+    @property
+    def faults(self) -> float:
+        """Mean number of faults."""
+        return float(np.mean([each.faults for each in self.replications]))
+
+    @cached_property
+    def by_cause(self) -> dict[str, float]:
+        """Mean number of faults by cause, most first."""
+        found: dict[str, float] = {}
+        for each in self.replications:
+            for cause, number in each.by_cause.items():
+                found[cause] = found.get(cause, 0.0) + number / len(self.replications)
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def mtbf_s(self) -> float:
+        """Mean seconds between faults of the job; infinite without faults."""
+        rate = self.inputs.faults.rate(self.inputs.job)
+        return 1 / rate if rate else float("inf")
+
+    @cached_property
+    def closed_form(self) -> dict[str, float]:
+        """Goodput by the exact law and to first order, from the mean recovery."""
+        inputs = self.inputs
+        rate = inputs.faults.rate(inputs.job)
+        recovery = sum(inputs.means().values()) if rate else 0.0
+        late = self.late_s if inputs.tiers else 0.0
+        exact = effective(rate, inputs.period_s, inputs.stall_s, recovery, late)
+        if not rate or np.isinf(inputs.period_s):
+            return {"exact": float(exact)}
+        return {
+            "exact": float(exact),
+            "first order": float(first_order(rate, inputs.period_s, inputs.stall_s, recovery)),
+        }
+
+    @property
+    def assumptions(self) -> list[str]:
+        """Why the closed form need not hold; empty where its assumptions do."""
+        inputs, found = self.inputs, []
+        if not inputs.faults.memoryless:
+            found.append("faults are not memoryless, or silent")
+        if inputs.waits and inputs.faults.processes:
+            found.append("waiting for spares is not in it")
+        if inputs.slow:
+            found.append("stragglers are not in it")
+        if inputs.dropped or inputs.shrunk:
+            found.append("the job goes on with fewer devices")
+        if self.late_s > 0 and inputs.tiers:
+            found.append("saves are safe after training goes on")
+        if len({tier.lost_nodes for tier in inputs.tiers}) > 1:
+            found.append("saves differ in what they survive")
+        if any(not law_fixed for law_fixed in _fixed(inputs)):
+            found.append("stages of a recovery vary")
+        return found
+
+    def energy_kwh(self, cluster: Cluster, busy_watts: float) -> float:
+        """Energy of the job and its spares: computing at ``busy_watts``, otherwise idle; spares idle."""
+        busy = sum(self.seconds[state] for state in BUSY)
+        idle = sum(self.seconds.values()) - busy
+        per_node = cluster.devices_per_node * cluster.device.idle_watts + cluster.host_watts
+        spares = self.inputs.spares * self.mean_s * per_node
+        return (busy * busy_watts + idle * cluster.power_watts(0.0) + spares) / 3.6e6
+
+    def usd(self, cluster: Cluster) -> float:
+        """Money for the job's devices and its spares, at the list price."""
+        devices = cluster.devices + self.inputs.spares * cluster.devices_per_node
+        return devices * cluster.device.price_per_hour_usd * self.mean_s / 3600
+
+
+def _fixed(inputs: RunInputs) -> list[bool]:
+    """Whether each kind of fault costs the same mean recovery."""
+    if not inputs.faults.processes:
+        return [True]
+    totals = {
+        round(sum(inputs.recovery.means(notice, nodes, inputs.devices, 0.0).values()), 9)
+        for _, notice, nodes in inputs.faults.kinds(inputs.job)
+    }
+    return [len(totals) == 1]
+
+
+def simulate_run(
+    inputs: RunInputs,
+    replications: int,
+    seed: int,
+    late_s: float = 0.0,
+    progress: Callable[[float], None] | None = None,
+) -> RunOutcome:
+    """Draw replications; Ctrl-C ends after those that are done.
+
+    Args:
+        inputs: the run.
+        replications: how many; a run that draws nothing takes one.
+        seed: of the generator; replication n of two runs sees the same faults.
+        late_s: for the closed form.
+        progress: called with the finished share.
+    """
+    count = replications if any(each.repeats for each in inputs.faults.processes) else 1
+    found: list[Replication] = []
+    try:
+        for number in range(count):
+            found.append(replicate(inputs, seed, number))
+            if progress:
+                progress(len(found) / count)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        return RunOutcome(inputs, found, late_s, interrupted=True)
+    return RunOutcome(inputs, found, late_s)
