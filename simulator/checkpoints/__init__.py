@@ -10,7 +10,7 @@ from pydantic import Field
 from simulator.checkpoints.asynchronous import Asynchronous
 from simulator.checkpoints.incremental import Incremental
 from simulator.checkpoints.lazy import Lazy
-from simulator.checkpoints.mechanism import Mechanism, Save, StoredAt, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow, StoredAt
 from simulator.checkpoints.peers import Peers
 from simulator.checkpoints.places import PLACES, StoragePlace
 from simulator.checkpoints.synchronous import Synchronous
@@ -22,9 +22,9 @@ __all__ = [
     "AnyMechanism",
     "Mechanism",
     "Save",
+    "StepWindow",
     "StoragePlace",
     "StoredAt",
-    "Window",
 ]
 
 AnyMechanism = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simulator.checkpoints.mechanism import Mechanism, Save, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Asynchronous(Mechanism):
 
     mechanism: Literal["asynchronous"] = "asynchronous"
 
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
         return self.made(state, rates, copied, copied)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.checkpoints.mechanism import Mechanism, Save, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Incremental(Mechanism):
         10, description="saves from one whole save to the next"
     )
 
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """The mean save of each plan; a load reads the whole save and half of the increments."""
         share = (1 + self.changed * (self.whole_every - 1)) / self.whole_every
         copied = self.copy_s(state, rates) * share

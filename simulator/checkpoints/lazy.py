@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from simulator.checkpoints.mechanism import Mechanism, Save, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Lazy(Mechanism):
 
     mechanism: Literal["lazy"] = "lazy"
 
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
         return self.made(state, rates, np.maximum(copied - window.passes_s, 0.0), copied)

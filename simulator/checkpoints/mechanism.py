@@ -37,7 +37,7 @@ Every = Annotated[float | str, BeforeValidator(_every)]
 
 
 @record()
-class Window:
+class StepWindow:
     """The training step that saves happen beside; arrays of shape (plans,).
 
     Attributes:
@@ -132,7 +132,7 @@ class Mechanism(Strict):
         return {"host": 0.0, "ssd": 0.0, "peers": float(self.survives), "remote": np.inf}[place]
 
     @abstractmethod
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan."""
 
     def copy_s(self, state: SavedState, rates: Rates) -> np.ndarray:

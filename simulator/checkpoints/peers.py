@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodels.loading import Strict
-from simulator.checkpoints.mechanism import Mechanism, Save, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Peers(Mechanism):
                 return {**value, "survives": found}
         return value
 
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan. What of the copies does not fit the step's free time stops training."""
         copied = self.copy_s(state, rates)
         factor = self.erasure.parity / self.erasure.data if self.erasure else float(self.replicas)

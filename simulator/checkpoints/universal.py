@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.checkpoints.mechanism import Mechanism, Save, Window
+from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Universal(Mechanism):
     mechanism: Literal["universal"] = "universal"
     converts: bool = Field(False, description="whether loads come with other degrees and convert first")
 
-    def save(self, state: SavedState, rates: Rates, window: Window) -> Save:
+    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan: as an asynchronous one; conversion reads and writes every byte once."""
         copied = self.copy_s(state, rates)
         made = self.made(state, rates, copied, copied)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.faults.law import Law
-from simulator.faults.preset import Preset, presets
+from simulator.faults.preset import FaultPreset, presets
 from simulator.faults.process import NOTICES, Exposed, FaultKind, FaultList, FaultProcess, Notice
 from simulator.faults.registry import PROCESSES
 from simulator.faults.superposed import Faults, read_faults
@@ -15,12 +15,12 @@ __all__ = [
     "Exposed",
     "FaultKind",
     "FaultList",
+    "FaultPreset",
     "FaultProcess",
     "FaultTrace",
     "Faults",
     "Law",
     "Notice",
-    "Preset",
     "presets",
     "read_faults",
     "read_trace",

@@ -14,14 +14,14 @@ from hwmodels.durations import SomeTime, Span
 from hwmodels.loading import Strict
 
 
-class Lognormal(Strict):
+class LognormalLaw(Strict):
     """A log-normal law by its median and mean."""
 
     median: SomeTime
     mean: SomeTime
 
     @model_validator(mode="after")
-    def _mean_above(self) -> Lognormal:
+    def _mean_above(self) -> LognormalLaw:
         if self.mean < self.median:
             raise ValueError(f"mean: a log-normal mean is at least the median {self.median:g}")
         return self
@@ -52,7 +52,7 @@ class Law(Strict):
     uniform: Annotated[list[Span], Field(min_length=2, max_length=2)] | None = Field(
         None, description="least and most"
     )
-    lognormal: Lognormal | None = Field(None, description="`median` and `mean`")
+    lognormal: LognormalLaw | None = Field(None, description="`median` and `mean`")
     weibull: WeibullLaw | None = Field(None, description="`mean` and `shape`")
 
     @model_validator(mode="before")

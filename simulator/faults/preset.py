@@ -13,7 +13,7 @@ from simulator.faults.registry import AnyProcess
 Evidence = Literal["exact_primary", "exact_quoted", "computed"]
 
 
-class Preset(Strict):
+class FaultPreset(Strict):
     """A published system's faults.
 
     ``evidence`` grades the weakest of its rates: read in the primary source, quoted by another text, or
@@ -31,4 +31,4 @@ class Preset(Strict):
     processes: Annotated[list[AnyProcess], Field(min_length=1)]
 
 
-presets: Catalogue[Preset] = Catalogue("fault preset", Path(__file__).parent / "presets", Preset)
+presets: Catalogue[FaultPreset] = Catalogue("fault preset", Path(__file__).parent / "presets", FaultPreset)

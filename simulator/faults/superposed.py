@@ -12,7 +12,7 @@ import numpy as np
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import Strict, build, exists, looks_like_path
 from simulator.faults.components import Components
-from simulator.faults.preset import Preset, presets
+from simulator.faults.preset import FaultPreset, presets
 from simulator.faults.process import Exposed, FaultKind, FaultList, FaultProcess
 from simulator.faults.registry import PROCESSES, AnyProcess
 
@@ -29,7 +29,7 @@ class Faults:
 
     name: str
     processes: tuple[FaultProcess, ...]
-    preset: Preset | None = None
+    preset: FaultPreset | None = None
 
     @property
     def memoryless(self) -> bool:

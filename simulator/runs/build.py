@@ -11,13 +11,13 @@ import numpy as np
 
 from hwmodels.durations import written
 from hwmodels.errors import InputError
-from simulator.checkpoints import Save, Window
+from simulator.checkpoints import Save, StepWindow
 from simulator.checkpoints.rates import Rates
 from simulator.checkpoints.state import SavedState
 from simulator.faults import Exposed
 from simulator.plan import Plans
 from simulator.runs.closed_form import best_period, effective, elastic, simultaneous_losses
-from simulator.runs.inputs import Dropped, RunInputs, Slow, Tier
+from simulator.runs.inputs import Dropped, RunInputs, SavedAt, Slow
 from simulator.runs.question import AskedRun, Drop
 from simulator.setting import Setting
 from simulator.training import Step
@@ -63,12 +63,12 @@ class RunCase:
         return SavedState.of(self.setting, self.plans, self.step.stages, self.step.parameters)
 
     @cached_property
-    def window(self) -> Window:
+    def window(self) -> StepWindow:
         """The step that saves happen beside."""
         none, time = np.zeros(len(self.plans)), self.step.time
         after = sum((self.step.seconds.get(part, none) for part in UPDATE_PARTS), none)
         sent = sum((self.step.communication.get(kind, none) for kind in NETWORK_KINDS), none)
-        return Window(time, np.maximum(time - after, 0.0), np.maximum(time - sent, 0.0))
+        return StepWindow(time, np.maximum(time - after, 0.0), np.maximum(time - sent, 0.0))
 
     @cached_property
     def save(self) -> Save | None:
@@ -191,13 +191,13 @@ class RunCase:
                 check_progress(found, float(self.late[index]), self.asked.where)
         return found
 
-    def _tiers(self, index: int) -> tuple[Tier, ...]:
+    def _tiers(self, index: int) -> tuple[SavedAt, ...]:
         mechanism, save = self.asked.question.checkpoints, self.save
         if mechanism is None or save is None:
             return ()
         cycle = float(self.period[index] + self.stall[index])
         return tuple(
-            Tier(
+            SavedAt(
                 stored.place,
                 1 if stored.every is None else max(round(stored.every / cycle), 1),
                 float(save.safe_s[stored.place][index]),

@@ -10,7 +10,7 @@ from simulator.runs.recovery import Recovery
 
 
 @dataclass(frozen=True)
-class Tier:
+class SavedAt:
     """A place of saves.
 
     Attributes:
@@ -81,7 +81,7 @@ class RunInputs:
     step_s: float
     period_s: float = math.inf
     stall_s: float = 0.0
-    tiers: tuple[Tier, ...] = ()
+    tiers: tuple[SavedAt, ...] = ()
     spares: int = 0
     waits: bool = False
     dropped: Dropped | None = None
@@ -98,7 +98,7 @@ class RunInputs:
         """Devices of the job."""
         return self.job.devices
 
-    def tier(self, nodes: float) -> Tier | None:
+    def tier(self, nodes: float) -> SavedAt | None:
         """The nearest place that survives the loss of ``nodes`` nodes."""
         kept = [tier for tier in self.tiers if tier.lost_nodes >= nodes]
         return min(

@@ -12,15 +12,15 @@ from hwmodels.loading import Strict
 from simulator.faults import FaultList, Notice
 from simulator.runs.recovery.detect import Detect
 from simulator.runs.recovery.initialise import Initialise
-from simulator.runs.recovery.load import Load
+from simulator.runs.recovery.load import LoadState
 from simulator.runs.recovery.locate import Locate
 from simulator.runs.recovery.replace import Replace
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 StageName = Literal["detect", "locate", "replace", "initialise", "load"]
 
 STAGES = MappingProxyType(
-    {"detect": Detect, "locate": Locate, "replace": Replace, "initialise": Initialise, "load": Load}
+    {"detect": Detect, "locate": Locate, "replace": Replace, "initialise": Initialise, "load": LoadState}
 )
 """Stages in the order of a recovery."""
 
@@ -34,12 +34,12 @@ class Recovery(Strict):
     initialise: Initialise = Field(
         default_factory=lambda: Initialise.model_validate({}), description=Initialise.HELP
     )
-    load: Load = Field(default_factory=lambda: Load.model_validate({}), description=Load.HELP)
+    load: LoadState = Field(default_factory=lambda: LoadState.model_validate({}), description=LoadState.HELP)
     overlap: list[list[StageName]] = Field(
         default_factory=list, description="stages that run at the same time, as `[[initialise, load]]`"
     )
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, name: str) -> RecoveryStage:
         """A stage by name."""
         return getattr(self, name)
 
@@ -69,4 +69,4 @@ class Recovery(Strict):
         return [told for name in STAGES if (told := self.stage(name).assumed(devices))]
 
 
-__all__ = ["STAGES", "Recovery", "Stage", "StageName"]
+__all__ = ["STAGES", "Recovery", "RecoveryStage", "StageName"]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from hwmodels.durations import SomeTime, Span
 from simulator.faults import NOTICES, FaultList, Law, Notice
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 COLLECTIVE_TIMEOUT_S = 600.0
 """Default timeout of NCCL collectives in torch.distributed (init_process_group: 10 minutes)."""
@@ -20,7 +20,7 @@ CHECKS_S = 3600.0
 """Time between checks for silent corruption where a scenario states none (assumed: an evaluation an hour)."""
 
 
-class Detect(Stage):
+class Detect(RecoveryStage):
     """The fastest of the stated ways that sees a kind of fault; a bare duration sees crashes and hangs."""
 
     HELP: ClassVar[str] = (

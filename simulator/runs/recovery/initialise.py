@@ -11,14 +11,14 @@ from pydantic import Field, model_validator
 
 from hwmodels.durations import Span
 from simulator.faults import FaultList, Law, Notice
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 PER_RANK_S = 3e-3
 """Seconds a rank: under 30 s at over 10,000 GPUs, under 5 s at the smaller scale (MegaScale, NSDI 2024, fast
 initialisation): both are bounds, and 3 ms a rank meets them."""
 
 
-class Initialise(Stage):
+class Initialise(RecoveryStage):
     """``per-rank``, a duration, a law, or ``base`` and ``per_rank``."""
 
     HELP: ClassVar[str] = "communicators of all ranks; by default a time per rank"

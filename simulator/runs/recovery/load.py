@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.faults import FaultList, Law, Notice
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 
-class Load(Stage):
+class LoadState(RecoveryStage):
     """``auto``, a duration or a law."""
 
     HELP: ClassVar[str] = "reading the checkpoint back; by default bytes over the rates of its place"
@@ -25,7 +25,9 @@ class Load(Stage):
     def _bare(cls, value: object) -> object:
         if value == "auto":
             return {}
-        named = isinstance(value, Load) or (isinstance(value, Mapping) and (not value or "after" in value))
+        named = isinstance(value, LoadState) or (
+            isinstance(value, Mapping) and (not value or "after" in value)
+        )
         return value if named else {"after": value}
 
     def mean(self, notice: Notice, nodes: int, devices: int) -> float:

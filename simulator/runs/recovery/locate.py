@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.faults import FaultList, Law, Notice
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 
-class Locate(Stage):
+class Locate(RecoveryStage):
     """A duration or a law; faults that take no node need none."""
 
     HELP: ClassVar[str] = "from knowing of a fault to knowing its node"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.faults import FaultList, Law, Notice
-from simulator.runs.recovery.stage import Stage
+from simulator.runs.recovery.stage import RecoveryStage
 
 REQUEUE_S, IN_PLACE_S = (454.0, 768.0), (46.0, 65.0)
 """Scheduling time of a whole job again, and of a restart on the same nodes, of 2,048 and of 16,384 GPUs
@@ -27,7 +27,7 @@ def scheduling_s(ends: tuple[float, float], devices: int) -> float:
     return max(ends[0] + slope * math.log2(max(devices, 1) / SIZES[0]), 10.0)
 
 
-class Replace(Stage):
+class Replace(RecoveryStage):
     """``warm_spare`` takes a spare, and waits for a repair where none is left; ``requeue`` finds nodes."""
 
     HELP: ClassVar[str] = (

@@ -12,7 +12,7 @@ from hwmodels.loading import Strict
 from simulator.faults import FaultList, Notice
 
 
-class Stage(Strict):
+class RecoveryStage(Strict):
     """Base of stages."""
 
     HELP: ClassVar[str] = ""

@@ -16,7 +16,7 @@ from hwmodels.loading import build
 from simulator.faults import Exposed, read_faults
 from simulator.runs.closed_form import effective, elastic
 from simulator.runs.events import replicate
-from simulator.runs.inputs import Dropped, RunInputs, Slow, Tier
+from simulator.runs.inputs import Dropped, RunInputs, SavedAt, Slow
 from simulator.runs.recovery import Recovery
 from simulator.runs.result import simulate_run
 
@@ -36,7 +36,7 @@ def recovery_of(seconds: float) -> Recovery:
 
 
 def a_run(mtbf=7200.0, recovery=600.0, period=1200.0, stall=60.0, days=10.0, **changed) -> RunInputs:
-    tier = Tier("remote", 1, stall, math.inf, 0.0)
+    tier = SavedAt("remote", 1, stall, math.inf, 0.0)
     steps = int(days * 86400 / 2.0)
     stages = recovery if isinstance(recovery, Recovery) else recovery_of(recovery)
     inputs = RunInputs(JOB, faults_every(mtbf), stages, steps, 2.0, period, stall, (tier,))
@@ -64,7 +64,7 @@ def test_saves_without_faults_cost_one_stall_a_period():
     seed=st.integers(0, 1000),
 )
 def test_states_add_up_to_the_wall_time(mtbf, recovery, period, stall, late, spares, seed):
-    tiers = (Tier("host", 1, stall, 0.0, 5.0), Tier("remote", 3, stall + late, math.inf, 30.0))
+    tiers = (SavedAt("host", 1, stall, 0.0, 5.0), SavedAt("remote", 3, stall + late, math.inf, 30.0))
     slow = (Slow(86400.0, 2 * 86400.0, 1.2), Slow(1.5 * 86400.0, 3 * 86400.0, 1.1, evicted=True))
     inputs = replace(
         a_run(mtbf, recovery, period, stall, 4.0), tiers=tiers, spares=spares, waits=True, slow=slow
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_bytes():
 
 def test_saves_in_the_memory_of_a_lost_node_do_not_help():
     """Losing a node returns to the last remote save, a restart in place to the last one in host memory."""
-    tiers = (Tier("host", 1, 0.0, 0.0, 0.0), Tier("remote", 50, 0.0, math.inf, 0.0))
+    tiers = (SavedAt("host", 1, 0.0, 0.0, 0.0), SavedAt("remote", 50, 0.0, math.inf, 0.0))
     near, far = (
         simulate_run(
             a_run(7200, 0, 100, 0, 20, faults=faults_every(7200, nodes=nodes), tiers=tiers), 10, 1
