@@ -227,7 +227,11 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
 
     with progress("searching") as advance:
         found = api.plan(
-            scenario or None, progress=advance, refining=advance, every=files.csv is not None, **arguments
+            scenario or None,
+            progress=advance,
+            refining=advance,
+            every=files.csv is not None or files.html is not None,
+            **arguments,
         )
     setting = found.result.setting
     note_model(setting.model, setting.training.seq_len)

@@ -69,6 +69,11 @@ class PlanFiles:
                 f"{shown} plans are shown, found {self.rank}; a higher --top shows more", "--rank"
             )
 
+    @property
+    def every(self) -> bool:
+        """Whether a file holds all scored plans."""
+        return self.csv is not None or self.html is not None
+
     def write(self, found: PlanSearch) -> None:
         """Write the requested files, all or none.
 

@@ -14,6 +14,8 @@ from planner.pareto import Front, Fronts
 
 MOST_POINTS = 1500
 """Points beside a front that a chart draws, evenly spread over all."""
+MOST_TIMES = 2.0
+"""Times the least value up to which an axis shows plans, where less is better."""
 LINEAR_UP_TO, DECADES_FROM = 5, 30
 """Highest over lowest value up to which an axis is linear, and from which only its decades are labelled."""
 FRONT, OTHERS = "#c8374a", "#9fb3c8"
@@ -51,6 +53,9 @@ def _words(front: Front) -> str:
 def _figure(found: Fronts, front: Front) -> Figure:
     on = front.points
     usable = np.flatnonzero(np.isfinite(front.x.values) & np.isfinite(front.y.values))
+    if not front.x.higher:
+        near = front.x.values <= MOST_TIMES * front.x.values[usable].min()
+        on, usable = on[near[on]], usable[near[usable]]
     others = np.setdiff1d(usable, on)
     others = others[:: max(1, -(-len(others) // MOST_POINTS))]
     line = {

@@ -15,42 +15,13 @@ Figure = dict[str, Any]
 """Traces (``data``) and ``layout`` as plotly.js takes them."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-INK, FAINT, RULE = "#1f2933", "#616e7c", "#e4e7eb"
+INK, GRID = "#1f2933", "rgba(128,128,128,.25)"
 
-STYLE = f"""
-:root {{ color-scheme: light; }}
-body {{ margin: 0; background: #f5f7fa; color: {INK}; font: 15px/1.5 {FONT}; }}
-main {{ max-width: 1280px; margin: 0 auto; padding: 24px 20px 60px; }}
-h1 {{ font-size: 24px; line-height: 1.3; margin: 8px 0 4px; }}
-h2 {{ font-size: 17px; margin: 0 0 2px; }}
-section {{ background: #fff; border: 1px solid {RULE}; border-radius: 10px; }}
-section {{ padding: 18px 20px; margin: 16px 0; }}
-p {{ margin: 0 0 8px; color: {FAINT}; }}
-dl {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(215px, 1fr)); gap: 10px 24px; }}
-dl {{ margin: 14px 0; }}
-dt {{ color: {FAINT}; font-size: 12px; text-transform: uppercase; letter-spacing: .04em; }}
-dd {{ margin: 0; font-weight: 600; overflow-wrap: anywhere; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; width: 100%; font-size: 14px; }}
-th, td {{ text-align: right; padding: 5px 10px; border-bottom: 1px solid {RULE}; white-space: nowrap; }}
-th {{ color: {FAINT}; font-weight: 600; }}
-th.words, td.words {{ text-align: left; white-space: normal; min-width: 170px; }}
-pre {{ background: #f5f7fa; border-radius: 6px; padding: 10px 12px; margin: 8px 0 0; white-space: pre-wrap; }}
-footer {{ color: {FAINT}; font-size: 13px; }}
-"""
-
-DRAW = """
-const options = {displaylogo: false, responsive: true, modeBarButtons: [["toImage"]]};
-for (const box of document.querySelectorAll("[data-figure]")) {
-  const figure = JSON.parse(document.getElementById(box.dataset.figure).textContent);
-  Plotly.newPlot(box, figure.data, figure.layout, options);
-  const picked = document.getElementById(box.dataset.figure + "-picked");
-  if (picked) box.on("plotly_click", (event) => {
-    const text = event.points[0].data.picks;
-    if (text) picked.textContent = text[event.points[0].pointNumber];
-  });
-}
-"""
+BASIC = "plotly-basic-3.7.0.min.js"
+"""plotly.js with bars, points and lines (npm: plotly.js-basic-dist-min, MIT licence)."""
+BASIC_TRACES = frozenset({"bar", "scatter", "pie"})
+SHORT = 16
+"""Characters up to which a head figure is printed large."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +37,10 @@ class Section:
     """Columns that hold words instead of numbers."""
     hint: str = ""
     """Shown below the chart until a point is clicked, then that point's text (``picks`` of its trace)."""
+    html: str = ""
+    """Markup of the page's own, already escaped."""
+    script: str = ""
+    """Script of the page's own, run after all charts are drawn."""
 
 
 def layout(**changed: Any) -> dict[str, Any]:
@@ -73,8 +48,8 @@ def layout(**changed: Any) -> dict[str, Any]:
     shared = {
         "font": {"family": FONT, "size": 13, "color": INK},
         "margin": {"l": 70, "r": 20, "t": 10, "b": 45},
-        "paper_bgcolor": "#fff",
-        "plot_bgcolor": "#fff",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"font": {"family": FONT}},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
     }
@@ -83,7 +58,14 @@ def layout(**changed: Any) -> dict[str, Any]:
 
 def axis(title: str = "", **changed: Any) -> dict[str, Any]:
     """An axis in the style of all charts."""
-    shared = {"title": {"text": title}, "gridcolor": RULE, "zeroline": False, "linecolor": "#cbd2d9"}
+    shared = {
+        "title": {"text": title},
+        "gridcolor": "rgba(128,128,128,.25)",
+        "zeroline": False,
+        "linecolor": "#cbd2d9",
+    }
+    if changed.get("type") == "log" and "tickvals" not in changed:
+        shared |= {"dtick": 1, "exponentformat": "power", "minor": {"ticks": "outside", "dtick": "D1"}}
     return shared | {"automargin": True} | changed
 
 
@@ -95,11 +77,10 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
         facts: names and values below it.
         sections: parts of the page.
     """
-    from plotly.offline import get_plotlyjs
-
     # A figure and its "%" stay on one line.
     shown = {name: value.replace(" %", "\u00a0%") for name, value in facts.items()}
-    terms = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in shown.items())
+    terms = "".join(_fact(name, value) for name, value in shown.items())
+    scripts = "\n".join(f"<script>{section.script}</script>" for section in sections if section.script)
     parts = "\n".join(_section(index, section) for index, section in enumerate(sections))
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -107,7 +88,7 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
-<style>{STYLE}</style>
+<style>{own_file("page.css")}</style>
 </head>
 <body>
 <main>
@@ -116,11 +97,37 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 {parts}
 <footer>Predicted by Meshwright. Drag to zoom in, double-click to zoom out.</footer>
 </main>
-<script>{get_plotlyjs()}</script>
-<script>{DRAW}</script>
+<script>{_plotly(sections)}</script>
+<script>{own_file("draw.js")}</script>
+{scripts}
 </body>
 </html>
 """
+
+
+def _fact(name: str, value: str) -> str:
+    mark = ' class="big"' if len(value) <= SHORT and value[:1].isdigit() else ""
+    return f"<div><dt>{escape(name)}</dt><dd{mark}>{escape(value)}</dd></div>"
+
+
+def _plotly(sections: Sequence[Section]) -> str:
+    """The part of plotly.js that the charts need: 1.1 MB, or the plotly package's 4.8 MB for other traces."""
+    traces = {trace["type"] for section in sections if section.figure for trace in section.figure["data"]}
+    if traces <= BASIC_TRACES:
+        return own_file(BASIC)
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs()
+
+
+def own_file(name: str) -> str:
+    """A file beside this one."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def embedded(name: str, data: Any) -> str:
+    """Data of a page's own script."""
+    return f'<script type="application/json" id="{name}">{_json(data)}</script>'
 
 
 def _section(index: int, section: Section) -> str:
@@ -135,11 +142,15 @@ def _section(index: int, section: Section) -> str:
         inside += f'<pre id="figure-{index}-picked">{escape(section.hint)}</pre>'
     if section.columns:
         inside += f'<div class="wide">{_table(section)}</div>'
+        inside += (
+            '<p class="swipe">Swipe the table for further columns.</p>' if len(section.columns) > 3 else ""
+        )
+    inside += section.html
     words = f"<p>{escape(section.words)}</p>" if section.words else ""
     return f"<section><h2>{escape(section.heading)}</h2>{words}{inside}</section>"
 
 
-def _json(figure: Figure) -> str:
+def _json(figure: Any) -> str:
     """JSON escaped for HTML: a name may hold ``</script>``."""
     text = json.dumps(figure, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

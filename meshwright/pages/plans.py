@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from meshwright.pages.explorer import explorer_section
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
@@ -44,6 +45,7 @@ def write_plans(path: Path, found: PlanSearch) -> None:
             "plans may fill.",
             _memory(plans, setting.cluster.device.memory_bytes, found.result.space.usable_bytes),
         ),
+        *([explorer] if (explorer := explorer_section(found)) is not None else []),
         *_tables(found),
     ]
     training, cluster = setting.training, setting.cluster
@@ -54,8 +56,10 @@ def write_plans(path: Path, found: PlanSearch) -> None:
         "best plan": f"{plans[0].plan.describe()}, micro batch {plans[0].plan.micro_batch}",
         "its layout": f"{plans[0].plan.schedule}, recompute {plans[0].plan.recompute}, "
         f"sharding {sharding(plans[0].plan)}",
-        "its step": f"{seconds(plans[0].step_time_s)} for {counted(training.tokens)} tokens",
+        "its step time": seconds(plans[0].step_time_s),
+        "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0].mfu),
+        "dollars per million tokens": f"{plans[0].usd_per_million_tokens:.3g}",
     }
     write_page(path, f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
 
@@ -85,7 +89,14 @@ def _tables(found: PlanSearch) -> list[Section]:
 
 
 def _names(plans: Sequence[PlanReport]) -> list[str]:
-    return [label(f"{rank}: {report.plan.describe()}") for rank, report in enumerate(plans, start=1)]
+    """Unique names: of two plans with equal degrees, the rest tells them apart."""
+    degrees = [report.plan.describe() for report in plans]
+    names = []
+    for rank, (words, report) in enumerate(zip(degrees, plans, strict=True), start=1):
+        plan = report.plan
+        rest = f", {sharding(plan)}, micro {plan.micro_batch}, recompute {plan.recompute}"
+        names.append(label(f"{rank}: {words}{rest if degrees.count(words) > 1 else ''}"))
+    return names
 
 
 def _time(plans: Sequence[PlanReport]) -> Figure:
@@ -95,7 +106,19 @@ def _time(plans: Sequence[PlanReport]) -> Figure:
         for group in GROUPS
         if any(part.get(group, 0.0) > 0 for part in parts)
     ]
-    return {"data": data, "layout": _bars(plans, "seconds")}
+    totals = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [report.step_time_s for report in plans],
+        "y": list(range(len(plans))),
+        "text": [f" {seconds(report.step_time_s)}" for report in plans],
+        "textposition": "middle right",
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+    }
+    most = max(report.step_time_s for report in plans)
+    return {"data": [*data, totals], "layout": _bars(plans, "seconds", range=[0, 1.12 * most])}
 
 
 def _memory(plans: Sequence[PlanReport], capacity: float, usable: float) -> Figure:

@@ -1,0 +1,97 @@
+"""An explorer of scored plans: linked charts, filters, one plan's breakdown and its neighbours."""
+
+from __future__ import annotations
+
+import shlex
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+
+from meshwright.pages.page import Section, embedded, own_file
+from meshwright.reports.parts import GROUP_OF, GROUPS
+from meshwright.results import PlanSearch
+from planner.prediction import Prediction
+from simulator.plan import COLUMNS, Choice, Plan
+from simulator.setting import Setting
+
+MOST_PLANS = 5000
+"""Plans of an explorer, the best by the search's objective."""
+FULL = 255
+"""A share of 1 as a byte."""
+DIGITS = 4
+"""Significant digits of a figure."""
+FOLLOWING = (
+    "data",
+    "sequence_parallel",
+    "virtual_pipeline",
+    "schedule",
+    "first_stage_layers",
+    "last_stage_layers",
+)
+"""Fields that other fields decide: no levers of a neighbour, no words of the command."""
+
+
+def explorer_section(found: PlanSearch) -> Section | None:
+    """The section of a search's page; None where the search kept no scored plans."""
+    if found.scored is None or len(found.scored) < 2:
+        return None
+    setting = found.result.setting
+    prediction = next(found.scored.predictions(setting))
+    data = explorer_data(prediction, setting)
+    body, script = (own_file(f"explorer.{suffix}") for suffix in ("html", "js"))
+    shown = len(data["values"][0])
+    words = f"The best {shown:,} of {len(found.scored):,} scored plans. A click on a point shows its plan."
+    return Section("Explore all plans", words, html=body + embedded("explorer-data", data), script=script)
+
+
+def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
+    """Figures, fields as codes, and parts of the step, of the best plans."""
+    plans, metrics = prediction.plans, prediction.metrics
+    count = min(len(plans), MOST_PLANS)
+    figures = {
+        ("step time", "s"): metrics.step_time_s,
+        ("memory", "GiB"): prediction.memory.peak / 2**30,
+        ("cost", "$/Mtok"): metrics.usd_per_million_tokens,
+        ("energy", "kWh/Mtok"): metrics.kwh_per_million_tokens,
+        ("MFU", "%"): 100 * metrics.model_flops_utilisation,
+    }
+    fields, codes = [], []
+    for name in COLUMNS:
+        info = Plan.model_fields[name]
+        words = plans.schedule_names if name == "schedule" else Choice.get(name)
+        words = words or (("false", "true") if info.annotation is bool else ())
+        unique, which = np.unique(getattr(plans, name)[:count], return_inverse=True)
+        if len(unique) < 2:
+            continue
+        told = [words[int(value)] if words else str(value) for value in unique.tolist()]
+        fields.append({"name": name, "words": told, "follows": name in FOLLOWING})
+        codes.append(_packed(which.reshape(-1)))
+    step = np.maximum(prediction.step.time[:count], 1e-30)
+    parts = {group: np.zeros(count) for group in GROUPS}
+    for name, seconds in prediction.step.seconds.items():
+        parts[GROUP_OF.get(name, "other kernels")] += seconds[:count] / step
+    shares = {name: _packed(np.rint(FULL * part)) for name, part in parts.items() if part.any()}
+    model, cluster, training = setting.model, setting.cluster, setting.training
+    asked = ("meshwright", "plan", "train", "--model", model.name, "--cluster", cluster.name)
+    asked += ("--gpus", str(cluster.devices), "--seq-len", str(training.seq_len))
+    asked += ("--global-batch", str(training.global_batch), "--precision", training.precision)
+    return {
+        "fields": fields,
+        "codes": codes,
+        "figures": [{"name": name, "unit": unit} for name, unit in figures],
+        "values": [_rounded(column[:count]) for column in figures.values()],
+        "parts": [{"name": name, "colour": GROUPS[name][0], "values": shares[name]} for name in shares],
+        "command": shlex.join([*asked, "--framework", setting.framework.name]),
+    }
+
+
+def _packed(values: np.ndarray) -> str | list[int]:
+    """Whole numbers as base64 of bytes; a list where one needs more than a byte."""
+    if values.max(initial=0) > FULL:
+        return values.astype(int).tolist()
+    return b64encode(values.astype(np.uint8).tobytes()).decode()
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]
