@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hwmodels.errors import InfeasibleError, InputError
+from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
+from meshwright.shown import Shown
 from planner.prediction import Prediction, Simulation
 from planner.search import SearchResult
 from simulator.plan import Plan
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 Columns = dict[str, list[Any]]
 
 
-@dataclass(frozen=True)
-class PlanReport:
+@dataclass(frozen=True, repr=False)
+class PlanReport(Shown):
     """One plan and its predicted step.
 
     Attributes:
@@ -79,13 +81,32 @@ class PlanReport:
             **{name: report[name] for name in same},
         )
 
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.tables import facts
+        from meshwright.reports.units import gibibytes, percent, seconds
+
+        memory = f"{gibibytes(self.peak_memory_bytes)} of {gibibytes(self.capacity_bytes)}"
+        told = {
+            "plan": f"{self.plan.describe()}, micro batch {self.plan.micro_batch}",
+            "step": seconds(self.step_time_s),
+            "tok/s/GPU": f"{self.tokens_per_s_per_gpu:,.0f}",
+            "MFU": percent(self.mfu),
+            "memory": memory if self.fits else f"{memory}: does not fit",
+            "$/Mtok": f"{self.usd_per_million_tokens:.3g}",
+            "kWh/Mtok": f"{self.kwh_per_million_tokens:.3g}",
+        }
+        return [facts(told, "Plan")]
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        return {self.plan.describe(): grouped(self.time_breakdown_s)}
+
     def to_dict(self) -> dict[str, Any]:
         """The ``--json`` mapping of this plan."""
         return dict(self.details)
 
 
-@dataclass(frozen=True, eq=False)
-class PlanSearch:
+@dataclass(frozen=True, eq=False, repr=False)
+class PlanSearch(Shown):
     """The best plans of a search in order, and the number of candidates removed by every rule."""
 
     result: SearchResult
@@ -143,6 +164,17 @@ class PlanSearch:
         check_rank(index, len(self.result.plans))
         return scenario_of(self.result.setting, self.result.plans.plan(index))
 
+    def _tables(self) -> Sequence[Any]:
+        if not len(self.result.plans):
+            return ["no plan fits"]
+        from meshwright.reports.plans import ranked
+
+        return [ranked(self.found, wide=False)]
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        named = enumerate(self.plans, start=1)
+        return {f"{rank}: {plan.plan.describe()}": grouped(plan.time_breakdown_s) for rank, plan in named}
+
     def columns(self) -> Columns:
         """One list per field with one entry per plan, as data frames take."""
         return _columns([report.details for report in self.plans])
@@ -157,8 +189,8 @@ class PlanSearch:
         return describe_search(self.result, found, more)
 
 
-@dataclass(frozen=True, eq=False)
-class StepSimulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class StepSimulation(Shown):
     """One plan's step: figures, and the timeline if the event engine ran."""
 
     scenario: Scenario
@@ -184,6 +216,14 @@ class StepSimulation:
 
         return step_traffic(self.scenario.setting, self.plan)
 
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.plans import whole_plan
+
+        return whole_plan(self.simulation.prediction, self.title)
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        return self.report._bars()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""
         made = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
@@ -196,8 +236,8 @@ class StepSimulation:
         return made
 
 
-@dataclass(frozen=True, eq=False)
-class MixedSimulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedSimulation(Shown):
     """One plan's step on a cluster of groups.
 
     ``engine`` is the step that the event engine timed, where it ran; ``step`` is that of the closed form, or
@@ -208,6 +248,11 @@ class MixedSimulation:
     step: MixedStep
     engine: MixedStep | None = None
 
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.mixed import mixed_tables
+
+        return mixed_tables(self.to_dict())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""
         from meshwright.reports.mixed import describe_mixed
@@ -215,14 +260,19 @@ class MixedSimulation:
         return describe_mixed(self.scenario, self.step, self.engine)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Shown):
     """A base scenario and its variations, timed or with the reason why they cannot run."""
 
     title: str
     outcomes: Sequence[Outcome]
     engine: bool = False
     interrupted: bool = False
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.variations.tables import answer_table
+
+        return answer_table(self.title, self.outcomes)
 
     def columns(self) -> Columns:
         """One list per figure with one entry per run; the base first."""

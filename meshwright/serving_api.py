@@ -10,6 +10,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from meshwright.references import ClusterReference, ModelReference, Reference
 from meshwright.results import check_rank
 from meshwright.serving_questions import serving_question
+from meshwright.shown import Shown
 from planner.execution import Execution
 from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
@@ -28,14 +29,21 @@ MOST_WATTS = 1e12
 __all__ = ["DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"]
 
 
-@dataclass(frozen=True, eq=False)
-class DeploymentSearch:
+@dataclass(frozen=True, eq=False, repr=False)
+class DeploymentSearch(Shown):
     """The best deployments, and the highest rates found on the event engine by their index."""
 
     search: ServingSearch
     refined: Mapping[int, RefinedServing] = field(default_factory=dict)
     interrupted: bool = False
     """Whether Ctrl-C ended the event engine's runs early."""
+
+    def _tables(self) -> Sequence[Any]:
+        if not self.search.plans:
+            return ["no deployment meets the targets"]
+        from meshwright.reports.serving_plans import deployment_tables
+
+        return deployment_tables(self.search, self.refined)
 
     @property
     def best(self) -> ServingPlan:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hwmodels.loading import read_mapping
 from meshwright.references import Reference
+from meshwright.shown import Shown
 from meshwright.sweeps.definition import SweepGrid, sweep_path
 from meshwright.sweeps.run import Progress, Row, run_sweep
 from meshwright.sweeps.tables import write_rows
@@ -17,8 +18,8 @@ from planner.execution import Execution
 __all__ = ["SweepResult", "sweep"]
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(Shown):
     """Answers of a sweep.
 
     Attributes:
@@ -28,6 +29,13 @@ class SweepResult:
 
     title: str
     points: Sequence[Row]
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.tables import table
+
+        names = list(dict.fromkeys(name for row in self.points for name in row))[:6]
+        rows = [[str(row.get(name, ""))[:20] for name in names] for row in self.points[:10]]
+        return [f"{self.title}: {len(self.points):,} points", table(names, rows, left=len(names))]
 
     def columns(self) -> dict[str, list[Any]]:
         """Figures by name, one value per point; None where a point lacks a figure."""

@@ -47,7 +47,7 @@ class Front:
         return front(self.x.costs, self.y.costs)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fronts:
     """Fronts over the plans of one search.
 
@@ -62,6 +62,11 @@ class Fronts:
     fronts: Sequence[Front]
     name: Callable[[int], str]
     scenario: Callable[[int], dict[str, object]]
+
+    def __repr__(self) -> str:
+        """The subject, and the plans on each front."""
+        lines = [f"{one.y.name} against {one.x.name}: {len(one.points)} on the front" for one in self.fronts]
+        return "\n".join([f"Fronts of {self.subject} over {len(self):,} plans", *lines])
 
     def __len__(self) -> int:
         return len(self.fronts[0].x.values)

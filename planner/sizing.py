@@ -22,7 +22,7 @@ LEAST_SLOPE = 0.2
 MOST_DEVICES = 1e7
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Size:
     """One cluster at one number of devices.
 
@@ -41,13 +41,18 @@ class Size:
     usd: float = float("inf")
     kwh: float = float("inf")
 
+    def __repr__(self) -> str:
+        """The size and its cost, or why there is no plan."""
+        told = self.problem or f"{self.days:,.1f} days, {self.usd:,.0f} $"
+        return f"Size({self.gpus:,} x {self.cluster}: {told})"
+
     @property
     def planned(self) -> bool:
         """Whether a plan fits."""
         return not self.problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sizing:
     """All sizes, and which of them to look at.
 
@@ -60,6 +65,14 @@ class Sizing:
     tokens: float
     deadline_days: float | None
     sizes: Sequence[Size]
+
+    def __repr__(self) -> str:
+        """The sizes on the front, one per line."""
+        lines = [
+            f"{size.gpus:,} x {size.cluster}: {size.days:,.1f} days, {size.usd:,.0f} $"
+            for size in self.front[:8]
+        ]
+        return "\n".join([f"Sizing of {len(self.sizes)} sizes, {self.tokens:.3g} tokens", *lines])
 
     @property
     def front(self) -> list[Size]:

@@ -46,7 +46,7 @@ class ExportQuestion:
         return self.serving
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Export:
     """Files to write, and their gaps."""
 
@@ -56,6 +56,12 @@ class Export:
     """Inputs left to the user: data, tokenizer, learning rate."""
     run: str = ""
     """Shell command that starts the launcher on one node, from the folder of the files."""
+
+    def __repr__(self) -> str:
+        """Names of the files, gaps and notes, cut to a screen."""
+        gaps = [f"not expressed: {one_line(gap)[:200]}" for gap in self.gaps[:8]]
+        notes = [f"yours to add: {one_line(note)[:200]}" for note in self.notes[:4]]
+        return "\n".join([f"Export of {', '.join(list(self.files)[:20])}", *gaps, *notes])[:2400]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ MOST_DIGITS = 12
 BARE_NUMBERS = re.compile(r"-?\d[\d_]*")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Imported:
     """A scenario made of a launch file."""
 
@@ -35,6 +35,14 @@ class Imported:
     unknown: tuple[str, ...]
     """Unknown options among them."""
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """The scenario as YAML, cut to a screen."""
+        from hwmodels.yaml_text import yaml_text
+
+        return f"Imported from {self.target}, {len(self.aside)} options aside:\n{yaml_text(self.scenario)}"[
+            :2400
+        ]
 
 
 def read_launch(

@@ -32,7 +32,7 @@ MOST_REQUESTS = 2_000_000
 """Maximum requests of a day on the event engine."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DayPlan:
     """Replicas of one shape over a cycle of rates.
 
@@ -51,6 +51,11 @@ class DayPlan:
     sequences: float
     needed: Counts
     cold_start_s: float
+
+    def __repr__(self) -> str:
+        """Replicas of each period."""
+        counts = ", ".join(map(str, self.needed.tolist()[:48]))
+        return f"DayPlan({self.question.model.name}: {counts} replicas of {self.rate:.3g} requests/s)"
 
     @property
     def arrivals(self) -> Piecewise:

@@ -19,7 +19,7 @@ SLICES = 8
 """Parts of a bucket's rate, as in Mélange's evaluation."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mix:
     """A mix that was found.
 
@@ -42,6 +42,11 @@ class Mix:
     best: Allocation
     alone: Mapping[str, Allocation | str]
     without: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """The model, the rate and the offers."""
+        names = ", ".join(offer.name for offer in self.offers[:12])
+        return f"Mix({self.question.model.name} at {self.rate:.3g} requests/s on {names})"
 
     @property
     def rate(self) -> float:
