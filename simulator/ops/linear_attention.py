@@ -9,7 +9,7 @@ import numpy as np
 from simulator.models.linear_attention import STATE_BYTES, LinearAttention
 from simulator.ops import elementwise as passes
 from simulator.ops.build import kernel, linear
-from simulator.ops.op import Op, Scan, StateStep
+from simulator.ops.op import Collective, Op, Scan, StateStep
 from simulator.ops.rank import Array, Rank
 
 
@@ -27,8 +27,30 @@ def linear_attention(rank: Rank) -> list[Op]:
     return [
         *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
         *_core(rank, spec, channels, heads, key_heads),
+        *_exchange(rank, inputs, width),
         *linear(rank, "linear_output", "row", hidden, width, part=part, bias=False),
     ]
+
+
+def _exchange(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
+    """All-to-all of the scan's inputs from slices of the sequence to slices of heads, and of its output back.
+
+    The scan runs over whole sequences, so context-parallel ranks take heads instead (Megatron Core,
+    mamba_context_parallel.py); backward sends the gradients the other ways.
+    """
+    if not np.any(rank.context > 1):
+        return
+    for name, moved in (("scan_inputs", inputs), ("scan_output", width)):
+        send = Collective(
+            name=f"context.{name}",
+            kind="context",
+            part="core",
+            operation="all_to_all",
+            bytes=rank.width * rank.tokens * moved,
+            size=rank.context,
+            stride=rank.tensor,
+        )
+        yield send.changed(only_backward=(send.changed(gradient="input"),))
 
 
 def _spec(rank: Rank) -> LinearAttention:

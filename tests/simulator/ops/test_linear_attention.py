@@ -120,3 +120,19 @@ def test_their_config_json_are_read(tmp_path, said):
         assert model_parameters(read) == model_parameters(shipped)
         assert read.layer_groups == shipped.layer_groups
         assert read.linear == shipped.linear
+
+
+def test_context_parallel_ranks_swap_sequences_for_heads_around_the_scan():
+    """Each rank sends its tokens' inputs once, and the scan's output back."""
+    model = models.get("nemotron-3-nano-30b-a3b")
+    batch = Batch.training(1, 8192, True)
+
+    def sent(context):
+        ops = layer(Rank(model, batch, Shard(context=context)), "linear", False, False)
+        return [op for op in ops if op.kind == "context"]
+
+    assert not sent(1)
+    inputs, output = sent(4)
+    assert float(np.ravel(output.bytes)[0]) == 2 * 8192 / 4 * model.linear.value_width
+    assert float(np.ravel(inputs.bytes)[0]) > 2 * float(np.ravel(output.bytes)[0])
+    assert len([op for op in backward([inputs, output]) if op.gradient == "input"]) == 2
