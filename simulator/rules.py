@@ -224,6 +224,26 @@ def _explain_state(setting: Setting, plan: Plan) -> str:
     return f"{_full_sharding(plan.policy)}: needs parameters that passes gather, zero: 3; found {plan.zero}"
 
 
+def adapter_problem(setting: Setting) -> str:
+    """Why a model or a device cannot carry the workload's adapters, with its key; empty if they can."""
+    adapter, model = setting.training.adapter, setting.model
+    if adapter is None:
+        return ""
+    there = {"attention": True, "mlp": bool(model.feed_forward), "experts": model.moe is not None}
+    for target in adapter.targets:
+        if not there[target]:
+            has = ", ".join(name for name, present in there.items() if present)
+            return f"targets: {model.name} has no {target}; it has {has}"
+    if adapter.base == "fp8":
+        try:
+            setting.cluster.device.peak("fp8")
+        except InputError:
+            return (
+                f"base: no kernel of {setting.cluster.device.name} multiplies fp8; bf16, int8 or nf4 are left"
+            )
+    return ""
+
+
 RULES = (
     Rule("devices", _devices, _explain_devices),
     Rule("batch", _batch, _explain_batch),

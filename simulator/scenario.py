@@ -24,7 +24,7 @@ from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import COLUMNS, Plan
 from simulator.recipes import recipes
-from simulator.rules import check
+from simulator.rules import adapter_problem, check
 from simulator.runs.question import AskedRun, RunQuestion
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -193,6 +193,8 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     sized = _sized(cluster, written.gpus, where)
     setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers))
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
+    if problem := adapter_problem(setting):
+        raise InputError(problem, f"{where}: workload.adapter")
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
     if plan is not None:
         check_stragglers(setting.stragglers, plan, f"{where}: stragglers")

@@ -13,8 +13,11 @@ from hwmodels.kernels import KernelModel
 from simulator.frameworks import Framework
 from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
+from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import LOW_PRECISION
-from simulator.plan import Plans
+from simulator.ops.counts import model_parameters
+from simulator.ops.layer import layers
+from simulator.plan import Plan, Plans
 from simulator.pricing import Prices
 from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
@@ -207,6 +210,20 @@ class Setting:
         torchao's float8 tensor parallelism).
         """
         return 1 if self.training.precision in ("fp8", "mxfp8") else self.width
+
+    @cached_property
+    def trained(self) -> float:
+        """Share of the parameters that is trained: 1, or that of adapters beside frozen parameters."""
+        adapter, groups = self.training.adapter, self.model.layer_groups
+        if adapter is None:
+            return 1.0
+        plain = layers(self.rank(Plans.of(Plan())), groups)
+        listed = with_adapters(plain, adapter, self.width)
+        own = sum(
+            len(places) * sum(float(np.max(op.parameters)) for op in ops if is_adapter(op))
+            for ops, places in zip(listed, groups.values(), strict=True)
+        )
+        return own / (own + model_parameters(self.model))
 
     @property
     def dropout(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from hwmodels.loading import Strict
+from simulator.state.adapter import Adapter
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
@@ -36,6 +37,16 @@ class Training(Strict):
     dropout: bool | None = Field(
         None, description="dropout after attention and MLP; default: what the framework does"
     )
+
+    adapter: Adapter | None = Field(
+        None, description="low-rank adapters; the model's own parameters are then frozen"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A workload without adapters is written as before they existed."""
+        written = write(self)
+        return {key: value for key, value in written.items() if value is not None or key != "adapter"}
 
     @property
     def tokens(self) -> int:

@@ -126,6 +126,8 @@ def question_gaps(scenario: Scenario, framework: str, expressed: Collection[str]
     plan = scenario.plan
     fields = plan.model_dump(include=set(POLICY_FIELDS) - set(expressed)) if plan else {}
     gaps = [f"plan.{name}: no option of this launcher expresses it" for name in fields]
+    if scenario.setting.training.adapter:
+        gaps.append("workload.adapter: the training script adds adapters (PEFT, the launcher's own)")
     predicted = scenario.setting.framework.name
     if framework and predicted != framework:
         gaps.append(f"framework = {predicted}: the prediction is of {predicted}, these files run {framework}")

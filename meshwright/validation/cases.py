@@ -18,6 +18,7 @@ from hwmodels.loading import build
 from meshwright.validation.micro_batches import least_recomputed, tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches, read_rows, rule_of
+from meshwright.validation.state import adapters, offloaded
 from meshwright.validation.words import filled
 from simulator.frameworks import Framework, frameworks
 from simulator.models import Model
@@ -70,14 +71,10 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     gpus, framework_text = row.need("n_gpus"), row.text("framework")
     if not framework_text:
         raise SkippedRow("framework not stated")
-    offload = row.text("offload", "none").lower()
-    if offload not in ("none", "0"):
-        raise SkippedRow(f"offload ({offload}) is not modelled")
+    place = offloaded(row)
     for rule in conventions()["own_algorithms"]:
         if re.search(rule["match"], framework_text):
             raise SkippedRow(f"framework {framework_text!r}: {rule['reason']}")
-    if re.search(r"\bLoRA\b", row.text("source")):
-        raise SkippedRow("low-rank fine-tuning (LoRA) is not modelled")
     model = read_model(row)
     # Recipes and facts are keyed by the catalogue's name of a model, not by the row's spelling.
     named = PublishedRow({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
@@ -92,11 +89,12 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
             "global_batch": row.need("global_batch"),
             "precision": precision,
             "expert_load": _expert_load(row),
+            **adapters(row, model),
         },
         where,
     )
     setting = Setting(model, _cluster(row, gpus), training, framework)
-    plan = _plan(row, gpus, model, framework.defaults)
+    plan = build(Plan, {**_plan(row, gpus, model, framework.defaults).model_dump(), **place}, where)
     if row.text("recompute_kind") == "least":
         plan = least_recomputed(setting, plan)
     if not row.text("micro_batch"):

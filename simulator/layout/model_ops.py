@@ -11,6 +11,7 @@ from hwmodels.records import record
 from simulator import ops
 from simulator.models import LayerKind
 from simulator.ops import Op, Rank
+from simulator.ops.adapters import with_adapters
 from simulator.ops.ends import further_prediction
 from simulator.plan import FULL_OVERLAP, Plans
 from simulator.setting import Setting
@@ -57,8 +58,15 @@ class ModelOps:
             ops.embedding(rank),
             ops.head(rank),
             further_prediction(rank) if setting.mtp_layers else [],
-            ops.layers(rank, groups),
+            layer_lists(setting, distinct, groups),
         )
+
+
+def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[list[Op]]:
+    """Forward ops of one layer of each kind, with those of adapters where the workload has them."""
+    found = ops.layers(step_rank(setting, plans), groups)
+    adapter = setting.training.adapter
+    return with_adapters(found, adapter, setting.width) if adapter else found
 
 
 def step_rank(setting: Setting, plans: Plans) -> Rank:

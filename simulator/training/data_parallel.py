@@ -101,6 +101,7 @@ def _gradient_kernels(
     """
     setting, plans = sharding.setting, sharding.plans
     framework = setting.framework
+    held = held * setting.trained
     added = np.where(sharding.gradients, owned, held) * (0 if framework.adds_first_gradient else 3)
     copied = np.where(plans.data * plans.context > 1, framework.gradient_passes * held, 0.0)
     copied = copied * np.where(sharding.gradients, micro_batches, 1)

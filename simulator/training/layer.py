@@ -9,8 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from hwmodels.records import record
-from simulator import ops
-from simulator.layout.model_ops import step_rank
+from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.ops import Op, Product
 from simulator.ops import elementwise as passes
@@ -105,7 +104,7 @@ class Layer:
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
     """Cost of one layer of each kind that the model has."""
     kinds = setting.model.layer_groups
-    priced = price_passes(setting, *ops.layers(step_rank(setting, plans), kinds))
+    priced = price_passes(setting, *layer_lists(setting, plans, kinds))
     return [layer_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
 
 
@@ -116,7 +115,7 @@ def layer(setting: Setting, plans: Plans, kind: LayerKind) -> Layer:
 
 def layer_ops(setting: Setting, plans: Plans, kind: LayerKind) -> list[Op]:
     """Forward ops of one layer."""
-    return ops.layer(step_rank(setting, plans), *kind)
+    return layer_lists(setting, plans, [kind])[0]
 
 
 def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:

@@ -20,6 +20,7 @@ from simulator.ops.ends import padded_vocabulary
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.counts import micro_batches
 from simulator.training.modules import ModuleName, frees
@@ -177,6 +178,9 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
     parts = {
         name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
     }
+    trained, adapter = setting.trained, setting.training.adapter
+    if adapter is not None:
+        width = width * trained + BASE_BYTES[adapter.base] * (1 - trained)
     kept_apart = outer_bytes(sharding) if synchronised_apart(sharding) else 0
     over = {kind: sharding.groups(kind) for kind in ("parameters", "gradients", "optimizer")}
     second = sharding.groups("parameters", copy=True)
@@ -185,8 +189,8 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
         parts["parameters"] += width * count / np.where(sharding.parameters, shard["parameters"], 1)
         if sharding.copies.any():
             parts["parameters"] += sharding.copies * width * count / second[number].shard
-        parts["gradients"] += gradient * count / np.where(sharding.gradients, shard["gradients"], 1)
-        owned = count / np.where(sharding.optimizer, shard["optimizer"], 1)
+        parts["gradients"] += gradient * trained * count / np.where(sharding.gradients, shard["gradients"], 1)
+        owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += (optimizer + kept_apart) * owned
         parts["update"] += framework.optimizer_gradient_bytes * owned
     return parts

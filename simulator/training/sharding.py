@@ -218,7 +218,7 @@ class Sharding:
         found = dense / np.where(self.optimizer, over[0].shard, 1)
         if np.any(experts > 0):
             found = found + experts / np.where(self.optimizer, over[1].shard, 1)
-        return found
+        return found * self.setting.trained
 
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:
         """Reductions of a step: one, or one for each run of micro batches that share it."""

@@ -113,7 +113,8 @@ def _moves(
     # A stage without experts has no expert collectives, whatever other plans of the batch hold.
     holds = count > 0
     gather = (holds * gathers * _gather(sharding, over, count / gathers)).sum()
-    reduce = (holds * reductions * _reduce(sharding, reduced, count / reductions)).sum()
+    trained = sharding.setting.trained
+    reduce = (holds * reductions * _reduce(sharding, reduced, count * trained / reductions)).sum()
     return gather, reduce
 
 

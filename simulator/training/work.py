@@ -10,6 +10,7 @@ import numpy as np
 
 from hwmodels.collectives.cost import Cost, Links
 from simulator.ops import Collective, Op, backward
+from simulator.ops.adapters import is_adapter
 from simulator.pricing import NO_TIME, price
 from simulator.setting import Setting
 
@@ -27,7 +28,7 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
     An op shared by lists is priced once. Idle ops are left out.
     """
     distinct = {id(op): op for ops in lists for op in ops}
-    passes = [[op, *backward([op])] for op in distinct.values()]
+    passes = [[op, *_backward(setting, op)] for op in distinct.values()]
     seconds = iter(price([op for ops in passes for op in ops], setting.prices))
     priced = {
         key: [Priced(op, next(seconds)) for op in ops] for key, ops in zip(distinct, passes, strict=True)
@@ -42,6 +43,14 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
         ]
         for ops in lists
     ]
+
+
+def _backward(setting: Setting, op: Op) -> list[Op]:
+    """Backward ops of an op; of frozen weights no gradient."""
+    found = backward([op])
+    if setting.training.adapter is None or is_adapter(op):
+        return found
+    return [each for each in found if each.gradient != "weight"]
 
 
 @dataclass

@@ -1,0 +1,51 @@
+"""State fields of a published row: what its words say of offloading and of adapters."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from meshwright.validation.rows import PublishedRow, SkippedRow
+from simulator.models import Model
+
+LORA = r"\bLoRA\b"
+NONE = ("none", "0")
+
+
+def offloaded(row: PublishedRow) -> dict[str, Any]:
+    """The plan fields of what a row keeps off the device.
+
+    Raises:
+        SkippedRow: words that no field expresses.
+    """
+    words = row.text("offload", "none").lower()
+    if words in NONE:
+        return {}
+    ratio = re.search(r"ratio ([0-9.]+)|([0-9]+) %", words)
+    share = 1.0
+    if ratio:
+        share = float(ratio[1].rstrip(".")) if ratio[1] else float(ratio[2]) / 100
+    elif "ratio in" in words:
+        raise SkippedRow(f"offload ({words}): the ratio is not stated")
+    place: dict[str, Any] = {}
+    if re.search("activation", words):
+        place["activations"] = {"host": 1.0 if "optimizer" in words else share}
+    if re.search("optimizer", words):
+        place["optimizer"] = {"host": share}
+    if re.search("parameters to the host|and parameters", words):
+        place["parameters"] = {"host": 1.0}
+    if not place:
+        raise SkippedRow(f"offload ({words}) is not modelled")
+    update = {"on": "host", "pipelined": "overlapped" in words} if "optimizer" in place else None
+    return {"place": place} | ({"update": update} if update else {})
+
+
+def adapters(row: PublishedRow, model: Model) -> dict[str, Any]:
+    """The workload field of a row about low-rank fine-tuning; the rank is the notes' or 16."""
+    if not re.search(LORA, row.text("source")):
+        return {}
+    rank = re.search(r"LoRA rank (\d+)", row.text("notes"))
+    if not rank:
+        row.assume("rank of the adapters")
+    targets = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
+    return {"adapter": {"rank": int(rank[1]) if rank else 16, "targets": targets}}

@@ -1,0 +1,64 @@
+"""Ops of low-rank adapters beside the frozen products of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from simulator.ops.op import MemoryBound, Op, Product
+from simulator.state.adapter import BASE_BYTES, PARTS, WORKING, Adapter
+
+MARK = " adapter"
+"""End of the name of an adapter's product."""
+
+
+def is_adapter(op: Op) -> bool:
+    """Whether an op is a product of an adapter, which is trained."""
+    return op.name.endswith(MARK)
+
+
+def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, width: int) -> list[list[Op]]:
+    """Layers with the products of adapters behind those that they stand beside.
+
+    An adapter's first factor reads the product's input and keeps its own small output, its second adds to the
+    product's output (Hu et al. 2021, LoRA). Layers that share an op share its adapters.
+
+    Args:
+        layers: forward ops of one layer of each kind.
+        adapter: rank, targets and format of the frozen weights.
+        width: bytes of an activation element.
+    """
+    made: dict[int, list[Op]] = {}
+
+    def of(op: Op) -> list[Op]:
+        if id(op) not in made:
+            made[id(op)] = [op, *_beside(op, adapter, width)]
+        return made[id(op)]
+
+    return [[each for op in ops for each in of(op)] for ops in layers]
+
+
+def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
+    if not isinstance(op, Product) or not op.weights or not np.any(op.parameters):
+        return []
+    found: list[Op] = []
+    if adapter.coded:
+        moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
+        decode = {"name": f"{op.name} decode", "kind": "copy", "part": op.part}
+        found.append(MemoryBound(**decode, bytes=moved, backward_bytes=moved))
+    if PARTS.get(op.part) not in adapter.targets:
+        return found
+    rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
+    bare = {"kept": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
+    first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": rows * rank * width}
+    second = {"k": rank, "parameters": op.groups * rank * op.n, **bare}
+    size = rows * op.n * width
+    # The second product's output is scaled (read, written) and added (two read, one written).
+    added = {"name": f"{op.name} sum", "kind": "elementwise", "part": op.part, "launches": 2.0}
+    return [
+        *found,
+        op.changed(name=f"{op.name} first{MARK}", **first),
+        op.changed(name=f"{op.name} second{MARK}", **second),
+        MemoryBound(**added, bytes=5 * size, backward_bytes=2 * size),
+    ]

@@ -1,0 +1,43 @@
+"""Low-rank adapters on a frozen model (LoRA, QLoRA)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hwmodels.loading import Strict
+
+AdapterTarget = Literal["attention", "mlp", "experts"]
+BaseFormat = Literal["bf16", "fp8", "int8", "nf4"]
+
+PARTS: Mapping[str, str] = MappingProxyType({"projections": "attention", "mlp": "mlp", "routed": "experts"})
+"""Targets by the part of a layer that their products belong to."""
+
+BASE_BYTES: Mapping[str, float] = MappingProxyType(
+    {"bf16": 2.0, "fp8": 1.0, "int8": 1.0 + 4 / 64, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
+)
+"""Bytes of a frozen parameter: NF4 has an 8-bit scale per 64 weights and a 32-bit one per 256 of these
+(Dettmers et al. 2023, QLoRA, section 3, double quantisation); int8 a 32-bit scale per 64."""
+
+WORKING = 2.0
+"""Bytes of a weight as products read it."""
+
+
+class Adapter(Strict):
+    """Adapters of rank ``rank`` beside the products of ``targets``; all other parameters are frozen."""
+
+    rank: int = Field(ge=1, le=2**16, description="rank of an adapter's two factors")
+    targets: Annotated[list[AdapterTarget], Field(min_length=1)] = Field(
+        ["attention", "mlp"], description="products that have adapters"
+    )
+    base: BaseFormat = Field(
+        "bf16", description="format of the frozen parameters; a coded one is decoded before each product"
+    )
+
+    @property
+    def coded(self) -> bool:
+        """Whether products decode the frozen weights first."""
+        return BASE_BYTES[self.base] < WORKING
