@@ -33,7 +33,7 @@ def parts(made):
 
 
 def test_adapters_have_two_factors_a_product():
-    """Rank 16 beside the four products of a layer of Llama 3 8B: query, key and value, and gate and up, fused."""
+    """Rank 16 beside the four products of a layer of Llama 3 8B, with fused QKV and gate-up."""
     setting = scenario({"rank": 16}).setting
     widths = (4096 + 6144) + (4096 + 4096) + (4096 + 2 * 14336) + (14336 + 4096)
     assert setting.trained * 8.07e9 == pytest.approx(32 * 16 * widths, rel=0.01)
