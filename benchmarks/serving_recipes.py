@@ -46,10 +46,21 @@ def matches(fields: dict[str, Any], recipe: dict[str, Any]) -> bool:
 
 def in_space(question: Any, recipe: dict[str, Any]) -> bool:
     """Whether the search tries the launch."""
-    return any(
-        matches(spoken(fields), recipe) and all(rule.keeps(question, fields) for rule in RULES)
+    wide = {name: value for name, value in recipe.items() if name != "kv"}
+    tried = any(
+        matches(spoken(fields), wide) and all(rule.keeps(question, fields) for rule in RULES)
         for fields in choices(question)
     )
+    return tried and ("kv" not in recipe or tries_kv(question, recipe["kv"]))
+
+
+def tries_kv(question: Any, kv: str) -> bool:
+    """Whether the best layouts are tried with a KV format; 0.6.0 tries none."""
+    try:
+        from planner.serving.variants import other_formats
+    except ImportError:
+        return False
+    return any(one == kv for _, one in other_formats(question))
 
 
 def spoken(fields: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +84,7 @@ def fixed(recipe: dict[str, Any]) -> dict[str, Any]:
     """A recipe as fields held by a search; 0.6.0 knows no speculation."""
     from planner.serving.question import FIELDS
 
-    held = {**dict.fromkeys(DEGREES, 1), **recipe}
+    held = {**dict.fromkeys(DEGREES, 1), "speculation": "none", **recipe}
     return {name: value for name, value in held.items() if name in FIELDS}
 
 
@@ -118,7 +129,9 @@ def answer(entry: dict[str, Any], engine: bool) -> dict[str, Any]:
         found = mw.deploy(**entry["ask"], top=SHOWN)
         question, plans = found.search.question, found.search.plans
         out["space"] = in_space(question, recipe)
-        ranks = [i for i, plan in enumerate(plans) if any(matches(f, recipe) for f in shape_fields(plan))]
+        # 0.6.0 has no variants in other formats.
+        told = [*plans, *(one.plan for one in getattr(found.search, "variants", ()))]
+        ranks = [i for i, plan in enumerate(told) if any(matches(f, recipe) for f in shape_fields(plan))]
         out["rank"] = ranks[0] + 1 if ranks else None
         out["first"] = plans[0].describe() if plans else "none meets the targets"
         out["carries"] = plans[0].goodput if plans else 0.0

@@ -81,6 +81,9 @@ def deploy(
     engine: str | None = None,
     objective: str | None = None,
     watts: float | None = None,
+    prefix: str | float | None = None,
+    requests: str | None = None,
+    use: str | None = None,
     split: bool = True,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
@@ -105,8 +108,13 @@ def deploy(
         engine: preset by name.
         objective: goodput, cost, energy or latency; by default cost where ``rate`` is given, else goodput.
         watts: power of all devices at most, W.
+        prefix: tokens of ``isl`` that all prompts share, or their share of it (``0.75``).
+        requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
+            and, without ``rate``, arrivals.
+        use: chat, code, agents or batch: lengths and targets where none are given.
         split: try separate pools for prefill and decode too.
-        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, token_budget, max_sequences.
+        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, speculation, token_budget,
+            max_sequences.
         top: deployments to return.
         refine: number of best deployments whose highest rate the event engine finds too.
         execution: where the event engine runs, and the store of its results; by default all cores.
@@ -118,12 +126,14 @@ def deploy(
     """
     given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
     given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
-    given["watts"] = _budget(watts)
+    given |= {"watts": _budget(watts), "prefix": prefix, "requests": requests, "use": use}
     question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
-    found = search_serving(question, max(top, refine), progress)
+    found = search_serving(question, max(top, refine), progress, formats=True)
     if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
-        found = search_serving(replace(question, objective="goodput"), max(top, refine), progress)
+        found = search_serving(
+            replace(question, objective="goodput"), max(top, refine), progress, formats=True
+        )
     runs: dict[int, RefinedServing] = {}
     interrupted = False
     try:

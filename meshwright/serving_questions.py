@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,23 @@ from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
 from meshwright.numbers import as_numbers
 from meshwright.scenarios import scenario_path
+from meshwright.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.engines import engines, nearest
 from simulator.serving.question.deployment import Pool
+from simulator.serving.question.speculation import (
+    DRAFT_MODEL,
+    KINDS,
+    Speculation,
+    check_heads,
+    read_speculation,
+)
 from simulator.serving.scenario import ServingDefinition
 from simulator.serving.setting import pools_of
+from simulator.serving.workload.traces.detection import detect_format
 
 DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
@@ -52,6 +62,7 @@ def serving_question(
     Raises:
         InputError: a wrong key or value, an unknown name.
     """
+    given = with_use(given)
     given = {**given, **as_numbers(given)}
     offers = _offers(given["cluster"], given["gpus"], given["objective"] == "cost")
     most = given["gpus"] if offers else None
@@ -71,6 +82,11 @@ def serving_question(
     stated = {name: getattr(pools[0], name) for name in HELD}
     stated = {name: value for name, value in stated.items() if value is not None}
     held = {name: _value(name, value, "fix") for name, value in fix.items()}
+    own = pools[0].speculation
+    if own is not None and own.kind != DRAFT_MODEL:
+        stated["speculation"] = own
+    if isinstance(drafts := held.get("speculation"), Speculation):
+        check_heads(drafts, model.mtp_layers, model.name, "--speculate")
     return ServingQuestion(
         model=model,
         cluster=cluster,
@@ -80,7 +96,7 @@ def serving_question(
         workload=written.workload,
         engine=_engine(given, written.deployment.engine),
         objective=given["objective"] or _default_objective(given, offers or (of_cluster(cluster),)),
-        unasked=given["objective"] is None and given["rate"] is not None,
+        unasked=given["objective"] is None and _states_a_rate(given),
         fix={**stated, **held},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
@@ -88,9 +104,16 @@ def serving_question(
     )
 
 
+def _states_a_rate(given: Mapping[str, Any]) -> bool:
+    """Whether arguments state a rate: as a number, or by the times of a file of requests."""
+    if given["rate"] is not None or given.get("requests") is None:
+        return given["rate"] is not None
+    return detect_format(Path(given["requests"])).timed
+
+
 def _default_objective(given: Mapping[str, Any], types: Sequence[Offer]) -> str:
     """A stated rate is to be carried at least cost (without a price: energy); else goodput counts."""
-    if given["rate"] is None:
+    if not _states_a_rate(given):
         return "goodput"
     return "cost" if all(offer.usd_per_hour for offer in types) else "energy"
 
@@ -150,20 +173,76 @@ def _data(
         "model": given["model"],
         "cluster": given["cluster"],
         "gpus": given["gpus"],
-        "workload.input": _fixed(given["isl"]),
+        "workload.input": _fixed(_new_tokens(given)),
         "workload.output": _fixed(given["osl"]),
         "workload.arrivals": None if given["rate"] is None else {"kind": "poisson", "rate": given["rate"]},
+        "workload.prefix": _prefix(given),
         "workload.slo.ttft": given["ttft"],
         "workload.slo.tpot": given["tpot"],
         "workload.slo.share": given["share"],
     }
-    if not scenario and given["rate"] is None:
+    if given.get("requests") is not None:
+        values |= _trace(Path(given["requests"]))
+        data = {**data, "workload": _without(data.get("workload", {}), "input", "output", "arrivals")}
+    elif not scenario and given["rate"] is None:
         # Goodput needs no rate; the event engine sets it.
         values["workload.arrivals"] = {"kind": "burst"}
     for key, value in values.items():
         if value is not None:
             data = changed(data, key, value, where)
     return data, where, folder
+
+
+def _trace(path: Path) -> dict[str, Any]:
+    """Keys of a workload whose requests are those of a file.
+
+    Raises:
+        InputError: the file cannot be read, or is in no known format.
+    """
+    form = detect_format(path)
+    keys: dict[str, Any] = {"workload.trace": {"format": form.name, "path": str(path.resolve())}}
+    return keys if form.timed else {**keys, "workload.arrivals": {"kind": "burst"}}
+
+
+def _without(workload: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in workload.items() if name not in names}
+
+
+def _shared(given: Mapping[str, Any]) -> int | None:
+    """Tokens that prompts share: a number, or a share of the prompt (``0.8``, ``80%``).
+
+    Raises:
+        InputError: not readable, without a prompt length, or no fewer than the prompt's tokens.
+    """
+    raw, isl = given.get("prefix"), given["isl"]
+    if raw is None:
+        return None
+    if isl is None:
+        raise InputError("needs --isl, the tokens of a prompt with its prefix", "--prefix")
+    text = str(raw).strip()
+    found = re.fullmatch(r"(\d{1,9}|\d{0,3}\.\d{1,6})(%|k)?", text)
+    if found is None:
+        raise InputError(
+            f"must be tokens (3000) or a share of the prompt (0.75, 75%), found {text!r}", "--prefix"
+        )
+    number = float(found[1]) * {"%": 0.01, "k": 1000.0, None: 1.0}[found[2]]
+    share = found[2] == "%" or (found[2] is None and "." in found[1])
+    tokens = round(number * isl) if share else round(number)
+    if tokens >= isl:
+        raise InputError(
+            f"must be below --isl ({isl:,} tokens, prefix counted), found {tokens:,}", "--prefix"
+        )
+    return tokens
+
+
+def _prefix(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    tokens = _shared(given)
+    return {"tokens": tokens} if tokens else None
+
+
+def _new_tokens(given: Mapping[str, Any]) -> int | None:
+    """Tokens of a prompt behind the shared prefix."""
+    return given["isl"] if given["isl"] is None else given["isl"] - (_shared(given) or 0)
 
 
 def _fixed(tokens: int | None) -> dict[str, Any] | None:
@@ -180,12 +259,32 @@ def _engine(given: Mapping[str, Any], written: Any) -> str:
     return asked if asked in engines.names() else nearest(asked).engine.name
 
 
+def _drafts(raw: Any) -> Speculation | None:
+    """Drafts as typed: ``none``, or ``KIND[:TOKENS]``.
+
+    Raises:
+        InputError: not readable, or a draft model, whose step times a search does not have.
+    """
+    if raw in (None, "none") or isinstance(raw, Speculation):
+        return None if raw == "none" else raw
+    found = build(Speculation, read_speculation(str(raw)), "--speculate")
+    if found.kind == DRAFT_MODEL:
+        raise InputError(
+            f"a search takes {', '.join(KINDS[1:])} or none, found the draft model {raw!r}; a scenario with "
+            "`deployment.speculation` runs it",
+            "--speculate",
+        )
+    return found
+
+
 def _value(name: str, raw: Any, option: str) -> Any:
     """A value as typed: numbers where the field is one.
 
     Raises:
         InputError: not a positive whole number.
     """
+    if name == "speculation":
+        return _drafts(raw)
     if name not in NUMBERS or name not in FIELDS:
         return raw
     text = str(raw)

@@ -183,6 +183,36 @@ Engine = Annotated[
     str | None,
     typer.Option(help="Engine preset (`meshwright show engines`).", rich_help_panel=SERVING),
 ]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|SHARE",
+        help="Tokens of --isl that all prompts share, or their share (3000, 0.75).",
+        rich_help_panel=SERVING,
+    ),
+]
+Requests = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of requests for lengths and arrivals (Azure, BurstGPT, Mooncake, ShareGPT ...).",
+        rich_help_panel=SERVING,
+    ),
+]
+Use = Annotated[
+    str | None,
+    typer.Option(help="Lengths and targets of chat, code, agents or batch.", rich_help_panel=SERVING),
+]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND[:K]",
+        help="Speculation (mtp, eagle3, medusa, ngram ...: tokens), or none.",
+        rich_help_panel=SERVING,
+    ),
+]
+Kv = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Number format of the KV cache.", rich_help_panel=SERVING)
+]
 Mix = Annotated[
     str | None,
     typer.Option(

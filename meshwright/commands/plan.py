@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together")
+ASKS = ("prefix", "requests", "use")
+LEVERS = {"speculate": "speculation", "kv": "kv"}
+"""Flags of a deployment's search alone; levers fix a field."""
+OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "headroom", "raw", "tokens", "days"),
 )
@@ -64,6 +67,11 @@ def plan(
     ttft: given.Ttft = None,
     tpot: given.Tpot = None,
     engine: given.Engine = None,
+    prefix: given.Prefix = None,
+    requests: given.Requests = None,
+    use: given.Use = None,
+    speculate: given.Speculate = None,
+    kv: given.Kv = None,
     together: given.Together = False,
     mix: given.Mix = None,
     watts: given.Watts = None,
@@ -156,6 +164,7 @@ def _refuse_unread(flags: SimpleNamespace) -> None:
     if flags.save is None and flags.rank != 1:
         refuse(("rank",), "it says which plan --save writes")
     if day or mix:
+        refuse((*ASKS, *LEVERS), "it is of rankings of deployments")
         read = ("refine", "together") if mix else ("refine",)
         refuse((*(name for name in OF_RANKINGS if name not in read), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
@@ -170,10 +179,31 @@ def _answer_serving(
 
     if flags.pareto:
         refuse_given({"--watts": flags.watts}, "fronts show every power")
+        unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS)}
+        refuse_given(unused, "fronts do not read it")
         show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
+    asked |= {name: getattr(flags, name) for name in ASKS}
+    held = {**held, "fix": held["fix"] | _levers(flags, held["fix"])}
     asked = {**asked, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
     plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
+
+
+def _levers(flags: SimpleNamespace, fixed: dict[str, Any]) -> dict[str, Any]:
+    """Fields that flags of their own fix.
+
+    Raises:
+        InputError: the field is fixed with --fix too.
+    """
+    from hwmodels.errors import InputError
+
+    found = {
+        field: getattr(flags, name) for name, field in LEVERS.items() if getattr(flags, name) is not None
+    }
+    twice = next((name for name, field in LEVERS.items() if field in found and field in fixed), None)
+    if twice is not None:
+        raise InputError(f"is fixed twice: --{twice} {getattr(flags, twice)} and --fix", f"--{twice}")
+    return found
 
 
 def _execution(flags: SimpleNamespace) -> Execution:

@@ -73,7 +73,11 @@ QUESTIONS = {
     [bold]Example:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """,  # noqa: E501
         ("scenario", "model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "save", "json"),
-        ("engine", "fix", "limit", "objective", "together", "watts", "top", "refine", *EXECUTION, *OUTPUT),
+        (
+            *words("use requests prefix speculate kv engine fix limit objective together watts top refine"),
+            *EXECUTION,
+            *OUTPUT,
+        ),
         {"serve": True},
     ),
     "mix": PlanQuestion(

@@ -195,6 +195,8 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
         "watts": arguments["watts"],
+        **{name: arguments.get(name) for name in ("prefix", "use")},
+        "requests": None if arguments.get("requests") is None else str(arguments["requests"]),
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
         **_targets(arguments),
     }
@@ -203,7 +205,9 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def needed(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Flags without which there is no question: no ``--gpus`` where ``--cluster`` counts its GPU types."""
     counted = "=" in (arguments["cluster"] or "")
-    return tuple(name for name in NEEDED if name != "gpus" or not counted)
+    lengths = arguments.get("use") is not None or arguments.get("requests") is not None
+    unneeded = {*(("gpus",) if counted else ()), *(("isl", "osl") if lengths else ())}
+    return tuple(name for name in NEEDED if name not in unneeded)
 
 
 def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:

@@ -12,8 +12,11 @@ from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
+from planner.serving.shapes import choices, drafts_words
+from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
 """Highest rates found on the event engine, by the index of the deployment."""
@@ -52,6 +55,7 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
             "tpot": question.workload.slo.tpot,
             "e2e": question.workload.slo.e2e,
             "slo_share": question.workload.slo.share,
+            **({"repeated_prompt_tokens": question.repeated} if question.repeated else {}),
             "watts": question.watts,
             "types": [
                 {"device": one.name, "available": one.devices, "usd_per_hour": one.usd_per_hour}
@@ -61,6 +65,11 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
         "objective": question.objective,
         **unasked,
         "deployments": [_described(search, refined, plan, index) for index, plan in enumerate(search.plans)],
+        **(
+            {"other_formats": [_described(search, {}, one.plan, 0) for one in search.variants]}
+            if search.variants
+            else {}
+        ),
         "candidates": search.candidates,
         "scored": search.scored,
         "removed": search.removed,
@@ -102,6 +111,8 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
         name: getattr(pool, name)
         for name in ("tensor", "data", "pipeline", "expert", "weights", "kv", "clock_mhz", "power_cap_w")
     }
+    if pool.speculation is not None:
+        degrees["speculation"] = drafts_words(pool.speculation)
     limits = {"token_budget": group.budget, "max_sequences": group.sequences}
     device = group.shape.offer.name
     return {"role": group.role, "device": device, "replicas": group.replicas, **degrees, **limits}
@@ -115,7 +126,7 @@ def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
     made = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
-    made += [*_most_words(search), *_gap(search)]
+    made += [*_most_words(search), *_gap(search), *_variants(search)]
     return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
 
 
@@ -159,6 +170,34 @@ def _most_words(search: ServingSearch) -> list[str]:
     return [
         f"Most goodput on all GPUs: {most.describe()} carries {most.goodput:.3g}/s (--objective goodput)."
     ]
+
+
+VARIANTS = 4
+"""Rows of other formats."""
+
+
+def _variants(search: ServingSearch) -> list[Table]:
+    """The best layouts in other formats, the most goodput for each $ first."""
+    if not search.variants:
+        return []
+    names = search.question.model.checkpoints
+    rows = []
+    ranked = sorted(search.variants, key=lambda one: one.plan.usd_per_hour / one.plan.goodput)
+    for one in ranked[:VARIANTS]:
+        own = one.weights == search.question.model.checkpoint
+        from_ = "this checkpoint" if own else (names.get(one.weights) or ["another checkpoint"])[0]
+        rows.append(
+            [
+                one.plan.describe(),
+                f"{one.plan.goodput:.3g}/s",
+                seconds(one.plan.tpot_s),
+                str(one.plan.devices),
+                f"{one.plan.usd_per_million:.3g}",
+                from_,
+            ]
+        )
+    headings = ("other formats, other answers", "goodput", "TPOT", "GPUs", "$/Mtok", "weights from")
+    return [table(headings, rows, left=1)]
 
 
 def _title(search: ServingSearch) -> str:
@@ -239,6 +278,7 @@ def _basis(search: ServingSearch) -> Table:
         {
             "engine": question.engine,
             "weights": _weights_words(search),
+            **_levers(search),
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
             "--refine N runs the best N there",
@@ -247,6 +287,58 @@ def _basis(search: ServingSearch) -> Table:
         },
         "What this rests on",
     )
+
+
+def _levers(search: ServingSearch) -> dict[str, str]:
+    """Rows on what a search tried and assumed: drafts, reuse of prefixes, fields."""
+    question = search.question
+    rows = {}
+    tried = {drafts_words(one): one for one in _drafts(question)}
+    if tried:
+        assumed = [f"{name} {one.mean():.2g} tokens a step" for name, one in tried.items() if one.assumed]
+        told = f"; acceptance assumed: {', '.join(assumed)}" if assumed else ""
+        rows["speculation"] = (
+            f"tried: none, {', '.join(tried)}{told}" if len(tried) > 1 else f"{next(iter(tried))}{told}"
+        )
+    if question.repeated:
+        share = percent(question.repeated / question.prompt, 0)
+        rows["prefixes"] = f"{share} of prompt tokens repeat; caches hold them, beside running sequences"
+    rows["searched"] = ", ".join(_searched(search))
+    return rows
+
+
+def _searched(search: ServingSearch) -> list[str]:
+    """Fields that the search varied."""
+    question = search.question
+    names = {
+        "tensor": "tensor",
+        "data": "data-parallel attention",
+        "expert": "expert parallelism",
+        "pipeline": "pipeline",
+        "speculation": "speculation",
+        "weights": "weights",
+        "kv": "KV format",
+        "clock_mhz": "clocks",
+    }
+    tried: dict[str, set[str]] = {name: set() for name in names}
+    for fields in choices(question):
+        for name in names:
+            tried[name].add(str(fields[name]))
+    found = [words for name, words in names.items() if len(tried[name]) > 1]
+    found += [
+        words
+        for name, words in (("token_budget", "chunk limits"), ("max_sequences", "batch limits"))
+        if name not in question.fix
+    ]
+    return [*found, "replicas", *(["disaggregation"] if question.split else [])]
+
+
+def _drafts(question: ServingQuestion) -> list[Speculation]:
+    """Speculation that the search tried."""
+    found = {
+        drafts_words(one): one for fields in choices(question) if (one := fields["speculation"]) is not None
+    }
+    return [found[name] for name in sorted(found)]
 
 
 def _weights_words(search: ServingSearch) -> str:

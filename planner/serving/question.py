@@ -30,6 +30,7 @@ FIELDS = (
     "replicas",
     "weights",
     "kv",
+    "speculation",
     "clock_mhz",
     "power_cap_w",
     "token_budget",
@@ -37,6 +38,7 @@ FIELDS = (
 )
 """Fields that may be fixed or limited."""
 FORMATS = ("weights", "kv")
+UNORDERED = (*FORMATS, "speculation")
 """Fields that have no order."""
 
 
@@ -84,9 +86,10 @@ class ServingQuestion:
             for name in option:
                 if name not in FIELDS:
                     raise UnknownNameError("field of a serving plan", name, FIELDS)
-        for name in FORMATS:
+        for name in UNORDERED:
             if name in self.limit:
-                raise InputError("is a number format, which has no order; fix it instead", f"limit.{name}")
+                what = "a number format" if name in FORMATS else "a kind of drafts"
+                raise InputError(f"is {what}, which has no order; fix it instead", f"limit.{name}")
         if self.rate is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.given and self.objective == "goodput":
@@ -162,9 +165,25 @@ class ServingQuestion:
         )
 
     @cached_property
+    def repeated(self) -> float:
+        """Mean prompt tokens that a prefix cache without limit holds."""
+        return float(np.mean(self.sample.repeated)) if self.shares_prefixes else 0.0
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether prompts may share prefixes: system prompts, or a trace."""
+        return self.workload.prefix is not None or self.workload.trace is not None
+
+    @cached_property
     def prompt_variation(self) -> float:
         """Variance of the prompt tokens over the square of their mean."""
         return float((self.sample.prompts.std() / self.prompt) ** 2)
+
+    @cached_property
+    def new_variation(self) -> float:
+        """The same of prompt tokens that no prefix cache holds."""
+        new = self.sample.prompts - self.sample.repeated
+        return float((new.std() / new.mean()) ** 2)
 
     @cached_property
     def output_variation(self) -> float:
@@ -173,9 +192,13 @@ class ServingQuestion:
 
     @cached_property
     def long_prompt(self) -> float:
-        """Prompt at the quantile of the targets' share, above the mean, over the mean."""
+        """Prompt at the quantile of the targets' share, above the mean, over the mean; of new tokens."""
         prompts = self.sample.prompts
-        return float(max(np.quantile(prompts, self.workload.slo.share) - prompts.mean(), 0.0) / self.prompt)
+        if self.repeated:
+            prompts = prompts - self.sample.repeated
+        return float(
+            max(np.quantile(prompts, self.workload.slo.share) - prompts.mean(), 0.0) / prompts.mean()
+        )
 
     @property
     def rate(self) -> float | None:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from hwmodels.errors import InputError
 from simulator.serving.workload import Serving
+from simulator.serving.workload.lengths.fixed import FixedLength
+from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 
 Array = NDArray[np.float64]
@@ -25,11 +27,17 @@ class Sample:
     Attributes:
         prompts, outputs: tokens, shape (requests,).
         rate: requests a second; None for a closed loop or a burst.
+        repeated: prompt tokens that a cache without limit would hold at arrival, shape (requests,).
+        distinct: tokens of all prefixes.
+        common: whether every request has one of a few system prompts, which running requests share.
     """
 
     prompts: Array
     outputs: Array
     rate: float | None
+    repeated: Array | float = 0.0
+    distinct: float = 0.0
+    common: bool = False
 
 
 def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
@@ -50,11 +58,32 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
             "a search needs single requests in an open loop: no closed arrivals, no program of several turns",
             "workload",
         )
-    drawn = [(request.arrival_s, request.prompt, request.output) for request in source.requests()]
-    if not drawn:
+    lengths, arrivals = (workload.input, workload.output), workload.arrivals
+    if not source.shares_prefixes and arrivals and all(isinstance(one, FixedLength) for one in lengths):
+        prompt, output = (np.array([one.mean()]) for one in lengths if one is not None)
+        return Sample(prompt, output, arrivals.mean_rate())
+    seen: set[int] = set()
+    requests = list(source.requests())
+    if not requests:
         raise InputError("the trace has no requests", "workload.trace")
+    drawn = [(request.arrival_s, request.prompt, request.output) for request in requests]
     times, prompts, outputs = np.array(drawn, float).T
+    repeated = np.zeros_like(prompts)
+    if source.shares_prefixes:
+        repeated += [_repeated(request, seen, source.prefix_tokens) for request in requests]
+    prefixes = repeated, float(len(seen) * source.prefix_tokens), workload.prefix is not None
     if workload.arrivals is not None:
-        return Sample(prompts, outputs, workload.arrivals.mean_rate())
+        return Sample(prompts, outputs, workload.arrivals.mean_rate(), *prefixes)
     span = float(times[-1] - times[0])
-    return Sample(prompts, outputs, (len(times) - 1) / span if span else None)
+    return Sample(prompts, outputs, (len(times) - 1) / span if span else None, *prefixes)
+
+
+def _repeated(request: Request, seen: set[int], span: int) -> int:
+    """Leading prompt tokens whose prefix ids were seen before; enters the request's ids."""
+    known = 0
+    for one in request.prefix:
+        if one not in seen:
+            break
+        known += 1
+    seen.update(request.prefix)
+    return min(known * span, request.prompt - 1)

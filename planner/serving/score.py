@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.errors import InputError
+from planner.serving.drafts import DraftedSteps
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
 from simulator.serving.steps.capped import step_arrays
-from simulator.serving.steps.step_arrays import StepArrays
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +36,8 @@ SLOWEST = 4e-4
 """Lowest trial rate, as a share of the rate of a lone request's decode steps."""
 MARGIN = 1.05
 """Factor on the highest stable rate of an unloaded replica's prefill steps."""
+MOST_CACHED = 0.5
+"""Share of KV that idle prefixes keep beside running sequences (assumed)."""
 MOST_CASES = 8192
 """Steady states evaluated together: their arrays stay in the cache."""
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -82,6 +84,7 @@ class ReplicaCases:
             (np.full(budget.shape, index), np.full(budget.shape, role), budget, sequences)
             for role in roles
             for index, (budget, sequences) in enumerate(limits)
+            if role != PREFILL or shapes[index].pool.speculation is None
         ]
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
         every = np.ones(len(shape))
@@ -90,14 +93,32 @@ class ReplicaCases:
         return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, own)
 
     @cached_property
-    def steps(self) -> StepArrays:
+    def steps(self) -> DraftedSteps:
         """Step times of all shapes."""
-        return step_arrays([shape.table for shape in self.shapes])
+        drafts = [shape.pool.speculation for shape in self.shapes]
+        tables = step_arrays([shape.table for shape in self.shapes])
+        return DraftedSteps(tables, drafts, self.question.model.layers)
 
     @cached_property
     def kv_tokens(self) -> Array:
         """KV tokens of one attention rank."""
         return np.array([shape.kv_tokens for shape in self.shapes], float)[self.shape]
+
+    @cached_property
+    def reused(self) -> Array:
+        """Prompt tokens found in the prefix cache of a rank.
+
+        System prompts that fill more than ``MOST_CACHED`` of its KV are held in part: each is as likely as
+        any other to be asked for. What a trace repeats it repeats soon: all of it is found.
+        """
+        repeated = self.question.repeated
+        if not repeated:
+            return np.zeros(len(self))
+        caching = np.array([shape.options.prefix_caching for shape in self.shapes], float)[self.shape]
+        fits = 1.0
+        if self.question.sample.common:
+            fits = np.minimum(MOST_CACHED * self.kv_tokens / max(self.question.sample.distinct, 1.0), 1.0)
+        return repeated * caching * fits
 
     @cached_property
     def sending_s(self) -> Array:
@@ -123,7 +144,7 @@ class ReplicaCases:
     def __len__(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, index: Ints) -> ReplicaCases:
+    def __getitem__(self, index: Ints | slice) -> ReplicaCases:
         """Some of the cases, by their numbers; numbers may repeat."""
         names = ("shape", "role", "budget", "sequences", "replicas", "prompt", "output", "bandwidth")
         some = replace(self, **{name: getattr(self, name)[index] for name in names})
@@ -139,20 +160,31 @@ class ReplicaCases:
     def _load(self, rate: Array) -> Load:
         """Requests of each case: prefill writes one token, decode receives the prompt's KV."""
         output = np.where(self.role == PREFILL, 1.0, self.output)
-        cached = np.where(self.role == DECODE, self.prompt - 1.0, 0.0)
+        cached = np.where(self.role == DECODE, self.prompt - 1.0, self.reused)
+        varied = np.where(self.reused > 0.0, self.question.new_variation, self.question.prompt_variation)
         return Load(
             self.prompt,
             output,
             rate=rate,
             cached=cached,
             variation=self.question.output_variation,
-            prompt_variation=np.where(self.role == DECODE, 0.0, self.question.prompt_variation),
+            prompt_variation=np.where(self.role == DECODE, 0.0, varied),
             replicas=self.replicas,
         )
 
     @property
     def _bounds(self) -> Limits:
-        return Limits(self.budget, self.sequences, self.kv_tokens)
+        return Limits(self.budget, self.sequences, self.kv_tokens * self._beside_prefixes)
+
+    @property
+    def _beside_prefixes(self) -> Array:
+        """Factor on KV tokens: sequences of one system prompt share its blocks."""
+        question = self.question
+        if not (question.repeated and question.sample.common):
+            return np.ones(len(self))
+        whole = self.prompt + self.output
+        rest = np.maximum(1.0 - question.sample.distinct / self.kv_tokens, 0.0)
+        return np.where(self.reused > 0.0, rest * whole / (whole - self.reused), 1.0)
 
     def state(self, rate: Array) -> Steady:
         """The steady state of one replica of each case.
@@ -160,18 +192,28 @@ class ReplicaCases:
         Args:
             rate: requests a second of one replica, shape (cases,).
         """
-        return steady_state(self.steps.cases(self.shape), self._load(rate), self._bounds)
+        return self.steps.evaluate(
+            self.shape,
+            lambda index, steps: steady_state(steps, self[index]._load(rate[index]), self[index]._bounds),
+        )
 
     def highest_stable_rate(self) -> Array:
         """Upper bound of the rate, requests a second."""
-        return highest_stable_rate(
-            self.steps.cases(self.shape), self._load(np.zeros(len(self))), self._bounds
+        none = np.zeros(len(self))
+        return self.steps.evaluate(
+            self.shape,
+            lambda index, steps: highest_stable_rate(
+                steps, self[index]._load(none[index]), self[index]._bounds
+            ),
         )
 
     def slowest_rate(self) -> Array:
         """Lowest rate tried, requests a second."""
         one = np.ones(len(self))
-        return SLOWEST / np.maximum(self.steps.cases(self.shape).decode_seconds(one, one), 1e-6)
+        seconds = self.steps.evaluate(
+            self.shape, lambda index, steps: steps.decode_seconds(one[index], one[index])
+        )
+        return SLOWEST / np.maximum(seconds, 1e-6)
 
     def held(self, rate: Array) -> NDArray[np.bool_]:
         """Whether a replica holds its part of the targets at a rate; see `state`."""
@@ -200,7 +242,8 @@ def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Arra
     most = min(shape.options.max_sequences, int(budgets.max()))
     sequences = _up_to(question, "max_sequences", SEQUENCES, most)
     budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
-    keep = budget.ravel() >= sequence.ravel()
+    queries = 1 if shape.pool.speculation is None else shape.pool.speculation.queries
+    keep = budget.ravel() >= sequence.ravel() * queries
     if not keep.any():
         raise InputError(
             f"max_sequences {int(sequences.min()):,} is above the token budget of {int(budgets.max()):,}",

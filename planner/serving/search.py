@@ -13,6 +13,7 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
+from planner.serving.variants import Variant, variants
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class ServingSearch:
     removed: dict[str, int]
     most: ServingPlan | None = field(default=None)
     """The plan that carries most on all devices, beside the one that carries a stated rate at least cost."""
+    variants: Sequence[Variant] = ()
+    """The best layouts in other number formats, which change what the model answers."""
     nearest: ServingPlan | None = field(default=None)
     """Where nothing meets the targets: the plan that carries most within them; if none carries any load, the
     plan whose latency is closest to its target."""
@@ -40,7 +43,10 @@ class ServingSearch:
 
 
 def search_serving(
-    question: ServingQuestion, top: int = 5, progress: Callable[[float], None] | None = None
+    question: ServingQuestion,
+    top: int = 5,
+    progress: Callable[[float], None] | None = None,
+    formats: bool = False,
 ) -> ServingSearch:
     """Score every deployment that the rules keep.
 
@@ -50,6 +56,7 @@ def search_serving(
         question: the question.
         top: plans to return.
         progress: called with the finished share.
+        formats: whether the best are tried in other number formats too.
 
     Raises:
         InfeasibleError: no replica, or no count of them, fits the devices.
@@ -86,6 +93,7 @@ def search_serving(
         scored=len(table),
         removed=dict(removed),
         most=table.plan(_most(table)) if question.unasked and table.goodput.max() > 0 else None,
+        variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
     )
 

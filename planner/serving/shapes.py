@@ -11,14 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 from hwmodels.errors import InfeasibleError
+from planner.serving.drafts import usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.capped import iteration_table
-from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of
+from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of, speculating
 from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.steps.weight_only import NARROW
 
@@ -63,8 +66,14 @@ class ReplicaShape:
         parts += [f"PP{pool.pipeline}"] if pool.pipeline > 1 else []
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
         parts += [pool.stored, *([f"KV {pool.kv}"] if pool.kv else [])]
+        parts += [drafts_words(pool.speculation)] if pool.speculation else []
         parts += [f"{pool.clock_mhz:,.0f} MHz"] if pool.clock_mhz else []
         return " ".join([*parts, *([f"{pool.power_cap_w:,.0f} W"] if pool.power_cap_w else [])])
+
+
+def drafts_words(drafts: Speculation) -> str:
+    """Drafts in a word, as `--speculate` takes them: ``mtp:3``."""
+    return f"{drafts.kind}:{drafts.tokens}"
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,7 @@ VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProx
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "weights": lambda question: (question.model.checkpoint,),
         "kv": lambda question: (None,),
+        "speculation": lambda question: usual_drafts(question.model),
         "clock_mhz": lambda question: _clocks(question),
         "power_cap_w": lambda question: (None,),
     }
@@ -257,9 +267,20 @@ def make_shape(
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
     sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz)
     like = None if made is None else made.get(sharded)
-    table = iteration_table(price, budget, options.max_sequences, context, like=like)
+    same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w)
+    table = None if made is None else made.get(same)
+    if table is None:
+        table = iteration_table(price, budget, options.max_sequences, context, like=like)
     if made is not None:
         made.setdefault(sharded, table)
+        made.setdefault(same, table)
     token = held.kv_token * pool.tensor * pool.pipeline
     offer = question.types[0]
-    return ReplicaShape(pool, options, table, held.kv_tokens, token, offer, question.named)
+    kv_tokens = held.kv_tokens
+    if pool.speculation is not None:
+        alone = ReplicaCosts(table, held.kv_blocks, token, held.weights, 0.0, 0.0)
+        drafting = (None, question.model, question.cluster, pool, options, price.engine)
+        kv_tokens = speculating(alone, pool.speculation, *drafting).kv_blocks * options.block_tokens
+        if kv_tokens < longest:
+            raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
+    return ReplicaShape(pool, options, table, kv_tokens, token, offer, question.named)

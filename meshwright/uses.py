@@ -1,0 +1,55 @@
+"""Lengths and targets of a request by use: chat, code, agents, batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import Strict, build, read_mapping
+from simulator.serving.engines import Figure
+
+FILE = Path(__file__).with_name("uses.yaml")
+
+
+class Use(Strict):
+    """Defaults of one use, each with its source."""
+
+    isl: Figure[int]
+    osl: Figure[int]
+    ttft: Figure[float]
+    tpot: Figure[float]
+    prefix: Figure[int] | None = None
+
+
+@cache
+def uses() -> Mapping[str, Use]:
+    """Uses by name."""
+    return {name: build(Use, values, f"{FILE.name}: {name}") for name, values in read_mapping(FILE).items()}
+
+
+def with_use(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a serving question with the defaults of its ``use`` where they state nothing.
+
+    Raises:
+        UnknownNameError: no such use.
+    """
+    name = given.get("use")
+    if name is None:
+        return dict(given)
+    if name not in uses():
+        raise UnknownNameError("use", name, uses(), "--use")
+    filled = dict(given)
+    lengths = given.get("requests") is None and given.get("isl") is None
+    for key in ("isl", "osl", "ttft", "tpot", "prefix"):
+        figure = getattr(uses()[name], key)
+        if figure is None or given.get(key) is not None:
+            continue
+        if key in ("isl", "osl") and given.get("requests") is not None:
+            continue
+        if key == "prefix" and not lengths:
+            continue
+        filled[key] = figure.value
+    return filled

@@ -1,0 +1,91 @@
+"""Steady states of cases whose shapes draft differently: one array call for each kind of drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.models import Model
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steady.steady import Steady
+from simulator.serving.steps.speculation_cases import SpeculativeCases
+from simulator.serving.steps.step_arrays import StepArrays, StepCases
+
+Ints = NDArray[np.int64]
+Steps = StepCases | SpeculativeCases
+
+MTP_TOKENS = (1, 2, 3)
+"""Tokens that heads of multi-token prediction propose, as engines document them: vLLM recommends 1 or 2,
+SGLang and TensorRT-LLM 3 (vllm-project/recipes GLM/GLM.md, Qwen/Qwen3-Next.md; sgl-project/sglang
+docs/basic_usage/deepseek_v3.md; TensorRT-LLM examples/configs/database)."""
+
+
+def usual_drafts(model: Model) -> tuple[Speculation | None, ...]:
+    """Drafts that a search tries: none, and the heads that the model has."""
+    heads = MTP_TOKENS if model.mtp_layers else ()
+    return (None, *(Speculation(kind="mtp", tokens=tokens) for tokens in heads))
+
+
+class DraftedSteps:
+    """Step times of shapes by number, with what each drafts.
+
+    Args:
+        steps: joined tables of the shapes.
+        drafts: speculation of each shape.
+        layers: layers of the model.
+    """
+
+    def __init__(self, steps: StepArrays, drafts: Sequence[Speculation | None], layers: int) -> None:
+        self.steps, self._layers = steps, layers
+        self._kinds = tuple(dict.fromkeys(map(_key, drafts)))
+        self._drafts = {_key(one): one for one in drafts}
+        self._kind = np.array([self._kinds.index(_key(one)) for one in drafts], np.int64)
+        self._queries = np.array([1 if one is None else one.queries for one in drafts], np.int64)
+
+    def queries(self, shape: Ints) -> Ints:
+        """Tokens of a sequence that a decode step of each case computes."""
+        return self._queries[shape]
+
+    def evaluate(self, shape: Ints, call: Callable[[Ints | slice, Steps], Any]) -> Any:
+        """Arrays, or a steady state, of all cases: a call for the cases of each kind of drafts.
+
+        Args:
+            shape: number of the shape of each case.
+            call: takes numbers of cases and their step times.
+        """
+        kind = self._kind[shape]
+        present = np.unique(kind)
+        if len(present) <= 1:
+            return call(slice(None), self._cases(int(present[0]) if len(present) else 0, shape))
+        parts = [(np.flatnonzero(kind == number), int(number)) for number in present]
+        results = [(index, call(index, self._cases(number, shape[index]))) for index, number in parts]
+        if isinstance(results[0][1], Steady):
+            names = [field.name for field in fields(Steady)]
+            return Steady(
+                **{
+                    name: _joined([(index, getattr(one, name)) for index, one in results], len(shape))
+                    for name in names
+                }
+            )
+        return _joined(results, len(shape))
+
+    def _cases(self, kind: int, shape: Ints) -> Steps:
+        drafts = self._drafts[self._kinds[kind]]
+        cases = self.steps.cases(shape)
+        return cases if drafts is None else SpeculativeCases(cases, drafts, self._layers)
+
+
+def _key(drafts: Speculation | None) -> str:
+    return "" if drafts is None else drafts.model_dump_json()
+
+
+def _joined(parts: Sequence[tuple[Ints, NDArray[Any]]], count: int) -> NDArray[Any]:
+    """Parts in the order of their cases."""
+    whole = np.empty(count, parts[0][1].dtype)
+    for index, values in parts:
+        whole[index] = values
+    return whole

@@ -1,0 +1,115 @@
+"""The best layouts in other number formats: fp8 KV, and other published checkpoints of the model.
+
+Other formats change what the model answers, so they do not compete with the checkpoint's own; they are told
+beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hwmodels.errors import InfeasibleError
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
+from planner.serving.score import ReplicaCases, largest_rate, ttft_quantile
+from planner.serving.scores import LEAST_RATE
+from planner.serving.shapes import ReplicaShape, choices, make_shape
+from simulator.serving.steps.table import IterationTable
+
+LAYOUTS = 1
+"""Layouts that are tried in other formats."""
+DEGREES = ("tensor", "data", "pipeline", "expert", "speculation", "clock_mhz", "power_cap_w")
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A layout in other formats.
+
+    Attributes:
+        weights, kv: the formats; None for KV as wide as the engine's default.
+        plan: as many replicas as the layout has in the checkpoint's format.
+    """
+
+    weights: str
+    kv: str | None
+    plan: ServingPlan
+
+
+def other_formats(question: ServingQuestion) -> Iterator[tuple[str, str | None]]:
+    """Formats of weights and KV beside the search's own: those of other checkpoints, and fp8 KV with each."""
+    if len(question.types) > 1 or "weights" in question.fix:
+        stored: tuple[str, ...] = ()
+    else:
+        stored = tuple(question.model.checkpoints)
+    own = next(iter(choices(question)))["weights"]
+    narrow = "kv" not in question.fix and "fp8" in question.cluster.device.peak_flops
+    for weights in (own, *stored):
+        for kv in (question.fix.get("kv"), *(("fp8",) if narrow else ())):
+            if (weights, kv) != (own, question.fix.get("kv")):
+                yield weights, kv
+
+
+def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Variant]:
+    """The best plans of one pool in other formats, with the limits of the first.
+
+    Args:
+        question: the question.
+        plans: its answer, the best first.
+    """
+    single = [plan for plan in plans if len(plan.groups) == 1][:LAYOUTS]
+    if not single:
+        return []
+    first = single[0].groups[0]
+    limits = {"token_budget": first.budget, "max_sequences": first.sequences}
+    asked = replace(
+        question.at(question.types[0]), fix={**question.fix, **limits}, split=False, unasked=False
+    )
+    asked.__dict__["sample"] = question.sample
+    made: dict[tuple[Any, ...], IterationTable] = {}
+    kept, told = [], []
+    for weights, kv in other_formats(question):
+        for plan in single:
+            pool = plan.groups[0].shape.pool
+            fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
+            with suppress(InfeasibleError):
+                kept.append(make_shape(asked, fields, made))
+                told.append((plan, weights, kv))
+    return list(_best(asked, kept, told)) if kept else []
+
+
+def _best(
+    question: ServingQuestion, kept: Sequence[ReplicaShape], told: Sequence[tuple[int, str, str | None]]
+) -> Iterator[Variant]:
+    """Replicas of each shape, as many as the plan has; none of a shape that carries nothing."""
+    counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
+    most = np.array([shape.most for shape in kept], float)
+    cases = ReplicaCases.of(question, kept).shared_by(np.minimum(counts, most))
+    rates = largest_rate(cases)
+    load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
+    state = cases.state(np.maximum(load, LEAST_RATE))
+    first = ttft_quantile(question, state)
+    for index in np.flatnonzero(rates > 0):
+        count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
+        group = replace(plan.groups[0], shape=kept[index], replicas=count)
+        carried = float(load[index] * count)
+        yield Variant(
+            weights,
+            kv,
+            ServingPlan(
+                groups=(group,),
+                goodput=float(rates[index] * count),
+                load=carried,
+                ttft_s=float(first[index]),
+                tpot_s=float(state.tpot_s[index]),
+                e2e_s=float(first[index] + state.decode_s[index]),
+                output_tokens_s=carried * question.output,
+                watts=float(state.watts[index]) * count,
+                usd_per_hour=group.devices * kept[index].offer.usd_per_hour,
+                meets=question.rate is None or bool(rates[index] * count >= question.rate),
+            ),
+        )

@@ -1,0 +1,55 @@
+"""The format of a file of requests, from its first line or keys."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import islice
+from pathlib import Path
+
+from hwmodels.errors import InputError, shown_path
+from simulator.serving.workload.traces import azure, burstgpt, formats, plain
+from simulator.serving.workload.traces.base import TraceFormat, opened
+
+BY_COLUMNS = {"azure": azure.COLUMNS, "burstgpt": burstgpt.COLUMNS, "plain": plain.COLUMNS}
+BY_KEYS = {"mooncake": ("input_length", "output_length"), "benchmark": ("input_lens", "output_lens")}
+ENOUGH = 2**16
+"""Characters in which keys of a JSON document are looked for."""
+
+
+def detect_format(path: Path) -> TraceFormat:
+    """The format that a file's first line has.
+
+    Raises:
+        InputError: unreadable, empty, or of no known format; with what it holds and what formats need.
+    """
+    with opened(path) as file:
+        lines = list(islice((line for line in file if line.strip()), 1))
+    if not lines:
+        raise InputError("holds no requests", shown_path(path))
+    first = lines[0]
+    if first.lstrip().startswith("["):
+        return formats["sharegpt"]
+    if first.lstrip().startswith("{"):
+        there = _keys(first)
+        known = BY_KEYS
+    else:
+        there = next(csv.reader([first]))
+        known = BY_COLUMNS
+    for name, needed in known.items():
+        if all(column in there for column in needed):
+            return formats[name]
+    needs = "; ".join(f"{form.name}: {form.columns}" for form in formats.values())
+    found = ", ".join(there[:12]) or "nothing readable"
+    raise InputError(
+        f"has no lengths of requests in a known form; found {found}. Known: {needs}", shown_path(path)
+    )
+
+
+def _keys(line: str) -> list[str]:
+    """Keys of an object in a line; of a document that goes on, the known keys in its beginning."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return [key for keys in BY_KEYS.values() for key in keys if f'"{key}"' in line[:ENOUGH]]
+    return list(found) if isinstance(found, dict) else []

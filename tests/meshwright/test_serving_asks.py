@@ -1,0 +1,82 @@
+"""Short ways to ask for a deployment: uses, files of requests, prefixes, drafts, KV formats."""
+
+import json
+
+import pytest
+
+from meshwright.uses import uses, with_use
+
+PLACE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--together"]
+PLACE += ["--limit", "pipeline=1", "--json"]
+LENGTHS = ["--isl", "1000", "--osl", "100", "--ttft", "1", "--tpot", "0.05"]
+
+
+@pytest.mark.parametrize("use", sorted(uses()))
+def test_a_use_is_enough(run, use):
+    report = json.loads(run(*PLACE, "--use", use).out)
+    own = uses()[use]
+    asked = report["question"]
+    assert (asked["prompt_tokens"], asked["output_tokens"]) == (own.isl.value, own.osl.value)
+    assert (asked["ttft"], asked["tpot"]) == (own.ttft.value, own.tpot.value)
+
+
+def test_stated_values_win_over_a_use():
+    filled = with_use({"use": "agents", "isl": 100, "osl": None, "ttft": 9.0, "tpot": None, "prefix": None})
+    assert (filled["isl"], filled["ttft"], filled["prefix"]) == (100, 9.0, None)
+    assert filled["osl"] == uses()["agents"].osl.value
+
+
+def test_flags_fix_drafts_and_kv(run):
+    report = json.loads(run(*PLACE, *LENGTHS, "--kv", "fp8", "--speculate", "ngram:3").out)
+    pool = report["deployments"][0]["pools"][0]
+    assert (pool["kv"], pool["speculation"]) == ("fp8", "ngram:3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [
+        ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n", "azure"),
+        ("b.csv", "Timestamp,Model,Request tokens,Response tokens\n5,ChatGPT,472,18\n", "burstgpt"),
+        ("c.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,100,10\n", "plain"),
+        (
+            "d.jsonl",
+            '{"timestamp": 0, "input_length": 10, "output_length": 5, "hash_ids": [1]}\n',
+            "mooncake",
+        ),
+        ("e.json", '{"input_lens": [10], "output_lens": [5]}\n', "benchmark"),
+        ("f.json", '[{"conversations": [{"value": "abc"}, {"value": "defg"}]}]\n', "sharegpt"),
+    ],
+)
+def test_the_format_of_requests_is_found(tmp_path, name, text, form):
+    from simulator.serving.workload.traces.detection import detect_format
+
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert detect_format(path).name == form
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--use", "caht", "--rate", "1"], "did you mean 'chat'"),
+        ([*LENGTHS, "--prefix", "1000"], "must be below --isl"),
+        ([*LENGTHS, "--prefix", "many"], "must be tokens (3000) or a share"),
+        ([*LENGTHS, "--speculate", "mtp"], "no heads of multi-token prediction"),
+        ([*LENGTHS, "--kv", "fp9"], "fp8"),
+        ([*LENGTHS, "--kv", "fp8", "--fix", "kv=fp8"], "fixed twice"),
+        ([*LENGTHS, "--rate", "0"], "rate"),
+    ],
+)
+def test_wrong_asks_are_refused(run, flags, problem):
+    wrong = run(*PLACE, *flags)
+    assert wrong.code == 2
+    assert problem in wrong.err
+
+
+def test_requests_without_lengths_are_refused(run, tmp_path):
+    path = tmp_path / "times.csv"
+    path.write_text("time,user\n1,a\n", encoding="utf-8")
+    wrong = run(*PLACE, "--requests", str(path), "--ttft", "1")
+    assert wrong.code == 2
+    assert "no lengths of requests" in wrong.err
+    assert "num_prefill_tokens" in wrong.err

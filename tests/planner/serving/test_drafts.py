@@ -1,0 +1,84 @@
+"""Speculation in the search: what is tried, and what its steady states share with the event engine."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import meshwright as mw
+from hwmodels.errors import InputError
+from meshwright.reports.serving_plans import describe_deployments
+from planner.serving.deployment import scenario_of
+from planner.serving.drafts import usual_drafts
+from planner.serving.score import MIXED, ReplicaCases
+from planner.serving.shapes import choices, shapes
+from simulator.models import models
+from simulator.serving.question.speculation import Speculation
+
+ASKED = {"model": "qwen3.5-35b-a3b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 200}
+ASKED |= {"ttft": 1.0, "tpot": 0.03}
+ONE = {"tensor": 2, "data": 1, "pipeline": 1, "expert": 1}
+
+
+def test_models_with_heads_are_tried_with_them_and_others_are_not():
+    told = [
+        "" if one is None else f"{one.kind}:{one.tokens}" for one in usual_drafts(models.get("deepseek-v3"))
+    ]
+    assert told == ["", "mtp:1", "mtp:2", "mtp:3"]
+    assert usual_drafts(models.get("llama3.1-8b")) == (None,)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return mw.deploy(**ASKED, fix=ONE, split=False).search
+
+
+def test_drafts_are_told_and_written_into_the_scenario(found):
+    drafted = next(plan for plan in found.plans if plan.groups[0].shape.pool.speculation)
+    deployment = scenario_of(found.question, drafted)["deployment"]
+    assert deployment["speculation"]["kind"] == "mtp"
+    assert "mtp:" in drafted.describe()
+    told = [entry["pools"][0].get("speculation") for entry in describe_deployments(found, {})["deployments"]]
+    assert set(told) == {None, "mtp:1", "mtp:2", "mtp:3"}
+
+
+def test_fixed_drafts_alone_are_searched():
+    for text, kinds in (("none", {None}), ("mtp:2", {2}), ("ngram:4", {4})):
+        question = mw.deploy(**ASKED, fix=ONE | {"speculation": text}, split=False, top=1).search.question
+        tried = {fields["speculation"] for fields in choices(question)}
+        assert {one and one.tokens for one in tried} == kinds
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "problem"),
+    [
+        ("llama3.1-8b", "mtp:1", "no heads of multi-token prediction"),
+        ("llama3.1-8b", "llama3.2-1b:3", "draft model"),
+        ("llama3.1-8b", "mtp:x", "needs a number"),
+    ],
+)
+def test_drafts_that_cannot_be_searched_are_refused(model, text, problem):
+    with pytest.raises(InputError, match=problem):
+        mw.deploy(**(ASKED | {"model": model}), fix={"speculation": text}, top=1)
+
+
+def test_cases_of_several_drafts_together_are_as_alone(found):
+    question = replace(found.question, fix=ONE)
+    kept = list(shapes(question, {}))
+    every = ReplicaCases.of(question, kept, [MIXED])
+    rates = 0.3 * every.highest_stable_rate()
+    together = every.state(rates)
+    for index in range(len(kept)):
+        own = np.flatnonzero(every.shape == index)
+        alone = every[own].state(rates[own])
+        assert together.tpot_s[own] == pytest.approx(alone.tpot_s)
+        assert together.stable[own].tolist() == alone.stable.tolist()
+
+
+def test_certain_acceptance_divides_the_time_of_a_token():
+    never = Speculation(kind="mtp", tokens=1, acceptance=0.0)
+    often = Speculation(kind="mtp", tokens=1, acceptance=0.999)
+    slow, fast = (
+        mw.deploy(**ASKED, fix=ONE | {"speculation": one}, split=False, top=1).best for one in (never, often)
+    )
+    assert slow.goodput < fast.goodput
