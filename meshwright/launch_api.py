@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hwmodels.errors import InputError
 from meshwright.exporters import export as exported
 from meshwright.exporters import exporter, write_files
-from meshwright.exporters.base import Export
+from meshwright.exporters.base import Export, ExportQuestion
 from meshwright.exporters.imports import Imported, read_launch
 from meshwright.exporters.question import from_scenario, question_of
 from meshwright.references import ClusterReference, ModelReference, Reference
@@ -51,18 +51,27 @@ def export(
         InputError: an unknown target, a plan of the other kind, no such rank, or an unwritable file.
     """
     exporter(to)
-    if isinstance(plan, str | Path):
-        question = question_of(str(plan), rank, command)
-    elif not isinstance(plan, Mapping):
-        question = from_scenario(plan.scenario((rank or 1) - 1), "plan", Path(), command)
-    elif rank is None:
-        question = from_scenario(plan, "plan", Path(), command)
-    else:
-        raise InputError("only a search has ranks, this is a scenario", "rank")
-    made = exported(question, to)
+    made = exported(asked(plan, rank, command), to)
     if out is not None:
         write_files(made, Path(out))
     return made
+
+
+def asked(
+    plan: Reference | PlanSearch | DeploymentSearch, rank: int | None = None, command: str = COMMAND
+) -> ExportQuestion:
+    """The question of an export; see ``export``.
+
+    Raises:
+        InputError: no such rank, or no plan.
+    """
+    if isinstance(plan, str | Path):
+        return question_of(str(plan), rank, command)
+    if not isinstance(plan, Mapping):
+        return from_scenario(plan.scenario((rank or 1) - 1), "plan", Path(), command)
+    if rank is None:
+        return from_scenario(plan, "plan", Path(), command)
+    raise InputError("only a search has ranks, this is a scenario", "rank")
 
 
 def import_(

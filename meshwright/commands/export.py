@@ -33,7 +33,7 @@ def export(
     import shlex
 
     from meshwright import launch_api
-    from meshwright.commands.output import note
+    from meshwright.commands.output import note, show_on_stderr
 
     words = [
         "meshwright",
@@ -48,6 +48,11 @@ def export(
     made = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words))
     for name in made.files:
         typer.echo(str(out / name))
+    if made.framework:
+        from meshwright.reports.exported import framework_table
+
+        scenario, exported = launch_api.asked(plan, rank).training()
+        show_on_stderr(framework_table(scenario.setting, exported, made.framework))
     for gap in made.gaps:
         note(f"not expressed: {gap}")
     for line in made.notes:

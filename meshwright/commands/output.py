@@ -81,6 +81,15 @@ def show_tables(*parts: RenderableType) -> None:
         console.print(part)
 
 
+def show_on_stderr(*parts: RenderableType) -> None:
+    """Print tables and text beside the results."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, emoji=False, width=width())
+    for part in parts:
+        console.print(part)
+
+
 def note(line: str) -> None:
     """Print a message to stderr."""
     typer.echo(line, err=True)

@@ -111,6 +111,10 @@ QUESTIONS = {
 """Questions of ``plan`` by name; `meshwright plan SCENARIO` reads the question off the scenario."""
 
 
+SPELT = {"--mix": ("mix", "--types"), "--day": ("day", "--rates")}
+"""Flags of ``plan`` that a question spells otherwise: the question, and its spelling."""
+
+
 def flags_of(name: str) -> tuple[str, ...]:
     """Flags that a question reads: its own, and those of ``plan`` that no question lists."""
     from meshwright.commands.options import SERVING
@@ -150,13 +154,19 @@ def question_command(name: str) -> Callable[..., None]:
     defaults = {flag: parameter.default for flag, parameter in known.items()}
 
     def run(**given: Any) -> None:
+        from hwmodels.errors import InputError
         from meshwright.commands.plan import answer
         from meshwright.numbers import number
 
         if name == "size":
             given["tokens"] = number(given["tokens"], "--tokens")
         check_kind(name, given["scenario"])
-        answer(SimpleNamespace(**{**defaults, **question.fixed, **given}))
+        try:
+            answer(SimpleNamespace(**{**defaults, **question.fixed, **given}))
+        except InputError as error:
+            if error.where in SPELT and name in SPELT[error.where]:
+                raise InputError(error.problem, SPELT[error.where][1]) from None
+            raise
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

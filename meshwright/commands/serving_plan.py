@@ -249,7 +249,9 @@ def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:
     if text is None:
         return None, None
     name, equals, value = text.rpartition("=")
-    number = re.fullmatch(r"\d{1,6}(\.\d{1,9})?|\.\d{1,9}", value.strip())
-    if number is None or (equals and name.strip() not in SHARES) or not float(value) > 0:
-        raise InputError(f"must be seconds (0.5) or {'/'.join(SHARES)}=seconds, found {text!r}", flag)
+    number = re.fullmatch(r"(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(ms|s)?", value.strip())
+    if number is None or (equals and name.strip() not in SHARES) or not float(number[1]) > 0:
+        problem = f"must be seconds (0.5, 500ms) or {'/'.join(SHARES)}=seconds, found {text!r}"
+        raise InputError(problem, flag)
+    value = float(number[1]) / (1000 if number[2] == "ms" else 1)
     return float(value), SHARES[name.strip()] if equals else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,15 +42,15 @@ ALIASES = {
 """Usual names of targets."""
 
 
-def exporter(target: str) -> Exporter:
-    """The exporter of a target.
+def exporter(target: str, option: str = "--to") -> Exporter:
+    """The exporter of a target, which the option names.
 
     Raises:
         UnknownNameError: no such target (nearest offered).
     """
     target = ALIASES.get(target.lower(), target)
     if target not in TARGETS:
-        raise UnknownNameError("export target", target, TARGETS, "--to")
+        raise UnknownNameError("export target", target, TARGETS, option)
     return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER
 
 
@@ -67,7 +68,14 @@ def export(question: ExportQuestion, target: str) -> Export:
         raise InputError(
             f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
         )
-    return chosen.write(question)
+    made = chosen.write(question)
+    return replace(made, framework=_other_framework(made.gaps))
+
+
+def _other_framework(gaps: tuple[str, ...]) -> str:
+    """The framework that files run, where it is another than the predicted one."""
+    told = next((gap for gap in gaps if gap.startswith("framework = ")), "")
+    return told.rpartition("these files run ")[2]
 
 
 def write_files(made: Export, folder: Path) -> list[Path]:

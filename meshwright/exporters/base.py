@@ -56,6 +56,8 @@ class Export:
     """Inputs left to the user: data, tokenizer, learning rate."""
     run: str = ""
     """Shell command that starts the launcher on one node, from the folder of the files."""
+    framework: str = ""
+    """Framework that the files run, where the plan was predicted for another one."""
 
     def __repr__(self) -> str:
         """Names of the files, gaps and notes, cut to a screen."""

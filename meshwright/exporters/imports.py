@@ -64,7 +64,7 @@ def read_launch(
     """
     asked = {name: value for name, value in (given or {}).items() if value is not None}
     text, where, path = _text(source)
-    chosen = exporter(target) if target else recognised(text, where)
+    chosen = exporter(target, "--from") if target else recognised(text, where)
     if chosen.read is None or chosen.parse is None:
         readable = [name for name in TARGETS if exporter(name).read]
         raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")

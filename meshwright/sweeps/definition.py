@@ -94,6 +94,9 @@ class SweepGrid:
         Raises:
             InputError: as ``read``.
         """
+        if "grid" not in data and {"model", "workload"} & data.keys():
+            keys = f"scenario: {where}, grid: {{plan.tensor: [1, 2]}}"
+            raise InputError(f"is a scenario; a sweep names it and a grid ({keys})", where)
         sweep = build(Sweep, data, where)
         base = sweep.scenario
         if isinstance(base, str):

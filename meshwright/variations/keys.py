@@ -7,6 +7,7 @@ cluster takes the place of its name as soon as something inside it is changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, build
 from simulator.frameworks import default_framework
-from simulator.plan import Plan, field_name
+from simulator.plan import SHORT_NAMES, Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
@@ -115,7 +116,13 @@ def _below(place: Place) -> Iterator[str]:
 def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> InputError:
     paths = key_paths(data, folder, where)
     same_end = [path for path in paths if path.endswith(f".{key}")]
-    return UnknownNameError("key", key, same_end or paths, where)
+    if same_end:
+        return UnknownNameError("key", key, same_end, where)
+    ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
+    short = {} if is_serving(data) else {name: f"plan.{field}" for name, field in SHORT_NAMES.items()}
+    named = short | ends
+    near = get_close_matches(key.rpartition(".")[2].lower(), named, n=3, cutoff=0.65)
+    return UnknownNameError("key", key, [named[name] for name in near] or paths, where)
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hwmodels.errors import InputError
 from hwmodels.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
 from simulator.models.checkpoints import format_of_name
 from simulator.models.huggingface import config_path, looks_like_config, read_config
@@ -66,6 +67,8 @@ class ModelCatalogue(Catalogue[Model]):
         data = read_mapping(path)
         if path.name == "config.json" or looks_like_config(data):
             return read_config(path, data)
+        if {"dim", "n_layers"} <= data.keys():
+            raise InputError("is Mistral's params.json; give the config.json of the same model", str(path))
         return build(Model, data, str(path))
 
     def _published(self, found: Model, name: str) -> Model:

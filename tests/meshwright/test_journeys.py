@@ -89,3 +89,39 @@ def test_devices_for_a_deadline_follow_the_last_two_sizes():
     assert linear.devices_for(10.0) == 520  # 512, rounded up to two digits
     flat = Sizing(1e12, 10.0, [size(64, 41.0), size(128, 40.0)])
     assert flat.devices_for(10.0) is None
+
+
+def test_an_export_to_another_framework_prints_its_prediction(run, saved):
+    exported = run("export", saved, "--to", "torchtitan", "-o", "t")
+    assert "megatron-bridge (the plan's)" in exported.err and "torchtitan (these files)" in exported.err
+    assert "fits with" in exported.err
+    own = run("export", saved, "--to", "megatron-bridge", "-o", "b")
+    assert "these files" not in own.err
+
+
+def test_three_commands_from_nothing_to_a_launch_file_that_parses(tmp_path):
+    """README's plan, its export, and the launcher's options, in processes with an empty home."""
+    import os
+    import subprocess
+    import sys
+
+    def command(*words: str) -> str:
+        environment = {
+            **os.environ,
+            "HOME": str(tmp_path / "home"),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        }
+        asked = [sys.executable, "-m", "meshwright", *words]
+        ran = subprocess.run(
+            asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    command("plan", "train", *ASKED, "--save", "plan.yaml")
+    command("export", "plan.yaml", "--to", "megatron-lm", "-o", "launch")
+    again = command("import", "launch/train.sh", "--cluster", "dgx-h100")
+    plan, read = read_mapping(tmp_path / "plan.yaml")["plan"], yaml.safe_load(again)["plan"]
+    assert {name: read.get(name, plan[name]) for name in ("data", "zero", "micro_batch")} == {
+        name: plan[name] for name in ("data", "zero", "micro_batch")
+    }

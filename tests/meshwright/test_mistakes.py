@@ -1,0 +1,94 @@
+"""Thirty mistakes that people type, and the sentence that each prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+ASKED = "--model llama3.1-8b --cluster dgx-h100 --gpus 8 --global-batch 8"
+LOAD = "--isl 100 --osl 10 --ttft 1 --tpot 0.1"
+SAVED = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "gpus": 16,
+    "workload": {"seq_len": 4096, "global_batch": 64},
+    "plan": {"tensor": 2, "zero": 1},
+}
+
+MISTAKES = {
+    # The six of the review of 0.6.0.
+    "serve": "Did you mean 'plan serve'",
+    "whatif p.yaml --set tpp=4": "plan.tensor",
+    "whatif gpt3-175b-1024-a100": "it names what to change, as --set and --sweep do",
+    "export p.yaml --to megatrn -o o": "unknown export target 'megatrn'; did you mean 'megatron-lm'?",
+    "plan size p.yaml --tokens 15T --days 1 --gpus 8..16": "16 GPUs of dgx-h100 take",
+    "plan train p.yaml --fix schedule=interleaved --fix virtual_pipeline=1": "virtual_pipeline",
+    # Names.
+    f"plan train {ASKED.replace('8b', '8x')}": "did you mean 'llama3.1-8b'?",
+    f"plan train {ASKED.replace('dgx-h100', 'dgx-h10')}": "did you mean 'dgx-h100'?",
+    f"plan train {ASKED} --framework megatrn": "did you mean 'megatron-core'?",
+    f"plan train {ASKED} --precision bf8": "did you mean 'fp8'?",
+    f"plan train {ASKED} --fix tensr=8": "unknown plan field 'tensr'; did you mean 'tensor'?",
+    "simulate llama3-8b-64-h10": "unknown scenario 'llama3-8b-64-h10'; did you mean 'llama3-8b-64-h100'?",
+    "show model": "unknown kind 'model'; did you mean 'models'?",
+    "show models lama3-8b": "did you mean 'llama3-8b'?",
+    f"plan mix --types l44 --model llama3.1-8b --rate 1 {LOAD}": "--types: unknown device or cluster 'l44'",
+    "import p.sh --cluster dgx-h100 --from megatrn": "--from: unknown export target 'megatrn'",
+    # Values.
+    f"plan train {ASKED.replace('--gpus 8', '--gpus eight')}": "a range 256..2048, found 'eight'",
+    f"plan train {ASKED} --seq-len long": "must be a whole number, as 8192, 8k or 4M; found 'long'",
+    f"plan train {ASKED} --fix tp:8": "must be field=value, for instance tensor=8; found 'tp:8'",
+    f"plan train {ASKED} --headroom lots": "a percentage (10%) or a size (8GiB), found 'lots'",
+    "plan train p.yaml --objective speed": "should be 'time', 'cost' or 'energy', found 'speed'",
+    f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
+    f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
+    # Files and missing parts.
+    "simulate none.yaml": "none.yaml: no such file",
+    "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",
+    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000": "--osl missing",
+    "simulate memory-llama3-70b": "`meshwright plan memory-llama3-70b` looks for one",
+    "plan train --model params.json --cluster dgx-h100 --gpus 8 --global-batch 8": "give the config.json",
+    # The wrong question.
+    "export p.yaml --to vllm -o o": "vllm takes serving plans, this one is for training",
+    "sweep p.yaml": "is a scenario; a sweep names it and a grid",
+    "plan train serve-llama3-70b": "is a serving scenario: meshwright plan serve serve-llama3-70b",
+    "export p.yaml --to megatron-lm -o o --rank 2": "only a saved `plan --json` has ranks",
+}  # fmt: skip
+
+
+def test_there_are_thirty():
+    assert len(MISTAKES) >= 30
+
+
+@pytest.mark.parametrize("typed", MISTAKES, ids=[str(number) for number in range(1, len(MISTAKES) + 1)])
+def test_a_mistake_prints_a_sentence_that_helps(typed, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text(yaml.safe_dump(SAVED), encoding="utf-8")
+    Path("p.sh").write_text("torchrun pretrain_gpt.py --num-layers 2\n", encoding="utf-8")
+    Path("params.json").write_text(json.dumps({"dim": 4096, "n_layers": 32, "n_heads": 32}), encoding="utf-8")
+    ran = run(*typed.split())
+    assert ran.code in (1, 2), ran
+    told = " ".join(ran.err.replace("│", " ").split())
+    assert MISTAKES[typed] in told, told
+    assert "Traceback" not in told
+
+
+def test_latency_targets_may_be_in_milliseconds(run):
+    asked = (
+        "plan",
+        "serve",
+        "--model",
+        "llama3.1-8b",
+        "--cluster",
+        "dgx-h100",
+        "--gpus",
+        "1",
+        "--isl",
+        "500",
+    )
+    asked += ("--osl", "50", "--json")
+    seconds = run(*asked, "--ttft", "0.5", "--tpot", "0.03")
+    assert seconds.out == run(*asked, "--ttft", "500ms", "--tpot", "30ms").out
