@@ -12,7 +12,7 @@ from meshwright.references import Reference
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.reports.runs import describe_planned_run
 from planner.constraints import Constraints
-from planner.prediction import simulate_plan
+from planner.prediction import Prediction, simulate_plan
 from planner.runs import PlannedRun, run_plan, shrunk_speeds
 from planner.search import search
 from simulator.scenario import Scenario
@@ -81,9 +81,24 @@ def run_of(
     if asked.plan is None or asked.run is None:
         raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
     prediction = simulate_plan(asked.setting, asked.plan).prediction
+    return RunSimulation(asked, planned_run(asked, prediction, replications, progress))
+
+
+def planned_run(
+    asked: Scenario,
+    prediction: Prediction,
+    replications: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> PlannedRun:
+    """The run of a scenario with a predicted plan.
+
+    Raises:
+        InputError: the run cannot work.
+    """
+    assert asked.run is not None
     rate = float(asked.setting.training.tokens / prediction.step.time[0])
     speeds = shrunk_speeds(asked.setting, asked.run, lambda setting: _best_rate(setting, asked), rate)
-    return RunSimulation(asked, run_plan(prediction, asked.run, replications, progress, speeds))
+    return run_plan(prediction, asked.run, replications, progress, speeds)
 
 
 def _best_rate(setting: Setting, asked: Scenario) -> float | None:

@@ -135,6 +135,11 @@ def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
     plan = scenario.plan if scenario.plan is not None else _best(scenario)
     prediction = _predict(scenario.setting, plan, engine)
     report = {**describe_setting(scenario.setting), **describe_plan(prediction, 0)}
+    if scenario.run is not None:
+        from meshwright.reports.runs import describe_planned_run
+        from meshwright.run_api import planned_run
+
+        report["run"] = describe_planned_run(planned_run(scenario, prediction))
     return Outcome(run, report), plan
 
 

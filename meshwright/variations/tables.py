@@ -78,10 +78,27 @@ def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
     main = table(columns, rows, title)
     for column in main.columns[NUMBERS:]:
         column.justify = "left"
-    made: list[Table | str] = [main]
+    made: list[Table | str] = [main, *run_comparison(outcomes)]
     if failed := failures(outcomes):
         made.append(table(("cannot be run", "because"), failed, left=2))
     return made
+
+
+def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
+    """Runs of weeks of the outcomes that have one."""
+    rows = []
+    for outcome in outcomes:
+        made = (outcome.report or {}).get("run")
+        if made:
+            lost = sorted(made["states_s"].items(), key=lambda item: -item[1])
+            named = [f"{state} {spent / 3600:.1f} h" for state, spent in lost if state != "productive"]
+            days = made["finish_days"]
+            finish = [f"{days[key]:.2f}" if days[key] is not None else "never" for key in ("mean", "p90")]
+            goodput = f"{100 * made['goodput']:.2f} %"
+            lost_to = ", ".join(named[:SHOWN_PARTS])
+            rows.append([outcome.run.label, *finish, goodput, f"{made['usd']:,.0f}", lost_to])
+    columns = ["run", "days", "p90", "goodput", "USD", "most time is lost to"]
+    return [table(columns, rows, "The run")] if rows else []
 
 
 def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:

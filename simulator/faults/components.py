@@ -60,7 +60,7 @@ class SizeTerm(Strict):
     """A rate per node that grows with the job, as one system measured it.
 
     The factor is 1 at ``reference_devices`` and grows with a power of the size such that the job of
-    ``devices`` has the measured time between faults.
+    ``devices`` has the measured time between faults; beyond that job it stays.
     """
 
     reference_devices: Annotated[int, Field(ge=1, le=2**24)]
@@ -107,7 +107,8 @@ class Components(FaultProcess):
         """The size term: the rate of a node in this job over that in a job of the reference's size."""
         if self.size is None or job.devices <= self.size.reference_devices:
             return 1.0
-        return (job.devices / self.size.reference_devices) ** self._exponent
+        measured = min(job.devices, self.size.devices)
+        return (measured / self.size.reference_devices) ** self._exponent
 
     @cached_property
     def _exponent(self) -> float:

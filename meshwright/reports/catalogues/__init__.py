@@ -8,9 +8,11 @@ from rich.table import Table
 
 from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues import (
+    checkpoints,
     clusters,
     devices,
     engines,
+    faults,
     frameworks,
     links,
     models,
@@ -38,6 +40,8 @@ KINDS: dict[str, Kind[Any]] = {
     "scalers": policies.SCALERS,
     "power-policies": policies.POWER_POLICIES,
     "traces": policies.TRACES,
+    "faults": faults.KIND,
+    "checkpoints": checkpoints.KIND,
     "scenarios": scenarios.KIND,
 }
 

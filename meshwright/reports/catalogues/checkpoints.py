@@ -1,0 +1,63 @@
+"""Checkpoint mechanisms: what blocks training, where saves go, their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.errors import UnknownNameError
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from simulator.checkpoints import MECHANISMS, Mechanism
+
+
+def _get(name: str) -> type[Mechanism]:
+    if name not in MECHANISMS:
+        raise UnknownNameError("checkpoint mechanism", name, MECHANISMS)
+    return MECHANISMS[name]
+
+
+def _name(mechanism: type[Mechanism]) -> str:
+    return next(name for name, known in MECHANISMS.items() if known is mechanism)
+
+
+def _keys(mechanism: type[Mechanism]) -> dict[str, str]:
+    fields = mechanism.model_fields.items()
+    return {name: field.description or "" for name, field in fields if name != "mechanism"}
+
+
+def _brief(mechanism: type[Mechanism]) -> dict[str, Any]:
+    about = (mechanism.__doc__ or "").strip().splitlines()[0]
+    return {
+        "name": _name(mechanism),
+        "title": mechanism.HELP,
+        "places": list(mechanism.PLACES),
+        "source": about,
+    }
+
+
+def _row(mechanism: type[Mechanism]) -> list[str]:
+    made = _brief(mechanism)
+    return [made["name"], made["title"], ", ".join(made["places"]), made["source"]]
+
+
+def _tables(mechanism: type[Mechanism]) -> list[Table]:
+    made = _brief(mechanism)
+    values = {"what": made["title"], "default places": ", ".join(made["places"]), "systems": made["source"]}
+    return [
+        facts(values, made["name"]),
+        table(["key", "meaning"], list(map(list, _keys(mechanism).items())), "Keys", left=2),
+    ]
+
+
+KIND = Kind(
+    names=lambda: list(MECHANISMS),
+    get=_get,
+    brief=_brief,
+    more=lambda mechanism: {"keys": _keys(mechanism)},
+    columns=("mechanism", "what it does", "default places", "systems"),
+    row=_row,
+    tables=_tables,
+    text_columns=4,
+)
