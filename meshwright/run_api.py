@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from meshwright.questions import ask
 from meshwright.references import Reference
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.reports.runs import describe_planned_run
 from planner.constraints import Constraints
+from planner.headroom import headroom_share
 from planner.prediction import Prediction, simulate_plan
+from planner.run_search import QUANTILES, RankedRun, RunSearch, rank_runs
 from planner.runs import PlannedRun, run_plan, shrunk_speeds
 from planner.search import search
+from planner.sizing import counts
 from simulator.scenario import Scenario
 from simulator.setting import Setting
 
@@ -99,6 +102,69 @@ def planned_run(
     rate = float(asked.setting.training.tokens / prediction.step.time[0])
     speeds = shrunk_speeds(asked.setting, asked.run, lambda setting: _best_rate(setting, asked), rate)
     return run_plan(prediction, asked.run, replications, progress, speeds)
+
+
+@dataclass(frozen=True, eq=False)
+class RunRanking:
+    """Ranked runs by size."""
+
+    title: str
+    objective: str
+    quantile: str
+    sizes: Sequence[RunSearch]
+
+    @property
+    def best(self) -> RankedRun | None:
+        """The best run of all sizes; None where none works."""
+        return min(
+            (each for size in self.sizes for each in size.ranked), key=lambda each: each.value, default=None
+        )
+
+
+def plan_run(
+    scenario: Reference | None = None,
+    *,
+    gpus: tuple[int, int] | None = None,
+    quantile: str = "p50",
+    top: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    **arguments: Any,
+) -> RunRanking:
+    """Search plan, checkpoint mechanism, period, spares and size for a scenario's run of weeks.
+
+    Args:
+        scenario: file, shipped name or mapping with ``run``.
+        gpus: least and most devices; default: the scenario's number.
+        quantile: p50 or p90 of the wall time, which ranks.
+        top: runs of each size.
+        progress: called with the finished share.
+        arguments: as for ``plan``.
+
+    Raises:
+        InputError: a missing ``run``, or a wrong key or value.
+    """
+    fix, limit = arguments.pop("fix", None) or {}, arguments.pop("limit", None) or {}
+    if quantile not in QUANTILES:
+        raise UnknownNameError("quantile", quantile, QUANTILES, "--quantile")
+    asked, where = ask(scenario, arguments)
+    if asked.run is None:
+        raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
+    if asked.run.question.days is not None and gpus is not None and gpus[0] != gpus[1]:
+        raise InputError("sizes are compared for the same work: state tokens or steps", f"{where}: run.days")
+    cluster = asked.setting.cluster
+    sizes = counts(cluster, *gpus) if gpus else [cluster.devices]
+    held = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
+    held = held.overridden(Constraints.of(fix, limit))
+    free = headroom_share(asked.search.headroom, cluster.device.memory_bytes)
+    found = []
+    for size in sizes:
+        setting = replace(asked.setting, cluster=cluster.resized(size))
+        count = top or (asked.search.top if len(sizes) == 1 else 1)
+        found.append(rank_runs(setting, asked.run, held, asked.search.objective, quantile, count, free))
+        if progress:
+            progress(len(found) / len(sizes))
+    title = asked.title or f"{asked.setting.model.name} on {cluster.name}"
+    return RunRanking(title, asked.search.objective, quantile, found)
 
 
 def _best_rate(setting: Setting, asked: Scenario) -> float | None:

@@ -149,6 +149,13 @@ Tokens = Annotated[
     ),
 ]
 Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
+Run = Annotated[
+    bool,
+    typer.Option(
+        "--run", help="Rank by the scenario's run of weeks: plan, checkpoints, period, spares, size."
+    ),
+]
+Quantile = Annotated[str, typer.Option(help="Of the wall time of --run: p50 or p90.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Search serving deployments instead of training plans.")]
 SERVING = "Serving plans (--serve, --mix, --day, or a serving scenario)"
 """Panel of the options that only serving plans read."""

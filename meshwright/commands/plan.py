@@ -60,6 +60,8 @@ def plan(
     store: given.Store = None,
     tokens: given.Tokens = None,
     days: given.Days = None,
+    run: given.Run = False,
+    quantile: given.Quantile = "p50",
     serve: given.Serve = False,
     isl: given.Isl = None,
     osl: given.Osl = None,
@@ -228,6 +230,13 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
     names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
+    if getattr(flags, "run", False):
+        from meshwright.commands.plan_run import plan_runs
+
+        files.refuse("rankings of runs", "save", "html", "csv")
+        asked |= {"cluster": flags.cluster}
+        plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, asked, flags.json)
+        return
     sizes = flags.tokens is not None or flags.days is not None
     if sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or ""):
         files.refuse("comparisons of sizes", "save", "html", "csv")

@@ -193,7 +193,7 @@ class RunCase:
 
     def _tiers(self, index: int) -> tuple[SavedAt, ...]:
         mechanism, save = self.asked.question.checkpoints, self.save
-        if mechanism is None or save is None:
+        if mechanism is None or save is None or math.isinf(float(self.period[index])):
             return ()
         cycle = float(self.period[index] + self.stall[index])
         return tuple(
@@ -248,12 +248,11 @@ def check_saves(case: RunCase, index: int) -> None:
                 f"{case.setting.cluster.name} has no place {place!r}: its nodes have no SSD",
                 f"{where}.places",
             )
-    cycle = float(case.period[index] + case.stall[index])
-    least = float(save.least_period_s[index])
-    if cycle < least * (1 - 1e-9):
+    period, least = float(case.period[index]), float(save.least_period_s[index])
+    if case.asked.question.checkpoints and case.asked.question.checkpoints.every != "auto" and period < least:
         raise InputError(
-            f"a save takes {written(least)}, longer than its period of {written(float(case.period[index]))}; "
-            f"at least {written(least - float(case.stall[index]))} is possible",
+            f"a save takes {written(least)}, longer than its period of {written(period)}; the period must be "
+            "at least as long",
             f"{where}.every",
         )
     mechanism = case.asked.question.checkpoints

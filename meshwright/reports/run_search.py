@@ -1,0 +1,88 @@
+"""Ranked runs of weeks as tables and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.durations import written
+from meshwright.reports.runs import describe_planned_run
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import percent
+from meshwright.run_api import RunRanking
+from planner.run_search import RankedRun, RunSearch
+
+UNITS = {"time": "days", "cost": "USD", "energy": "kWh"}
+
+
+def describe_run_search(found: RunRanking) -> dict[str, Any]:
+    """The output of ``plan --run --json``."""
+    return {
+        "title": found.title,
+        "objective": found.objective,
+        "quantile": found.quantile,
+        "best_gpus": found.best.gpus if found.best else None,
+        "sizes": [_size(size) for size in found.sizes],
+    }
+
+
+def _size(size: RunSearch) -> dict[str, Any]:
+    if not size.ranked:
+        return {"gpus": size.gpus, "problem": size.problem}
+    return {"gpus": size.gpus, "plans": [_ranked(each) for each in size.ranked]}
+
+
+def _ranked(each: RankedRun) -> dict[str, Any]:
+    return {
+        "value": each.value,
+        "plan": each.plan.model_dump(mode="json"),
+        "step_time_s": each.run.outcome.inputs.step_s,
+        "run": describe_planned_run(each.run),
+    }
+
+
+def run_search_tables(found: RunRanking) -> list[Table]:
+    """Best run of each size, then the ranking of the best size."""
+    columns = [
+        "GPUs",
+        "plan",
+        "checkpoints",
+        UNITS[found.objective],
+        "goodput",
+        "days",
+        "p90",
+        "period",
+        "spares",
+        "USD",
+    ]
+    made = []
+    if len(found.sizes) > 1:
+        rows = [
+            _row(size.ranked[0]) if size.ranked else [f"{size.gpus:,}", size.problem, *[""] * 8]
+            for size in found.sizes
+        ]
+        made.append(table(columns, rows, found.title, left=3))
+    if found.best is not None:
+        best = next(size for size in found.sizes if size.gpus == found.best.gpus)
+        title = f"Runs of {best.gpus:,} GPUs, by {found.quantile} of {found.objective}"
+        made.append(table(columns, [_row(each) for each in best.ranked], title, left=3))
+    if len(found.sizes) > 1 and found.best is not None and found.best.gpus < found.sizes[-1].gpus:
+        made.append(facts({"more GPUs": f"beyond {found.best.gpus:,} they no longer help {found.objective}"}))
+    return made
+
+
+def _row(each: RankedRun) -> list[str]:
+    outcome = each.run.outcome
+    return [
+        f"{each.gpus:,}",
+        each.plan.describe(),
+        each.mechanism or "none",
+        f"{each.value:,.6g}",
+        percent(outcome.goodput),
+        f"{outcome.mean_s / 86400:.2f}",
+        f"{outcome.quantile(0.9) / 86400:.2f}",
+        written(outcome.inputs.period_s) if each.mechanism else "-",
+        str(outcome.inputs.spares),
+        f"{each.run.usd:,.0f}",
+    ]

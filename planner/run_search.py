@@ -1,0 +1,173 @@
+"""Plans ranked by what their run of weeks needs: plan, checkpoint mechanism, period and spares together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from hwmodels.errors import InputError
+from hwmodels.records import record
+from planner.constraints import Constraints
+from planner.prediction import Prediction
+from planner.runs import PlannedRun, run_plan, shrunk_speeds
+from planner.search import SearchResult, search
+from simulator.checkpoints import MECHANISMS, AnyMechanism, Mechanism
+from simulator.plan import Plan, Plans
+from simulator.runs.build import RunCase
+from simulator.runs.question import AskedRun
+from simulator.setting import Setting
+
+CANDIDATES = 32
+"""Plans of the search, fastest first, whose runs are compared by the closed form."""
+
+TRIED = ("synchronous", "asynchronous", "lazy", "peers")
+"""Mechanisms that are compared where the scenario states none."""
+
+DRAWN = 20
+"""Replications of each of the best runs."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9}
+
+
+@record()
+class RankedRun:
+    """One plan with a mechanism, its period and spares.
+
+    ``value`` is what it is ranked by: days, dollars or kWh of the whole run at the quantile.
+    """
+
+    gpus: int
+    plan: Plan
+    run: PlannedRun
+    value: float
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the checkpoint mechanism; empty without checkpoints."""
+        mechanism = self.run.case.asked.question.checkpoints
+        return mechanism.mechanism if mechanism is not None else ""
+
+
+@record()
+class RunSearch:
+    """Ranked runs of one size, best first, and why others are not there."""
+
+    gpus: int
+    ranked: Sequence[RankedRun]
+    problem: str = ""
+
+
+def rank_runs(
+    setting: Setting,
+    asked: AskedRun,
+    constraints: Constraints,
+    objective: str = "time",
+    quantile: str = "p50",
+    top: int = 5,
+    headroom: float = 0.0,
+    progress: Callable[[float], None] | None = None,
+) -> RunSearch:
+    """Search plans, compare the runs of the fastest by the closed form, and draw the best ones.
+
+    Args:
+        setting: model, cluster at its size, workload, framework.
+        asked: the run; without `checkpoints`, the mechanisms of ``TRIED`` are compared at their best period.
+        constraints: fields of the plan to hold or to limit.
+        objective: time, cost or energy of the whole run.
+        quantile: p50 or p90 of the wall time.
+        top: runs to return.
+        headroom: share of a device's memory to leave free.
+        progress: called with the finished share of the search.
+    """
+    gpus = setting.cluster.devices
+    try:
+        found = search(setting, gpus, constraints, "time", CANDIDATES, progress, headroom)
+    except InputError as error:
+        return RunSearch(gpus, (), error.problem.partition(":")[0])
+    if not len(found.plans):
+        words = found.shortfall.message().partition("\n")[0] if found.shortfall else "no plan fits"
+        return RunSearch(gpus, (), words)
+    asked = _same_work(asked, float(found.step.time[0]))
+    chosen, problem = _best_by_closed_form(found, asked, objective, top)
+    if not chosen:
+        return RunSearch(gpus, (), problem)
+    ranked = [_drawn(found, index, variant, objective, quantile) for index, variant in chosen]
+    return RunSearch(gpus, sorted(ranked, key=lambda each: each.value))
+
+
+def variants(asked: AskedRun) -> list[AskedRun]:
+    """The run with every mechanism to compare, and with enough spares where none are stated."""
+    question = asked.question
+    if question.spares == 0 and question.recovery.replace.takes_spares:
+        question = question.model_copy(update={"spares": "auto"})
+    mechanisms: list[Mechanism | None] = [question.checkpoints]
+    if question.checkpoints is None and asked.faults.processes:
+        reader: TypeAdapter[Mechanism] = TypeAdapter(AnyMechanism)
+        mechanisms = [reader.validate_python({"mechanism": name}) for name in TRIED if name in MECHANISMS]
+    return [replace(asked, question=question.model_copy(update={"checkpoints": each})) for each in mechanisms]
+
+
+def _same_work(asked: AskedRun, step_s: float) -> AskedRun:
+    """The run with ``days`` as the steps of the fastest plan: all plans do the same work."""
+    question = asked.question
+    if question.days is None:
+        return asked
+    steps = max(int(question.days * 86400 / step_s), 1)
+    return replace(asked, question=question.model_copy(update={"days": None, "steps": steps}))
+
+
+def _best_by_closed_form(
+    found: SearchResult, asked: AskedRun, objective: str, top: int
+) -> tuple[list[tuple[int, AskedRun]], str]:
+    """Indices of the plans and mechanisms of least time, cost or energy; and why a run cannot work."""
+    scored: list[tuple[float, int, int, AskedRun]] = []
+    problem = "no run finishes"
+    for number, variant in enumerate(variants(asked)):
+        case = RunCase(found.setting, found.plans, found.step, variant)
+        finish = case.finish_s()
+        weight = _weights(found, objective)
+        for index in np.argsort(finish * weight, kind="stable"):
+            if not finish[index] > 0:
+                continue
+            try:
+                case.inputs(int(index))
+            except InputError as error:
+                problem = str(error)
+                continue
+            scored.append((float(finish[index] * weight[index]), number, int(index), variant))
+    scored.sort(key=lambda each: each[:3])
+    return [(index, variant) for _, _, index, variant in scored[:top]], problem
+
+
+def _weights(found: SearchResult, objective: str) -> np.ndarray:
+    """What a second of a run costs beside time; the spares of one size are the same for all plans."""
+    if objective == "energy":
+        metrics = found.metrics
+        return np.asarray(metrics.kwh_per_million_tokens / metrics.step_time_s)
+    return np.ones(len(found.plans))
+
+
+def _drawn(found: SearchResult, index: int, asked: AskedRun, objective: str, quantile: str) -> RankedRun:
+    """Draw one plan's run."""
+    plan = found.plans.plan(index)
+    prediction = Prediction.of(found.setting, Plans.of(plan))
+    speeds = shrunk_speeds(
+        found.setting, asked, _best_rate, float(found.setting.training.tokens / prediction.step.time[0])
+    )
+    run = run_plan(prediction, asked, min(DRAWN, asked.question.replications), shrunk=speeds)
+    days = run.outcome.quantile(QUANTILES[quantile]) / 86400
+    share = days * 86400 / run.outcome.mean_s
+    value = {"time": days, "cost": run.usd * share, "energy": run.kwh * share}[objective]
+    return RankedRun(found.setting.cluster.devices, plan, run, value)
+
+
+def _best_rate(setting: Setting) -> float | None:
+    """Tokens per second of the best plan; None where none fits."""
+    try:
+        found = search(setting, setting.cluster.devices, Constraints.of({}, {}), "time", 1)
+    except InputError:
+        return None
+    return float(setting.training.tokens / found.step.time[0]) if len(found.plans) else None
