@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,11 @@ from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.reports.runs import describe_planned_run
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
-from planner.prediction import Prediction, simulate_plan
-from planner.run_search import QUANTILES, RankedRun, RunSearch, rank_runs
-from planner.runs import PlannedRun, run_plan, shrunk_speeds
-from planner.search import search
+from planner.prediction import simulate_plan
+from planner.run_search import QUANTILES, RunRanking, planned_run, rank_runs
+from planner.runs import PlannedRun
 from planner.sizing import counts
 from simulator.scenario import Scenario
-from simulator.setting import Setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,41 +82,8 @@ def run_of(
     if asked.plan is None or asked.run is None:
         raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
     prediction = simulate_plan(asked.setting, asked.plan).prediction
-    return RunSimulation(asked, planned_run(asked, prediction, replications, progress))
-
-
-def planned_run(
-    asked: Scenario,
-    prediction: Prediction,
-    replications: int | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> PlannedRun:
-    """The run of a scenario with a predicted plan.
-
-    Raises:
-        InputError: the run cannot work.
-    """
-    assert asked.run is not None
-    rate = float(asked.setting.training.tokens / prediction.step.time[0])
-    speeds = shrunk_speeds(asked.setting, asked.run, lambda setting: _best_rate(setting, asked), rate)
-    return run_plan(prediction, asked.run, replications, progress, speeds)
-
-
-@dataclass(frozen=True, eq=False)
-class RunRanking:
-    """Ranked runs by size."""
-
-    title: str
-    objective: str
-    quantile: str
-    sizes: Sequence[RunSearch]
-
-    @property
-    def best(self) -> RankedRun | None:
-        """The best run of all sizes; None where none works."""
-        return min(
-            (each for size in self.sizes for each in size.ranked), key=lambda each: each.value, default=None
-        )
+    constraints = Constraints.of(asked.search.fix, asked.search.limit)
+    return RunSimulation(asked, planned_run(prediction, asked.run, constraints, replications, progress))
 
 
 def plan_run(
@@ -165,13 +130,3 @@ def plan_run(
             progress(len(found) / len(sizes))
     title = asked.title or f"{asked.setting.model.name} on {cluster.name}"
     return RunRanking(title, asked.search.objective, quantile, found)
-
-
-def _best_rate(setting: Setting, asked: Scenario) -> float | None:
-    """Tokens per second of the best plan; None where none fits."""
-    constraints = Constraints.of(asked.search.fix, asked.search.limit)
-    try:
-        found = search(setting, setting.cluster.devices, constraints, "time", 1)
-    except InputError:
-        return None
-    return float(setting.training.tokens / found.step.time[0]) if len(found.plans) else None

@@ -60,6 +60,48 @@ class RunSearch:
     problem: str = ""
 
 
+@record()
+class RunRanking:
+    """Ranked runs by size."""
+
+    title: str
+    objective: str
+    quantile: str
+    sizes: Sequence[RunSearch]
+
+    @property
+    def best(self) -> RankedRun | None:
+        """The best run of all sizes; None where none works."""
+        return min(
+            (each for size in self.sizes for each in size.ranked), key=lambda each: each.value, default=None
+        )
+
+
+def planned_run(
+    prediction: Prediction,
+    asked: AskedRun,
+    constraints: Constraints,
+    replications: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> PlannedRun:
+    """The run of a predicted plan; plans for fewer nodes are searched where the run asks for them.
+
+    Args:
+        prediction: of the plan's step.
+        asked: the run.
+        constraints: of plans for fewer nodes.
+        replications: in place of the question's.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: the run cannot work.
+    """
+    setting = prediction.setting
+    rate = float(setting.training.tokens / prediction.step.time[0])
+    speeds = shrunk_speeds(setting, asked, lambda smaller: _best_rate(smaller, constraints), rate)
+    return run_plan(prediction, asked, replications, progress, speeds)
+
+
 def rank_runs(
     setting: Setting,
     asked: AskedRun,
@@ -154,20 +196,18 @@ def _drawn(found: SearchResult, index: int, asked: AskedRun, objective: str, qua
     """Draw one plan's run."""
     plan = found.plans.plan(index)
     prediction = Prediction.of(found.setting, Plans.of(plan))
-    speeds = shrunk_speeds(
-        found.setting, asked, _best_rate, float(found.setting.training.tokens / prediction.step.time[0])
-    )
-    run = run_plan(prediction, asked, min(DRAWN, asked.question.replications), shrunk=speeds)
+    drawn = min(DRAWN, asked.question.replications)
+    run = planned_run(prediction, asked, Constraints.of({}, {}), drawn)
     days = run.outcome.quantile(QUANTILES[quantile]) / 86400
     share = days * 86400 / run.outcome.mean_s
     value = {"time": days, "cost": run.usd * share, "energy": run.kwh * share}[objective]
     return RankedRun(found.setting.cluster.devices, plan, run, value)
 
 
-def _best_rate(setting: Setting) -> float | None:
+def _best_rate(setting: Setting, constraints: Constraints) -> float | None:
     """Tokens per second of the best plan; None where none fits."""
     try:
-        found = search(setting, setting.cluster.devices, Constraints.of({}, {}), "time", 1)
+        found = search(setting, setting.cluster.devices, constraints, "time", 1)
     except InputError:
         return None
     return float(setting.training.tokens / found.step.time[0]) if len(found.plans) else None

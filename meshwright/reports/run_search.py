@@ -10,8 +10,7 @@ from hwmodels.durations import written
 from meshwright.reports.runs import describe_planned_run
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
-from meshwright.run_api import RunRanking
-from planner.run_search import RankedRun, RunSearch
+from planner.run_search import RankedRun, RunRanking, RunSearch
 
 UNITS = {"time": "days", "cost": "USD", "energy": "kWh"}
 

@@ -137,9 +137,10 @@ def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
     report = {**describe_setting(scenario.setting), **describe_plan(prediction, 0)}
     if scenario.run is not None:
         from meshwright.reports.runs import describe_planned_run
-        from meshwright.run_api import planned_run
+        from planner.run_search import planned_run
 
-        report["run"] = describe_planned_run(planned_run(scenario, prediction))
+        held = Constraints.of(scenario.search.fix, scenario.search.limit)
+        report["run"] = describe_planned_run(planned_run(prediction, scenario.run, held))
     return Outcome(run, report), plan
 
 
