@@ -33,9 +33,10 @@ from meshwright.validation.serving import (
     static_batch,
     trtllm_tables,
 )
-from meshwright.validation.serving.case import ServingCase, Setup, price_of
+from meshwright.validation.serving.case import ServingCase, Setup
 from simulator.serving.engines import Engine, engines
 from simulator.serving.engines.engine import FOLDER, LayerTimes
+from simulator.serving.steady.kinds import price_of
 from simulator.serving.steps.price import format_class, layer_class
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.table import IterationTable

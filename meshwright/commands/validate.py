@@ -32,6 +32,12 @@ def validate(
         list[Path] | None,
         typer.Option(help="CSV of measured serving runs, a folder of CSVs, or `shipped` (repeatable)."),
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With --serving: write the rows' scenarios for `simulate`, predict nothing."
+        ),
+    ] = None,
     cluster: Annotated[
         str,
         typer.Option(help="With --kernels: cluster of the measured collectives (name or YAML file)."),
@@ -88,6 +94,14 @@ def validate(
         _live(Asked(device, devices, parallelism, size, steps, points, calibration), json)
         return
     execution = given.execution(executor, address, workers, store)
+    if write is not None:
+        if not serving:
+            raise InputError("--write writes the scenarios of measured serving runs: it goes with --serving")
+        from meshwright.commands.output import note
+        from meshwright.validation.serving.ledger import write_scenarios
+
+        note(f"{write_scenarios(serving, write)} scenarios in {write}")
+        return
     if serving:
         _serving(serving, execution, summary, json)
         return

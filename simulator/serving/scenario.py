@@ -16,6 +16,7 @@ from simulator.models import models
 from simulator.scenario import Reference, Variation, find
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.setting import ServingSetting, pools_of, serving_setting
+from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.workload import Serving
 
 KIND = "serving"
@@ -57,13 +58,16 @@ def check_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingD
     return written
 
 
-def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSetting:
+def make_serving(
+    data: Mapping[str, Any], where: str, folder: Path, tables: SharedTables | None = None
+) -> ServingSetting:
     """Turn the mapping of a serving scenario into a setting that can run.
 
     Args:
         data: keys and values as in a file.
         where: name of the source in errors.
         folder: base of relative paths.
+        tables: step times shared between questions about models and clusters of the catalogues.
 
     Raises:
         InputError: a wrong key or value, an unknown name, an impossible deployment; with the key path.
@@ -80,5 +84,13 @@ def make_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingSe
     except InputError as error:
         raise InputError(error.problem, f"{where}: {'gpus' if written.gpus else 'deployment'}") from None
     return serving_setting(
-        written.title, model, cluster, written.workload, written.deployment, written.seed, folder, where
+        written.title,
+        model,
+        cluster,
+        written.workload,
+        written.deployment,
+        written.seed,
+        folder,
+        where,
+        tables,
     )

@@ -20,6 +20,7 @@ from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
+from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.workload import Serving
 
@@ -89,8 +90,9 @@ def serving_setting(
     seed: int,
     folder: Path,
     where: str,
+    tables: SharedTables | None = None,
 ) -> ServingSetting:
-    """Check a deployment on a cluster, and price its pools.
+    """Check a deployment on a cluster, and price its pools; ``tables`` shares step times between questions.
 
     Raises:
         InputError: an unknown name or option, a wrong value, more devices than the cluster has.
@@ -117,7 +119,7 @@ def serving_setting(
         scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         engine = engine_of(pool.engine, folder, f"{place}.engine")
-        costs = replica_costs(model, used, pool, options, engine)
+        costs = replica_costs(model, used, pool, options, engine, tables)
         if pool.speculation is not None:
             costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
         pools.append(

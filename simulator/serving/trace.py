@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.files import atomic_write
-from simulator.serving.fleet.fleet import Fleet, Member
+from simulator.serving.fleet.fleet import Fleet
+from simulator.serving.fleet.member import Member
 
 Event = dict[str, Any]
 

@@ -124,7 +124,7 @@ def test_sizes_beyond_any_server_are_skipped(run, tmp_path):
     rows = "".join(f"{at},50,8,{at},{at}.1,{at}.5\n" for at in range(3))
     (tmp_path / "requests.csv").write_text(HEAD + rows, encoding="utf-8")
     report = json.loads(run("validate", "--serving", str(path), "--json").out)
-    assert "tokens of a step; at most" in report["skipped"][0]["reason"]
+    assert "token_budget" in report["skipped"][0]["reason"]
 
 
 SERVE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--osl", "20"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
 from hwmodels.loading import build
 from meshwright.validation.rows import SkippedRow
@@ -18,19 +16,12 @@ from meshwright.validation.serving.names import (
     find_format,
     find_model,
 )
-from simulator.models import Model
-from simulator.serving.engines import Engine, Preset, engines, nearest
+from simulator.serving.engines import Engine, Preset, nearest
 from simulator.serving.question.deployment import Pool
-from simulator.serving.steps.memory import memory
-from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.table import IterationTable
+from simulator.serving.steady.kinds import ReplicaKind
 
 SMALLEST, LARGEST = 1e-6, 1e9
 """Sizes of the numbers that rows state."""
-MOST_TOKENS, MOST_SEQUENCES, LONGEST_CONTEXT = 2**20, 2**16, 2**21
-"""Of a step and of a request, up to which steps are tabulated."""
-LARGEST_KEPT = 2**17
-"""Tokens of a step up to which a table is kept for further rows; larger ones take 100 MB each."""
 
 
 class MeasuredRow:
@@ -82,20 +73,11 @@ class MeasuredRow:
         return {name: value for name, value in found.items() if value}
 
 
-@dataclass(frozen=True)
-class Setup:
-    """One kind of replica."""
+@dataclass(frozen=True, eq=False)
+class Setup(ReplicaKind):
+    """One kind of replica of a measured run."""
 
-    model: Model
-    cluster: Cluster
-    pool: Pool
-    engine: Engine
     assumed_version: bool
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Equal setups have equal keys."""
-        return self.model.name, self.cluster.device.name, self.pool.model_dump_json(), self.engine.name
 
 
 @dataclass(frozen=True)
@@ -156,43 +138,3 @@ def _scaled(engine: Engine) -> tuple[str, ...]:
     """Formats whose checkpoints carry scales for an fp8 KV cache, which engines then take: NVFP4, and the fp8
     of TensorRT-LLM (ModelOpt)."""
     return ("fp4", "fp8") if engine.engine == "tensorrt-llm" else ("fp4",)
-
-
-@lru_cache(maxsize=512)
-def _price(model: str, device: str, pool: str, engine: str) -> StepPrice:
-    from simulator.models import models
-
-    return StepPrice(
-        models.get(model), find_cluster(device), Pool.model_validate_json(pool), engines.get(engine)
-    )
-
-
-def price_of(found: Setup) -> StepPrice:
-    """The full price of a replica's steps."""
-    return _price(*found.key)
-
-
-@lru_cache(maxsize=256)
-def _table(key: tuple[str, ...], budget: int, sequences: int, context: int) -> IterationTable:
-    return IterationTable(_price(*key), budget, sequences, context)
-
-
-def table_of(found: Setup, budget: float, sequences: float, context: float) -> IterationTable:
-    """The iteration table of a replica; sizes are rounded up to powers of 2 so that cases share it.
-
-    Raises:
-        InputError: a size beyond those of any server.
-    """
-    limits = (("tokens of a step", budget, MOST_TOKENS), ("sequences of a step", sequences, MOST_SEQUENCES))
-    for name, size, most in (*limits, ("tokens of a request", context, LONGEST_CONTEXT)):
-        if size > most:
-            raise InputError(f"{size:,.0f} {name}; at most {most:,} are priced")
-    sizes = (1 << (max(int(size), 16) - 1).bit_length() for size in (budget, sequences, context))
-    make = _table if budget <= LARGEST_KEPT else _table.__wrapped__
-    return make(found.key, *sizes)
-
-
-def kv_tokens(found: Setup, budget: float, sequences: float, share: float | None = None) -> float:
-    """KV tokens of one attention rank, at least those of one short request: a measured run did fit."""
-    held = memory(price_of(found), int(budget), int(sequences), share)
-    return float(max(held.kv_tokens, 4096))

@@ -8,15 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.loading import build
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.clients import (
+    LATENCIES,
+    client_defaults,
+    cluster_key,
+    device_watts,
+    latencies,
+    pool_keys,
+    run,
+)
 from meshwright.validation.serving.inferencex import DEFAULTS, Flags, drafts_of, flags_of, start_of
-from meshwright.validation.serving.replay import Client
-from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
-from simulator.serving.steps.table import IterationTable
+from simulator.serving.question.speculation import Speculation
+from simulator.serving.steady.disaggregated import PoolSide, disaggregated
+from simulator.serving.steady.kinds import memory_of, table_of
+from simulator.serving.steady.steady import Limits, Load, SpeculativeCases, steady_state
 
 NEEDS = ("harness", "isl_tokens", "osl_tokens", "concurrency")
-LATENCIES = ("ttft", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p99")
 MEASURED = (
     *(f"{name}_ms_{statistic}" for name in LATENCIES for statistic in STATISTICS),
@@ -28,28 +38,15 @@ MEASURED = (
     "j_per_output_token",
 )
 
-JITTER_MEAN = 0.9
-"""Mean of lengths drawn uniformly from 0.8 to 1.0 of the nominal ones."""
-LENGTHS_FROM = 0.8
-UNSTATED_FROM = 0.96
-"""Lengths of rows that state no jitter, drawn from this share on: random tokens do not encode to exactly as
-many again (assumed). Equal lengths would keep all clients in step for ever."""
-AIC_MARGIN = 1500
-"""Tokens of a step beyond one prompt and a token of each client, on servers that AIConfigurator starts
-(ai-dynamo/aiconfigurator, generator/rule_plugin/benchmark/{trtllm,vllm,sglang}.rule: max_num_tokens is
-max_batch_size + isl + 1500; SGLang's max_prefill_tokens is isl + 1500, with mixed chunks). Its client sends
-equal lengths (bench_run.sh.j2: aiperf with ignore_eos)."""
-ROUNDS, FEW, FEWER_ROUNDS = 10, 8, 4
-"""Requests of a run over its concurrency. Above ``FEW`` clients fewer rounds are replayed; those after the
-first stand for the others."""
-ROUNDS_OF_CLIENTS = 8
-"""Iterations of the clients' shares of both sides of a disaggregated deployment."""
-TUNED_SHARE = 0.95
-"""Memory share that a server is given where its default does not hold the clients."""
-RUN_SHARE = 0.975
-"""Measured throughput over that of the steady state: ramp-up and drain of a run of 10 C requests."""
-BURST_SHARE = 0.1
-"""All C requests of the start arrive at once, out of 10 C."""
+CLIENT = client_defaults()
+JITTER_MEAN = 0.5 * (1.0 + CLIENT.jittered_from.value)
+"""Mean of jittered lengths over the nominal ones."""
+MOST_BUDGET = 65536
+"""Most tokens of a step."""
+LEAST_ROOM = 4096
+"""KV tokens of one short request, which fits every server that ran."""
+SMALLEST_BATCH = 16
+"""Least sequences that a server is set to."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class ClosedLoop:
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
-        return int(self.prompt + self.concurrency / self.replicas) + AIC_MARGIN
+        return int(self.prompt + self.concurrency / self.replicas) + CLIENT.sized_margin.value
 
     @property
     def start_s(self) -> float:
@@ -92,6 +89,15 @@ class ClosedLoop:
         if self.concurrency <= 1:
             return 0.0
         return start_of(found.engine.engine, found.cluster.device.name, found.pool.stored)
+
+    @property
+    def speculation(self) -> dict[str, Any]:
+        """Prediction heads of the server, as keys of a scenario."""
+        engine, pool = self.serving.engine.engine, self.serving.pool
+        tokens = self.drafts or MTP_DRAFTS.get(engine, OTHER_DRAFTS)[pool.data > 1]
+        random = CLIENT.acceptance_of_random_tokens if engine == "sglang" else CLIENT.acceptance
+        kind = "mtp" if self.serving.model.mtp_layers else "eagle"
+        return {"kind": kind, "tokens": tokens, "acceptance": random.value}
 
     @property
     def longest(self) -> float:
@@ -170,7 +176,7 @@ def _drafts(row: MeasuredRow, serving: Setup) -> int:
     return drafts_of(engine.engine, engine.version, device, serving.pool, serving.model.name)
 
 
-def _degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
+def degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
     """Our degrees from a row's: where ``dp`` ranks lie inside the tensor-parallel group, attention is not cut
     by them."""
     inside = dp > 1 and gpus < tp * dp * pp
@@ -188,7 +194,7 @@ def _aggregated(row: MeasuredRow, engine: str, version: str, precision: str) -> 
     if row.text("harness") == "inferencex" and dp == tp:
         # The source lists TP x DP or TP x EP GPUs: attention ranks lie inside the tensor-parallel group.
         gpus = tp * row.count("pp")
-    pool = _degrees(tp, dp, ep, row.count("pp"), gpus)
+    pool = degrees(tp, dp, ep, row.count("pp"), gpus)
     found = setup(row, engine, version, pool, precision)
     flags = _flags(row, found)
     if flags.kv and found.pool.kv is None:
@@ -203,80 +209,93 @@ def _side(row: MeasuredRow, side: str, engine: str, version: str, precision: str
     workers = row.number(f"{side}_workers")
     if not gpus and not workers:
         raise SkippedRow(f"{side} workers not stated")
-    pool = _degrees(tp, dp, ep, pp, tp * pp if row.text("harness") == "inferencex" else tp * dp * pp)
+    pool = degrees(tp, dp, ep, pp, tp * pp if row.text("harness") == "inferencex" else tp * dp * pp)
     found = setup(row, engine, version, pool, precision)
     return found, workers or max((gpus or 0.0) / found.pool.devices, 1.0)
 
 
 def predict(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replicas."""
-    first = questions[0]
-    if first.prefill is None and not first.speculates:
-        return _replayed(questions)
+    if questions[0].prefill is None:
+        return [_ran(one) for one in questions]
     return predict_steady(questions)
 
 
-def _replayed(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
-    """Predictions by the event engine, with the client's start burst and drain."""
-    found = questions[0].serving
-    device = found.cluster.device
-    budget = max(one.budget for one in questions)
-    clients = [max(round(one.concurrency / one.replicas), 1) for one in questions]
-    sequences = min(max(clients), found.engine.sequence_limit(device))
-    context = max(one.longest for one in questions) + 2
-    table = table_of(found, min(budget, 65536), max(sequences / found.pool.data, 16), context)
-    return [_replay(one, count, table) for one, count in zip(questions, clients, strict=True)]
-
-
-def _room(one: ClosedLoop, clients: float, sequences: float) -> float:
-    """KV tokens of an attention rank. The run took place, so its longest request did fit."""
-    found, share = one.serving, one.flags.memory_share
-    room = kv_tokens(found, one.budget, sequences, share)
-    if room < clients / found.pool.data * (one.prompt + one.output):
-        room = max(room, kv_tokens(found, one.budget, sequences, TUNED_SHARE))
-    return max(room, one.longest + 2)
-
-
-def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, float]:
+def options_of_row(one: ClosedLoop, clients: int) -> dict[str, Any]:
+    """Options of the server that differ from the engine's defaults."""
     found = one.serving
-    room = _room(one, clients, min(clients, table.max_sequences))
-    blocks = int(-(-room // found.engine.block_tokens.value)) + 1
-    changes: dict[str, Any] = {"prefix_caching": False, "max_sequences": table.max_sequences}
-    changes["token_budget"] = one.budget
+    engine, device = found.engine, found.cluster.device
+    each = max(clients / found.pool.data, SMALLEST_BATCH)
+    sequences = min(1 << (int(np.ceil(each)) - 1).bit_length(), engine.sequence_limit(device))
+    budget = one.budget if engine.chunked_prefill.value else max(one.budget, int(one.longest))
+    options: dict[str, Any] = {
+        "prefix_caching": False,
+        "token_budget": min(budget, MOST_BUDGET),
+        "max_sequences": sequences,
+        "max_context": 1 << (int(one.longest) + 1).bit_length(),
+        **_memory_options(one, clients, min(clients, sequences)),
+    }
     if one.sized:
-        changes["scheduler"] = "chunked"
-    if not found.engine.chunked_prefill.value:
-        changes["token_budget"] = max(one.budget, int(one.longest))
-    client = Client(found, table, blocks, changes)
+        options["scheduler"] = "chunked"
     if clients > 1:
-        step = float(table.cases.decode_seconds(clients / found.pool.data, one.prompt + 0.5 * one.output))
-        client.poll_s = one.flags.wait_steps(clients) * step
-    rounds = ROUNDS if clients <= FEW or not one.jitters else FEWER_ROUNDS
-    count = rounds * clients
-    random = np.random.default_rng(1)
-    low = LENGTHS_FROM if one.jitters else 1.0 if one.sized else UNSTATED_FROM
+        options["receive_interval"] = max(one.flags.wait_steps(clients), 1)
+        options["compile_s"] = one.start_s
+    return options
 
-    def lengths(mean: float) -> np.ndarray:
-        nominal = mean / (0.5 + 0.5 * low)
-        return np.maximum(np.round(random.uniform(low, 1.0, count) * nominal), 1).astype(int)
 
-    prompts, outputs = lengths(one.prompt), lengths(one.output)
-    run = client.closed(prompts, outputs, clients)
+def _memory_options(one: ClosedLoop, clients: float, sequences: float) -> dict[str, Any]:
+    """Memory of the server. The run took place, so its longest request did fit."""
+    found, share = one.serving, one.flags.memory_share
+    options = {} if share is None else {"memory_share": share}
+    room = memory_of(found, one.budget, sequences, share).kv_tokens
+    if room < clients / found.pool.data * (one.prompt + one.output):
+        tuned = memory_of(found, one.budget, sequences, CLIENT.tuned_share.value).kv_tokens
+        if tuned > room:
+            room, options = tuned, {"memory_share": CLIENT.tuned_share.value}
+    least = max(one.longest + 2, LEAST_ROOM)
+    if room < least:
+        options = {"kv_blocks": int(-(-least // found.engine.block_tokens.value)) + 1}
+    return options
 
-    def whole(values: np.ndarray) -> np.ndarray:
-        later = np.tile(values[clients:], (ROUNDS - 1) // (rounds - 1))
-        return np.concatenate([values[:clients], later])
 
-    late = np.where(np.arange(count) < clients, one.start_s, 0.0)
-    ttft, tpot, e2e = whole(run.ttft + late), whole(run.tpot), whole(run.e2e + late)
-    rate = RUN_SHARE * clients / float(e2e.mean()) * one.replicas
-    gpus = one.replicas * found.pool.devices
-    mean_tpot = float(tpot.mean())
-    batch = clients * float((tpot * one.output).mean() / e2e.mean())
-    kv = batch * (one.prompt + 0.5 * one.output)
-    tokens = batch * (1.0 + one.prompt / one.output)
-    watts = float(table.power.watts(tokens, batch, kv, mean_tpot, hosts=False)) / found.pool.devices
-    columns = {
+def scenario(one: ClosedLoop) -> dict[str, Any]:
+    """The run of one replica with its share of the clients, as a serving scenario."""
+    found = one.serving
+    clients = max(round(one.concurrency / one.replicas), 1)
+    low = CLIENT.jittered_from.value if one.jitters else 1.0 if one.sized else CLIENT.unstated_from.value
+
+    def lengths(mean: float) -> int | dict[str, Any]:
+        nominal = max(round(mean / (0.5 + 0.5 * low)), 1)
+        least = max(round(low * nominal), 1)
+        return nominal if least == nominal else {"kind": "uniform", "low": least, "high": nominal}
+
+    deployment = {**pool_keys(found), "options": options_of_row(one, clients)}
+    if one.speculates:
+        deployment["speculation"] = one.speculation
+    return {
+        "model": found.model.name,
+        "cluster": cluster_key(found),
+        "workload": {
+            "kind": "serving",
+            "requests": CLIENT.requests_per_client.value * clients,
+            "arrivals": {"kind": "closed", "concurrency": clients, "gap": CLIENT.gap.value},
+            "input": lengths(one.prompt),
+            "output": lengths(one.output),
+        },
+        "deployment": deployment,
+    }
+
+
+def _ran(one: ClosedLoop) -> dict[str, float]:
+    """Columns of a row from the run of its scenario."""
+    result = run(scenario(one))
+    values = latencies(result)
+    columns = result.records.columns()
+    span = float(columns["last_s"].max() - columns["arrival_s"].min())
+    rate = len(columns["last_s"]) / span * one.replicas
+    gpus = one.replicas * one.serving.pool.devices
+    watts = device_watts(result)
+    figures = {
         "out_tok_s_per_gpu": rate * one.output / gpus,
         "in_tok_s_per_gpu": rate * one.prompt / gpus,
         "total_tok_s_per_gpu": rate * (one.prompt + one.output) / gpus,
@@ -284,47 +303,44 @@ def _replay(one: ClosedLoop, clients: int, table: IterationTable) -> dict[str, f
         "power_w_per_gpu": watts,
         "j_per_output_token": watts * gpus / (rate * one.output),
     }
-    for name, values in zip(LATENCIES, (ttft, tpot, e2e), strict=True):
-        columns[f"{name}_ms_mean"] = 1e3 * float(values.mean())
+    for name in LATENCIES:
+        figures[f"{name}_ms_mean"] = 1e3 * float(values[name].mean())
         for percent in (50, 90, 99):
-            columns[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values, percent))
-    return columns
+            figures[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values[name], percent))
+    return figures
 
 
 def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replicas, from steady states."""
     first = questions[0]
-    found = first.serving
-    output = np.array([one.output for one in questions])
-    prompt = np.array([one.prompt for one in questions])
-    clients = np.array([one.concurrency / one.replicas for one in questions])
-    replicas = np.array([one.replicas for one in questions])
-    state = _state(questions, found, Load(prompt, output, clients))
-    gain = _gains(questions, state)
+    output, prompt, clients, replicas, prefills = np.array(
+        [(one.output, one.prompt, one.concurrency, one.replicas, one.prefill_replicas) for one in questions]
+    ).T
+    decode = _steady_side(questions, first.serving)
     polls = np.array([one.flags.wait_steps(one.concurrency) for one in questions])
-    tpot, ttft = state.tpot_s, state.ttft_s + 0.5 * np.where(clients > 1, polls, 0) * state.step_s
-    tpot = tpot / gain
-    decode_gpus = replicas * found.pool.devices
-    prefill_gpus = decode_gpus
-    if first.prefill is not None:
-        ttft, state = _disaggregated(questions)
-        tpot = state.tpot_s / _gains(questions, state)
-        prefill_gpus = _prefill_replicas(questions) * first.prefill.pool.devices
-    gaps = np.maximum(output - 1, 1)
-    e2e = ttft + tpot * gaps
+    gpus = decode_gpus = prefill_gpus = replicas * first.serving.pool.devices
+    if first.prefill is None:
+        each = clients / replicas
+        state = steady_state(decode.steps, Load(prompt, output, each), decode.limits)
+        ttft = state.ttft_s + 0.5 * np.where(each > 1, polls, 0) * state.step_s
+    else:
+        ranks = prefills * first.prefill.pool.data
+        sides = _steady_side(questions, first.prefill, speculates=False), decode
+        ttft, state = disaggregated(*sides, prompt, output, clients, ranks, replicas)
+        prefill_gpus = prefills * first.prefill.pool.devices
+        gpus = decode_gpus + prefill_gpus
+    e2e = ttft + state.tpot_s * np.maximum(output - 1, 1)
     bursts = np.array([one.bursts for one in questions])
-    share = clients * (np.ones(()) if first.prefill is None else replicas / _prefill_replicas(questions))
+    share = clients / (replicas if first.prefill is None else prefills)
     start = np.array([one.start_s for one in questions])
-    burst = BURST_SHARE * (np.maximum(share - 1, 0) / 2 * state.prefill_s + start)
+    burst = (np.maximum(share - 1, 0) / 2 * state.prefill_s + start) / CLIENT.requests_per_client.value
     burst = np.where(bursts, burst, 0.0)
-    rate = clients * replicas / (e2e + burst) * np.where(bursts, RUN_SHARE, 1.0)
-    watts = state.watts / found.pool.devices
-    gpus = decode_gpus if first.prefill is None else decode_gpus + prefill_gpus
+    rate = clients / (e2e + burst) * np.where(bursts, CLIENT.run_share.value, 1.0)
+    watts = state.watts / first.serving.pool.devices
     columns = {
         "ttft_ms_mean": 1e3 * (ttft + burst),
         "ttft_ms_p50": 1e3 * ttft,
-        "tpot_ms_mean": 1e3 * tpot,
-        "tpot_ms_p50": 1e3 * tpot,
+        **{f"tpot_ms_{name}": 1e3 * state.tpot_s for name in ("mean", "p50")},
         "e2e_ms_mean": 1e3 * (e2e + burst),
         "e2e_ms_p50": 1e3 * e2e,
         "out_tok_s_per_gpu": rate * output / decode_gpus,
@@ -337,105 +353,41 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     return [{name: float(values[i]) for name, values in columns.items()} for i in range(len(questions))]
 
 
-def _state(questions: Sequence[ClosedLoop], found: Setup, load: Load) -> Steady:
-    """The steady states of rows on replicas of one kind."""
-    device = found.cluster.device
-    budget = np.array([one.budget for one in questions], dtype=float)
-    most = max(one.concurrency / one.replicas for one in questions) / found.pool.data
-    sequences = min(max(most, 16.0), found.engine.sequence_limit(device))
-    context = float(np.max(np.asarray(load.prompt) + np.asarray(load.output))) + 2
-    table = table_of(found, min(float(np.max(budget)), 65536.0), sequences, context)
-    room = [
-        _room(replace(one, serving=found), one.concurrency / one.replicas, sequences) for one in questions
-    ]
-    return steady_state(table, load, Limits(budget, sequences, np.array(room)))
-
-
-def _prefill_replicas(questions: Sequence[ClosedLoop]) -> np.ndarray:
-    return np.array([one.prefill_replicas for one in questions])
-
-
-def _gains(questions: Sequence[ClosedLoop], state: Steady) -> np.ndarray:
-    """TPOT without over with prediction heads, of rows at their steady states."""
-    found, count = questions[0].serving, len(questions)
-    if not questions[0].speculates:
-        return np.ones(count)
-    batch = np.broadcast_to(state.batch, count)
-    context = max(one.longest for one in questions) + 2
-    table = table_of(found, 1024, float(np.max(batch)) + 1, context)
-    keys = [one.prompt + 0.5 * one.output for one in questions]
-    return np.array(
-        [mtp_gain(found, table, float(batch[i]), keys[i], one.drafts) for i, one in enumerate(questions)]
-    )
-
-
-def _disaggregated(questions: Sequence[ClosedLoop]) -> tuple[np.ndarray, Steady]:
-    """TTFT of disaggregated rows, and the steady state of the side that decodes.
-
-    Clients go round between both sides: those that wait for a prefill do not decode. Prefill replicas serve
-    prompts one after the other; a prompt finds the mean queue (mean value analysis of a closed network). The
-    first token travels with the KV.
-    """
+def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool = True) -> PoolSide:
+    """Step times and limits of the replicas of one role, over the rows."""
+    device = kind.cluster.device
+    budget = np.array([min(one.budget, MOST_BUDGET) for one in questions], dtype=float)
+    most = max(one.concurrency / one.replicas for one in questions) / kind.pool.data
+    sequences = min(max(most, float(SMALLEST_BATCH)), kind.engine.sequence_limit(device))
+    context = max(one.prompt + one.output for one in questions) + 2
+    table = table_of(kind, float(np.max(budget)), sequences, context)
+    room = [_room(replace(one, serving=kind), sequences) for one in questions]
+    limits = Limits(budget, sequences, np.array(room))
     first = questions[0]
-    if first.prefill is None:
-        raise ValueError("an aggregated row has no prefill side")
-    prompt = np.array([one.prompt for one in questions])
-    output = np.array([one.output for one in questions])
-    concurrency = np.array([one.concurrency for one in questions])
-    clients = concurrency / np.array([one.replicas for one in questions])
-    servers = _prefill_replicas(questions) * first.prefill.pool.data
-    idle = _state(questions, first.prefill, Load(prompt, np.full_like(prompt, 2.0), np.ones_like(prompt)))
-    own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
-    decoding, prefill = np.ones_like(prompt), own
-    state, gain = idle, np.ones_like(prompt)
-    for _ in range(ROUNDS_OF_CLIENTS):
-        load = Load(prompt, output, np.maximum(clients * decoding, 1.0), cached=prompt - 1.0)
-        state = _state(questions, first.serving, load)
-        gain = _gains(questions, state)
-        away = fixed + state.tpot_s / gain * np.maximum(output, 1.0)
-        for _ in range(4 * ROUNDS_OF_CLIENTS):
-            queued = concurrency / servers * prefill / (prefill + away)
-            prefill = 0.5 * prefill + 0.5 * own * (1.0 + queued * (1.0 - 1.0 / np.maximum(concurrency, 1.0)))
-        decoding = 0.5 * decoding + 0.5 * away / (away + prefill)
-    return fixed + prefill + state.tpot_s / gain, state
+    if not (first.speculates and speculates):
+        return PoolSide(table.cases, limits)
+    speculation = build(Speculation, first.speculation, "speculation")
+    return PoolSide(SpeculativeCases(table.cases, speculation, kind.model.layers), limits)
+
+
+def _room(one: ClosedLoop, sequences: float) -> float:
+    """KV tokens of an attention rank."""
+    options = _memory_options(one, one.concurrency / one.replicas, sequences)
+    if "kv_blocks" in options:
+        return float(options["kv_blocks"] * one.serving.engine.block_tokens.value)
+    return float(memory_of(one.serving, one.budget, sequences, options.get("memory_share")).kv_tokens)
 
 
 MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
 """Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
 dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
 OTHER_DRAFTS = 1, 1
-ACCEPTED = 0.75
-"""Share of drafted tokens accepted after those before them: less on random prompts than the 0.85 to 0.90 that
-DeepSeek-V3 states on text (arXiv 2412.19437; assumed)."""
-RAW_ACCEPTED = {"sglang": 0.5}
-"""The same where clients send random tokens, by engine (assumed)."""
-
-
-def mtp_gain(found: Setup, table: IterationTable, batch: float, keys: float, drafts: int = 0) -> float:
-    """TPOT without over TPOT with prediction heads: accepted tokens over the cost of a step that drafts, one
-    layer a token, and verifies.
-
-    Args:
-        found: the replica.
-        table: its step times.
-        batch: decoding sequences of a rank.
-        keys: their mean context.
-        drafts: tokens drafted a step; 0: by engine.
-    """
-    share = RAW_ACCEPTED.get(found.engine.engine, ACCEPTED)
-    drafts = drafts or MTP_DRAFTS.get(found.engine.engine, OTHER_DRAFTS)[found.pool.data > 1]
-    sequences = max(round(batch), 1)
-    kv = round(sequences * keys)
-    plain = table.step((), sequences, kv)
-    verify = table.step((), sequences, kv, queries=drafts + 1)
-    drafting = drafts * plain / found.model.layers
-    return sum(share**token for token in range(drafts + 1)) * plain / (verify + drafting)
 
 
 def group_key(question: ClosedLoop) -> tuple[Any, ...]:
     """Return the key of rows that one call predicts together."""
     other = question.prefill.key if question.prefill else ()
-    return question.serving.key, other, question.speculates
+    return question.serving.key, other, question.speculates, question.drafts
 
 
 def without(question: ClosedLoop, **changes: Any) -> ClosedLoop:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from simulator.serving.steady.kinds import table_of
 
 NEEDS = ("avg_batch_size", "avg_output_tokens", "itl_ms_p50", "avg_power_w_all_gpus")
 MEASURED = ("itl_ms_p50", "tpot_ms_mean", "out_tok_s", "avg_power_w_all_gpus", "j_per_output_token")

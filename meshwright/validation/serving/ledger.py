@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +16,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import yaml
 
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving import (
+    bursts,
     closed_loop,
     energy,
     mlperf,
@@ -42,6 +45,7 @@ pull request of vLLM (both Apache-2.0); their source is in each row."""
 
 READERS: tuple[ModuleType, ...] = (
     closed_loop,
+    bursts,
     open_loop,
     stages,
     static_batch,
@@ -51,7 +55,8 @@ READERS: tuple[ModuleType, ...] = (
     speculative,
     offline,
 )
-"""One module a file format: NEEDS (columns that tell it), read, predict, group_key."""
+"""One module a file format: NEEDS (columns that tell it), read, predict, group_key;
+`scenario` where a row is the run of a scenario, and `trace` where it reads a trace."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +150,7 @@ def evaluate(
         InputError: no such file, or one that is none of the known formats.
         MeshwrightError: a worker was killed, or the store's disk is full.
     """
-    ledger = ServingLedger()
-    questions: dict[ModuleType, list[ServingCase]] = defaultdict(list)
-    for given in paths:
-        path = PUBLISHED if str(given) == SHIPPED else given
-        for file in _files(path):
-            _read(file, named=not path.is_dir(), questions=questions, ledger=ledger)
+    ledger, questions = _questions(paths)
     calls = [
         (reader.__name__, same)
         for reader, cases in questions.items()
@@ -166,6 +166,50 @@ def evaluate(
     for number, (_, same) in enumerate(calls):
         _enter(same, answers[number], ledger)
     return ledger
+
+
+def _questions(paths: Iterable[Path]) -> tuple[ServingLedger, dict[ModuleType, list[ServingCase]]]:
+    """Cases by reader, and a ledger of skipped rows."""
+    ledger = ServingLedger()
+    questions: dict[ModuleType, list[ServingCase]] = defaultdict(list)
+    for given in paths:
+        path = PUBLISHED if str(given) == SHIPPED else given
+        for file in _files(path):
+            _read(file, named=not path.is_dir(), questions=questions, ledger=ledger)
+    return ledger, questions
+
+
+def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
+    """Write the scenarios of all rows that are runs of scenarios, one file a row, and their traces.
+
+    Args:
+        paths: as in `evaluate`.
+        folder: where they go; created.
+
+    Returns:
+        Number of scenarios.
+
+    Raises:
+        InputError: a file cannot be read or written.
+    """
+    count = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for reader, cases in _questions(paths)[1].items():
+            for case in cases if hasattr(reader, "scenario") else ():
+                if getattr(case.question, "prefill", None) is not None:
+                    continue
+                name = re.sub(r"[^A-Za-z0-9._-]+", "-", case.case_id)
+                data = reader.scenario(case.question)
+                if hasattr(reader, "trace"):
+                    (folder / f"{name}.csv").write_text(reader.trace(case.question), encoding="utf-8")
+                    data["workload"]["trace"]["path"] = f"{name}.csv"
+                text = yaml.safe_dump({"title": case.case_id, **data}, sort_keys=False)
+                (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+                count += 1
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", str(error.filename)) from None
+    return count
 
 
 def _by_key(reader: ModuleType, cases: Sequence[ServingCase]) -> dict[Any, list[ServingCase]]:

@@ -15,10 +15,10 @@ import numpy as np
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from meshwright.validation.serving.names import find_cluster, find_model
+from simulator.serving.steady.kinds import memory_that_fits, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
-from simulator.serving.steps.memory import check_fits, memory
 
 NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
 MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
@@ -149,10 +149,8 @@ def predict(questions: Sequence[MlPerf]) -> list[dict[str, float]]:
 
 def _rate(found: Setup, one: MlPerf) -> float:
     """Output tokens a second and device at the best batch that keeps the limits; 0 where nothing fits."""
-    price = price_of(found)
-    held = memory(price, int(BUDGET), 256, FREE_SHARE)
     try:
-        check_fits(price, held)
+        held = memory_that_fits(found, BUDGET, 256, FREE_SHARE)
     except InfeasibleError:
         return 0.0
     # Requests of different age share memory; a tenth of it stays free for those that grow.

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from simulator.serving.steady.batch_run import batch_run
+from simulator.serving.steady.kinds import kv_tokens, table_of
 
 NEEDS = ("engine", "latency_s", "batch", "input_tokens", "output_tokens")
 MEASURED = ("latency_s", "total_tok_s", "ttft_s", "mean_power_w")

@@ -11,18 +11,21 @@ import numpy as np
 
 from hwmodels.errors import InputError
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, price_of, setup, table_of
-from meshwright.validation.serving.replay import Client, Timed
-from simulator.serving.replica.kv import PagedBlocks
-from simulator.serving.replica.sequence import Sequence as Running
-from simulator.serving.steps.memory import memory
-from simulator.serving.workload.request import Request
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.clients import (
+    LATENCIES,
+    cluster_key,
+    latencies,
+    pool_keys,
+    run_trace,
+    trace_text,
+    traced,
+)
 from simulator.serving.workload.traces.base import csv_rows, number
 
 NEEDS = ("run", "file", "max_num_seqs", "max_num_batched_tokens", "arrival")
 WARM_UP = 1
 """The first request pays for a cold server."""
-NAMES = ("ttft", "tpot", "e2e")
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,6 @@ class OpenLoop:
     sequences: int
     budget: int
     share: float
-
-
-class KnownHits(PagedBlocks):
-    """Blocks of which some are known to hold a prompt's first tokens already."""
-
-    def __init__(self, total: int, block_tokens: int, hits: Sequence[int]) -> None:
-        super().__init__(total, block_tokens, True)
-        self.hits = hits
-
-    def match(self, sequence: Running) -> int:
-        """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
-        known = min(self.hits[sequence.request.serial], sequence.target - 1)
-        return max(super().match(sequence), known // self.block_tokens * self.block_tokens)
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -81,7 +71,8 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     queued, first, last, arrival, outputs = np.array(
         [(one.queued_s, one.first_s, one.last_s, one.arrival_s, one.output) for one in timed]
     ).T
-    measured = columns(Timed(arrival, first, last, outputs), queued)
+    tpot = (last - first) / np.maximum(outputs - 1, 1)
+    measured = columns(first - queued, tpot, last - arrival)
     return ServingCase(
         row.text("run"), file, serving.engine.name, row.text("gpu"), measured, False, "", question
     )
@@ -128,18 +119,39 @@ def _requests(path: Path) -> list[TimedRequest]:
     return found
 
 
-def columns(run: Timed, queued: np.ndarray) -> dict[str, float]:
-    """Figures of a run: TTFT from the engine's queue, the rest from the client's send."""
-    after = slice(WARM_UP, None)
-    values = {"ttft": (run.first - queued)[after], "tpot": run.tpot[after], "e2e": run.e2e[after]}
-    found = {}
-    for name in NAMES:
-        found[f"{name}_ms_mean"] = 1e3 * float(values[name].mean())
+def columns(ttft: np.ndarray, tpot: np.ndarray, e2e: np.ndarray) -> dict[str, float]:
+    """Figures of a run: TTFT from the engine's queue, the rest from the send; s, in order of arrival."""
+    figures = {}
+    for name, values in zip(LATENCIES, (ttft, tpot, e2e), strict=True):
+        values = values[WARM_UP:]
+        figures[f"{name}_ms_mean"] = 1e3 * float(values.mean())
         for percent in (50, 99):
-            found[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values[name], percent))
-        for index, value in enumerate(values[name], start=WARM_UP):
-            found[f"{name}_ms[{index}]"] = 1e3 * float(value)
-    return found
+            figures[f"{name}_ms_p{percent}"] = 1e3 * float(np.percentile(values, percent))
+        for index, value in enumerate(values, start=WARM_UP):
+            figures[f"{name}_ms[{index}]"] = 1e3 * float(value)
+    return figures
+
+
+def scenario(one: OpenLoop) -> dict[str, Any]:
+    """The run as a serving scenario that reads its trace."""
+    longest = max(prompt + output for prompt, output in zip(one.prompts, one.outputs, strict=True))
+    options = {
+        "max_sequences": one.sequences,
+        "token_budget": one.budget,
+        "memory_share": one.share,
+        "max_context": 1 << longest.bit_length(),
+    }
+    return {
+        "model": one.serving.model.name,
+        "cluster": cluster_key(one.serving),
+        "workload": traced(len(one.arrivals)),
+        "deployment": {**pool_keys(one.serving), "options": options},
+    }
+
+
+def trace(one: OpenLoop) -> str:
+    """The requests of the run."""
+    return trace_text(one.arrivals, one.prompts, one.outputs, one.hits)
 
 
 def predict(questions: Sequence[OpenLoop]) -> list[dict[str, float]]:
@@ -148,18 +160,10 @@ def predict(questions: Sequence[OpenLoop]) -> list[dict[str, float]]:
 
 
 def _one(one: OpenLoop) -> dict[str, float]:
-    longest = max(prompt + output for prompt, output in zip(one.prompts, one.outputs, strict=True))
-    table = table_of(one.serving, one.budget, one.sequences, longest)
-    held = memory(price_of(one.serving), one.budget, one.sequences, one.share)
-    changes = {"max_sequences": one.sequences, "token_budget": one.budget}
-
-    def blocks() -> PagedBlocks:
-        return KnownHits(held.kv_blocks, one.serving.engine.block_tokens.value, one.hits)
-
-    client = Client(one.serving, table, held.kv_blocks, changes, blocks)
-    rows = zip(one.arrivals, one.prompts, one.outputs, strict=True)
-    run = client.open(Request(index, *row) for index, row in enumerate(rows))
-    return columns(run, run.arrival + client.options.ingest_s)
+    result = run_trace(scenario(one), trace(one))
+    values = latencies(result)
+    queued = result.records.columns()["queued_s"] - result.records.columns()["arrival_s"]
+    return columns(values["ttft"] - queued, values["tpot"], values["e2e"])
 
 
 def group_key(question: OpenLoop) -> tuple[Any, ...]:

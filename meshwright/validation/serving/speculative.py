@@ -11,15 +11,14 @@ from typing import Any
 
 from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from simulator.serving.question.speculation import Speculation
-from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
-from simulator.serving.steps.table import IterationTable
+from simulator.serving.steady.speculative_step import speed_up
 
 FILE = Path(__file__).with_name("speculative.yaml")
 NEEDS = ("method", "mean_accepted_tokens_per_step", "speedup_overall")
 MEASURED = ("speedup_overall",)
-KEYS = 512.0
+KEYS = 512
 """Mean context of the benchmark's conversations (assumed)."""
 
 
@@ -38,19 +37,6 @@ def _methods() -> dict[str, Speculation]:
     return {
         name: build(Speculation, values, f"{FILE}: {name}") for name, values in read_mapping(FILE).items()
     }
-
-
-def speed_up(table: IterationTable, method: Speculation, accepted: float) -> float:
-    """Throughput with speculation over that without, of one sequence.
-
-    Args:
-        table: step times of the target model.
-        method: drafts and their verification.
-        accepted: mean tokens of a step, the target's own token included.
-    """
-    heads = DraftHeads(table, method.draft_layers / table.price.model.layers)
-    drafted = SpeculativeSteps(table, heads, method).step((), 1, int(KEYS))
-    return accepted * table.step((), 1, int(KEYS)) / drafted
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -73,8 +59,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
 
 def predict(questions: Sequence[Speculative]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
-    table = table_of(questions[0].serving, 256, 1, 4096)
-    return [{"speedup_overall": speed_up(table, one.method, one.accepted)} for one in questions]
+    return [{"speedup_overall": speed_up(one.serving, one.method, one.accepted, KEYS)} for one in questions]
 
 
 def group_key(question: Speculative) -> tuple[Any, ...]:

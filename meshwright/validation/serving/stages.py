@@ -10,25 +10,25 @@ import numpy as np
 
 from hwmodels.errors import InputError
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import (
-    MeasuredRow,
-    ServingCase,
-    Setup,
-    kv_tokens,
-    price_of,
-    setup,
-    table_of,
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.clients import (
+    client_defaults,
+    cluster_key,
+    latencies,
+    pool_keys,
+    run_trace,
+    trace_text,
+    traced,
 )
-from meshwright.validation.serving.open_loop import KnownHits
-from meshwright.validation.serving.replay import Client, Timed
+from simulator.serving.steady.kinds import kv_tokens, memory_of, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
-from simulator.serving.steps.memory import memory
-from simulator.serving.workload.request import Request
 
 NEEDS = ("stage", "rate_req_s", "system_prompt_tokens", "question_tokens", "output_tokens")
 MEASURED = ("ttft_ms_mean", "itl_ms_mean", "e2e_ms_mean")
 WARM_UP = 0.1
 """Share of the requests that is left out while the load builds up."""
+MOST_REQUESTS = 1_000_000
+"""Of a trace, which ends before."""
 MOST_ARRIVALS = 1500
 """Of one stage: more change no mean by 1 %."""
 
@@ -129,41 +129,56 @@ def predict(questions: Sequence[Stage]) -> list[dict[str, float]]:
 
 
 def _one(question: Stage) -> dict[str, float]:
-    found = question.serving
-    held = memory(price_of(found), int(question.budget), int(question.sequences), question.share)
-    run = _replayed(question)
-    after = slice(int(WARM_UP * len(run.arrival)), None)
+    values = latencies(run_trace(scenario(question), trace(question)))
+    after = slice(int(WARM_UP * len(values["ttft"])), None)
+    held = memory_of(question.serving, question.budget, question.sequences, question.share)
     return {
-        "ttft_ms_mean": 1e3 * float(run.ttft[after].mean()),
-        "itl_ms_mean": 1e3 * float(run.tpot[after].mean()),
-        "e2e_ms_mean": 1e3 * float(run.e2e[after].mean()),
+        "ttft_ms_mean": 1e3 * float(values["ttft"][after].mean()),
+        "itl_ms_mean": 1e3 * float(values["tpot"][after].mean()),
+        "e2e_ms_mean": 1e3 * float(values["e2e"][after].mean()),
         "kv_blocks": float(held.kv_blocks),
     }
 
 
-def _replayed(question: Stage) -> Timed:
-    """The run on the event engine: exponential gaps, rescaled to each stage's duration, as its load
-    generator draws them, and users who wait for their own last turn."""
-    found, random = question.serving, np.random.default_rng(1)
-    tokens = int(question.shared + question.own)
+def _arrivals(question: Stage) -> list[float]:
+    """Exponential gaps, rescaled to each stage's duration, as the load generator draws them; s."""
+    random = np.random.default_rng(1)
     times, start = [], 0.0
     for rate, duration in zip(question.rates, question.durations, strict=True):
         seconds = min(duration if duration > 1.0 else np.inf, MOST_ARRIVALS / rate)
         gaps = random.exponential(size=max(round(rate * seconds), 1))
         times.append(start + seconds * np.cumsum(gaps) / gaps.sum())
         start += seconds
-    arrivals = np.concatenate(times).tolist()
-    table = table_of(found, question.budget, question.sequences, tokens + question.output)
-    room = kv_tokens(found, question.budget, question.sequences, question.share)
-    size = found.engine.block_tokens.value
+    return np.concatenate(times).tolist()
+
+
+def trace(question: Stage) -> str:
+    """The requests; after the first of each user, the prefix cache holds what the user repeats."""
+    arrivals = _arrivals(question)
+    tokens, count = int(question.shared + question.own), len(arrivals)
     repeated = tokens if question.repeats else int(question.shared)
-    first = min(int(question.users), len(arrivals))
-    hits = [int(question.shared)] * first + [repeated] * (len(arrivals) - first)
-    changes = {"max_sequences": int(question.sequences), "token_budget": int(question.budget)}
-    count = int(room // size)
-    client = Client(found, table, count, changes, lambda: KnownHits(count, size, hits))
-    requests = [Request(i, time, tokens, int(question.output)) for i, time in enumerate(arrivals)]
-    return client.users(requests, int(question.users)) if question.users else client.open(requests)
+    first = min(int(question.users), count)
+    hits = [int(question.shared)] * first + [repeated] * (count - first)
+    return trace_text(arrivals, [tokens] * count, [int(question.output)] * count, hits)
+
+
+def scenario(question: Stage) -> dict[str, Any]:
+    """The run as a serving scenario that reads its trace."""
+    found = question.serving
+    longest = int(question.shared + question.own + question.output)
+    options = {
+        "max_sequences": int(question.sequences),
+        "token_budget": int(question.budget),
+        "memory_share": question.share,
+        "max_context": 1 << (longest + 1).bit_length(),
+    }
+    users = {"users": int(question.users), "user_gap": client_defaults().gap.value} if question.users else {}
+    return {
+        "model": found.model.name,
+        "cluster": cluster_key(found),
+        "workload": traced(MOST_REQUESTS, **users),
+        "deployment": {**pool_keys(found), "options": options},
+    }
 
 
 def predict_steady(questions: Sequence[Stage]) -> list[dict[str, float]]:

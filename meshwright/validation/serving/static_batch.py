@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from simulator.serving.steady.batch_run import batch_run
+from simulator.serving.steady.kinds import table_of
 
 NEEDS = ("prefill_ms", "decode_step_ms", "batch", "input_tokens", "output_tokens")
 MEASURED = ("prefill_ms", "decode_step_ms", "e2e_ms", "mean_power_frac_tdp")

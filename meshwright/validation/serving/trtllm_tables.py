@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, kv_tokens, setup, table_of
+from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from simulator.serving.steady.batch_run import batch_run
+from simulator.serving.steady.kinds import kv_tokens, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
 
 NEEDS = ("kind", "backend", "input_tokens", "output_tokens", "mfu")

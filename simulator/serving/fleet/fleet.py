@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
@@ -17,81 +16,21 @@ import numpy as np
 import simpy
 
 from simulator.serving.fleet.builder import Builder
+from simulator.serving.fleet.clients import ProgramClients, Users
+from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Route, Transfers
 from simulator.serving.question.failures import Failures
-from simulator.serving.replica.base import StepLoop, ignore
+from simulator.serving.replica.base import ignore
 from simulator.serving.replica.meter import Meter, TraceRoom
 from simulator.serving.replica.records import Records
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
-from simulator.serving.workload.programs.base import Call, Calls
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
 REPORT_EVERY = 500
 """Number of ended requests between two progress reports."""
-
-
-@dataclass
-class Member:
-    """A replica of the fleet."""
-
-    index: int
-    pool: PoolSetting
-    replica: StepLoop
-    meter: Meter
-    rank: int = 0
-    """Rank of its first device."""
-    started_s: float = 0.0
-    drained_s: float | None = None
-    """Time at which it stopped taking requests, s."""
-    last_s: float = 0.0
-    """Time at which its last sequence ended, s."""
-    up: bool = True
-    """Whether the replica is up (has not failed)."""
-    failures: int = 0
-
-    def __post_init__(self) -> None:
-        self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
-        """Seconds from a client's send to the engine's queue."""
-        self.receive_interval = self.pool.options.receive_interval
-        """Decode steps between two looks at the queue of new requests."""
-
-    @property
-    def ready_s(self) -> float:
-        """Time from which its kernels are compiled, s."""
-        return self.started_s + self.pool.options.compile_s
-
-    @property
-    def load(self) -> int:
-        """Sequences waiting and running."""
-        return self.replica.load
-
-    @property
-    def queue(self) -> int:
-        """Sequences waiting."""
-        return self.replica.queue
-
-    @property
-    def decodes(self) -> bool:
-        """Whether it runs outputs alone."""
-        return self.pool.pool.role == "decode"
-
-    def cached(self, request: Request) -> int:
-        """Tokens of the request's prompt in its prefix cache."""
-        return self.replica.cached(request)
-
-
-@dataclass
-class RunningProgram:
-    """A running program: its generator, and the number of its running requests."""
-
-    calls: Calls
-    number: int
-    priority: int
-    pending: int = 0
-    turn: int = 0
 
 
 class Fleet:
@@ -136,16 +75,16 @@ class Fleet:
         self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
         self._handed = 0
-        self._feeds_back = self.source.feeds_back or bool(self.decoding)
+        limit, users = setting.serving.requests, setting.serving.users
+        self._programs = (
+            ProgramClients(self.source, limit, self.send, self._at, self._later)
+            if self.source.feeds_back
+            else None
+        )
+        self._users = Users(users, setting.serving.user_gap, self.send, self._later) if users else None
+        self._feeds_back = self._programs is not None or bool(self.decoding) or self._users is not None
         self._next: list[tuple[float, int]] = []
         self._routed = 0
-        self._serial = 0
-        self._asked = 0
-        """Requests that programs have begun or scheduled."""
-        self._begun = 0
-        self._programs: dict[int, RunningProgram] = {}
-        self._calls: Iterator[Calls] = iter(())
-        self._priorities = self.source.priorities()
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""
 
@@ -169,8 +108,7 @@ class Fleet:
         """
         self._progress = progress
         try:
-            if self.source.feeds_back:
-                self._calls = self.source.programs()
+            if self._programs is not None:
                 self._run_fed((time, None) for time in self.source.starts())
             elif self._feeds_back:
                 self._run_fed((request.arrival_s, request) for request in self._requests())
@@ -185,6 +123,7 @@ class Fleet:
     def _release(self) -> None:
         """Break reference cycles: iteration tables (tens of MiB) are freed with the result."""
         self._builder.on_leave = ignore
+        self._programs = self._users = None
         for member in self.members:
             member.replica.on_leave = ignore
         self.clock = simpy.Environment(self.clock.now)
@@ -214,12 +153,13 @@ class Fleet:
         for member in self.members:
             member.replica.advance(inf)
 
-    def send(self, request: Request) -> None:
-        """Route a request and queue it."""
+    def send(self, request: Request) -> bool:
+        """Route a request and queue it; False where it is longer than a replica holds."""
         if request.prompt + request.output > self._most_tokens:
             self.refused += 1
-            return
+            return False
         self._place(Sequence(request, request.arrival_s), request.arrival_s)
+        return True
 
     def _place(self, sequence: Sequence, time: float) -> None:
         """Queue a sequence on the replica that the router picks; hold it where none takes requests."""
@@ -267,14 +207,14 @@ class Fleet:
         Args:
             arrivals: instants with the request that arrives, or None where a program begins.
         """
-        limit = self.setting.serving.requests
+        programs, users = self._programs, self._users
         never: tuple[float, Request | None] = (inf, None)
         start, request = next(arrivals, never)
         clock, members, queue = self.clock, self.members, self._next
         while True:
             while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
                 heappop(queue)
-            if request is None and self._asked >= limit:
+            if programs is not None and programs.done:
                 start = inf
             outside = min(clock.peek(), start)
             if queue and queue[0][0] < outside:
@@ -288,68 +228,25 @@ class Fleet:
             elif clock.peek() <= outside:
                 clock.step()
             else:
-                if request is None:
-                    self._begin(start)
-                else:
-                    self.send(request)
+                if programs is not None:
+                    programs.begin(start)
+                elif request is not None:
+                    users.arrive(request) if users is not None else self.send(request)
                 start, request = next(arrivals, never)
 
     def _sent_all(self, start: float) -> bool:
         """Whether all programs of an open loop have ended; processes on the clock may never end."""
-        closed = self.setting.serving.arrivals is not None and self.setting.serving.arrivals.closed
-        return start == inf and self.source.feeds_back and not self._programs and not closed
-
-    def _begin(self, now: float) -> None:
-        """Start a program."""
-        if self._asked >= self.setting.serving.requests:
-            return
-        self._begun += 1
-        program = RunningProgram(next(self._calls), self._begun, next(self._priorities))
-        self._programs[program.number] = program
-        self._go_on(program, now)
-
-    def _go_on(self, program: RunningProgram, now: float) -> None:
-        """Send a program's next requests; at its end, its client starts another program."""
-        left = self.setting.serving.requests - self._asked
-        calls = next(program.calls, None) if left > 0 else None
-        if calls is None:
-            program.calls.close()
-            del self._programs[program.number]
-            arrivals = self.setting.serving.arrivals
-            if arrivals is not None and arrivals.closed and left > 0:
-                self._at(now + self.source.think(), self._begin)
-            return
-        calls = calls[:left]
-        self._asked += len(calls)
-        program.pending = len(calls)
-        for call in calls:
-            self._at(now + call.after_s, lambda time, call=call: self._send_call(program, call, time))
-        program.turn += 1
-
-    def _send_call(self, program: RunningProgram, call: Call, now: float) -> None:
-        self.source.check(self._serial, call.prompt, call.output)
-        lengths = call.prompt, call.output, call.prefix
-        place = program.priority, program.number, program.turn - 1
-        request = Request(self._serial, now, *lengths, *place)
-        self._serial += 1
-        refused = self.refused
-        self.send(request)
-        if self.refused > refused:
-            # Scheduled on the clock: a direct call would recurse once for each consecutive refusal.
-            self._in_turn = True
-            self._at(now, lambda time: self._ended(program, time))
-            self._in_turn = False
-
-    def _ended(self, program: RunningProgram, now: float) -> None:
-        program.pending -= 1
-        if program.pending == 0:
-            self._go_on(program, now)
+        return start == inf and self._programs is not None and self._programs.idle
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
         """Call a function at a time: now if it has come and no replica is in its turn, else by the clock."""
         if time <= self.clock.now and not self._in_turn:
             what(time)
             return
+        self._later(time, what)
+
+    def _later(self, time: float, what: Callable[[float], None]) -> None:
+        """Call a function at a time, by the clock."""
         timeout = self.clock.timeout(max(time - self.clock.now, 0.0))
         timeout.callbacks.append(lambda _: what(time))
 
@@ -367,8 +264,14 @@ class Fleet:
         if self._progress is not None and len(self.records) % REPORT_EVERY == 0:
             self._progress(min(len(self.records) / self.setting.serving.requests, 1.0))
         self.members[sequence.replica].last_s = now
-        if self.source.feeds_back:
-            self._ended(self._programs[sequence.request.program], now)
+        self._answered(sequence.request, now)
+
+    def _answered(self, request: Request, now: float) -> None:
+        """Let the client of an ended request go on."""
+        if self._programs is not None:
+            self._programs.ended(request, now)
+        elif self._users is not None:
+            self._users.ended(request, now)
 
     def _hand_over(self, sequence: Sequence, now: float) -> None:
         """Send a prompt's KV to a decode replica, which computes the second token."""
@@ -447,8 +350,7 @@ class Fleet:
         request = lost.request
         if lost.retries >= failures.retries:
             self.failed += 1
-            if self.source.feeds_back:
-                self._ended(self._programs[request.program], now)
+            self._answered(request, now)
             return
         self.retries += 1
         sequence = Sequence(request, now)

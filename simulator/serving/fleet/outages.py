@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hwmodels.cluster import Cluster
-from simulator.serving.fleet.fleet import Fleet, Member
+from simulator.serving.fleet.fleet import Fleet
+from simulator.serving.fleet.member import Member
 from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.question.places import read_rate
 from simulator.serving.setting import PoolSetting

@@ -14,7 +14,8 @@ from simulator.serving.steps.costs import engine_of, replica_costs
 from simulator.serving.steps.step_times import StepTimes
 
 if TYPE_CHECKING:
-    from simulator.serving.fleet.fleet import Fleet, Member
+    from simulator.serving.fleet.fleet import Fleet
+    from simulator.serving.fleet.member import Member
     from simulator.serving.setting import ServingSetting
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from simulator.serving.fleet.fleet import Fleet, Member
+from simulator.serving.fleet.fleet import Fleet
+from simulator.serving.fleet.member import Member
 
 
 def scale(fleet: Fleet) -> Generator[Any, Any, Any]:

@@ -19,6 +19,7 @@ from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
 from simulator.serving.steps.step_times import ReplicaCosts, StepTimes
 
@@ -68,9 +69,14 @@ MOST_CONTEXT = 1 << 17
 
 
 def replica_costs(
-    model: Model, cluster: Cluster, pool: Pool, options: EngineOptions, engine: Engine
+    model: Model,
+    cluster: Cluster,
+    pool: Pool,
+    options: EngineOptions,
+    engine: Engine,
+    tables: SharedTables | None = None,
 ) -> ReplicaCosts:
-    """Costs of a replica of a pool.
+    """Costs of a replica of a pool; ``tables`` shares step times between questions.
 
     Raises:
         InfeasibleError: the weights leave no room for a KV block; says by how much.
@@ -82,7 +88,8 @@ def replica_costs(
     if not options.kv_blocks:
         check_fits(price, held)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
-    table = iteration_table(price, options.token_budget, options.max_sequences, context)
+    make = iteration_table if tables is None else tables.table
+    table = make(price, options.token_budget, options.max_sequences, context)
     device = cluster.device
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
     return ReplicaCosts(

@@ -20,3 +20,5 @@ class Request(NamedTuple):
     priority: int = 0
     program: int = -1
     turn: int = 0
+    cached: int = 0
+    """Prompt tokens known to be in the prefix cache, beside those that `prefix` finds."""

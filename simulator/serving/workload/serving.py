@@ -74,6 +74,14 @@ class Serving(Strict):
     input: AnyLengths | None = Field(None, description="prompt tokens, a system prompt not counted")
     output: AnyLengths | None = Field(None, description="output tokens")
     trace: TraceFile | None = Field(None, description="log that gives lengths, and times without `arrivals`")
+    users: int | None = Field(
+        None,
+        ge=1,
+        le=2**20,
+        description="users among whom the requests of an open loop are dealt in turn; a user's next request "
+        "waits for its last answer",
+    )
+    user_gap: Duration = Field(0.0, description="seconds from an answer to the user's next request")
     program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
     prefix: Prefix | None = Field(None, description="system prompts")
     priorities: list[NotNegative] = Field(
@@ -92,6 +100,9 @@ class Serving(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Serving:
+        closed = self.arrivals is not None and self.arrivals.closed
+        if self.users is not None and (closed or not isinstance(self.program, Single)):
+            raise ValueError("`users` share the requests of an open loop without programs")
         if self.trace is None:
             missing = [name for name in ("arrivals", "input", "output") if getattr(self, name) is None]
             if missing:

@@ -72,10 +72,10 @@ class Source:
         """
         rows = self._rows()
         longest, priorities = self.longest, self.priorities()
-        for serial, (time, prompt, output, prefix) in enumerate(islice(rows, self.serving.requests)):
+        for serial, (time, prompt, output, prefix, cached) in enumerate(islice(rows, self.serving.requests)):
             if prompt + output > longest:
                 self.check(serial, prompt, output)
-            yield Request(serial, time, prompt, output, prefix, next(priorities))
+            yield Request(serial, time, prompt, output, prefix, next(priorities), cached=cached)
 
     def starts(self) -> Iterator[float]:
         """Yield start times of programs, s; in a closed loop, start times of the clients."""
@@ -135,17 +135,19 @@ class Source:
                 self.where,
             )
 
-    def _rows(self) -> Iterator[tuple[float, int, int, tuple[int, ...]]]:
-        """Requests in time (as `TraceRow`): the trace's own, or drawn."""
+    def _rows(self) -> Iterator[tuple[float, int, int, tuple[int, ...], int]]:
+        """Time, prompt, output, prefix and known hits of requests: the trace's own, or drawn."""
         if self.serving.arrivals is None:
-            yield from (row[:4] for row in self._trace())
+            yield from ((*row[:4], row.cached) for row in self._trace())
             return
         times, groups = self.serving.arrivals.times(self._arrivals), self._prefixes()
         if self.serving.trace is not None:
-            yield from ((next(times), row.prompt, row.output, row.prefix) for row in self._trace())
+            yield from (
+                (next(times), row.prompt, row.output, row.prefix, row.cached) for row in self._trace()
+            )
             return
         for time, (prompt, output), prefix in zip(times, self._drawn(), groups, strict=False):
-            yield time, prompt, output, prefix
+            yield time, prompt, output, prefix, 0
 
     def _lengths_of_rows(self) -> Iterator[tuple[int, int]]:
         if self.serving.trace is not None:
@@ -195,7 +197,7 @@ class Source:
             if not changed:
                 yield row
             elif not time < trace.start:
-                yield TraceRow((time - trace.start) / trace.rate_scale, row.prompt, row.output, row.prefix)
+                yield row._replace(arrival_s=(time - trace.start) / trace.rate_scale)
 
 
 Sender = Callable[[Request], None]

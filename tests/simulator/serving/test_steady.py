@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from hwmodels.cluster import usual_cluster
-from meshwright.validation.serving.case import Setup
-from meshwright.validation.serving.replay import Client
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
@@ -18,7 +16,6 @@ from simulator.serving.steps.memory import check_fits, kv_token_bytes, memory
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.table import IterationTable
-from simulator.serving.workload.request import Request
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +26,37 @@ def table() -> IterationTable:
 
 
 LIMITS = Limits(2048, 64, 400_000)
+OPTIONS = {"token_budget": 2048, "prefix_caching": False, "max_context": 4096}
+
+
+def ran(requests, arrivals, prompts, outputs, first, last, **deployment) -> dict[str, float]:
+    """Mean latencies of the event engine, s, without the first and the last requests."""
+    data = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": requests,
+            "arrivals": arrivals,
+            "input": {"kind": "uniform", "low": prompts[0], "high": prompts[1]},
+            "output": {"kind": "uniform", "low": outputs[0], "high": outputs[1]},
+        },
+        "deployment": {"engine": "vllm-0.15", "weights": "bf16", **deployment},
+        "seed": 3,
+    }
+    columns = serve(make_serving(data, "test", Path())).records.columns()
+    columns = {name: values[first : len(values) - last] for name, values in columns.items()}
+    ttft = columns["first_s"] - columns["arrival_s"]
+    e2e = columns["last_s"] - columns["arrival_s"]
+    tpot = (e2e - ttft) / (columns["output"] - 1)
+    return {"ttft": float(ttft.mean()), "tpot": float(tpot.mean()), "e2e": float(e2e.mean())}
+
+
+def closed(clients, prompts, outputs, slots, blocks, rounds=12, **degrees) -> dict[str, float]:
+    """As `ran`, at constant concurrency."""
+    options = {**OPTIONS, "max_sequences": slots, "kv_blocks": blocks}
+    arrivals = {"kind": "closed", "concurrency": clients, "gap": 0.001}
+    return ran(rounds * clients, arrivals, prompts, outputs, 2 * clients, clients, options=options, **degrees)
 
 
 def test_littles_law_holds_under_constant_concurrency(table):
@@ -58,65 +86,42 @@ def test_cases_do_not_depend_on_their_neighbours(table):
 
 @pytest.mark.parametrize("clients", [4, 16, 48])
 def test_the_event_engine_agrees(table, clients):
-    found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
-    random = np.random.default_rng(3)
-    count = 12 * clients
-    prompts = random.integers(410, 615, count)
-    outputs = random.integers(103, 154, count)
-    changes = {"token_budget": 2048, "max_sequences": 64, "prefix_caching": False}
-    run = Client(found, table, 25_000, changes).closed(prompts, outputs, clients)
+    run = closed(clients, (410, 614), (103, 153), 64, 25_000)
     state = steady_state(table, Load(512.0, 128.0, clients), LIMITS)
-    middle = slice(2 * clients, -clients)
-    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.03)
-    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"], rel=0.03)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run["e2e"], rel=0.03)
 
 
 @pytest.mark.parametrize("clients", [16, 48, 64])
 def test_the_event_engine_agrees_where_prompts_fill_all_steps(table, clients):
     """Prompts of 2,000 tokens and 64 outputs: with 48 clients most of a decode's time is prompts."""
-    found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
-    random = np.random.default_rng(3)
-    prompts, outputs = random.integers(1900, 2100, 12 * clients), random.integers(60, 69, 12 * clients)
-    changes = {"token_budget": 2048, "max_sequences": 64, "prefix_caching": False}
-    run = Client(found, table, 25_000, changes).closed(prompts, outputs, clients)
+    run = closed(clients, (1900, 2100), (60, 68), 64, 25_000)
     state = steady_state(table, Load(2000.0, 64.0, clients), LIMITS)
-    middle = slice(2 * clients, -clients)
-    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.03)
-    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.03)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"], rel=0.03)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run["e2e"], rel=0.03)
 
 
 @pytest.mark.parametrize("clients", [8, 32, 96])
 def test_the_event_engine_agrees_on_pipelines(table, clients):
     """Two stages: two micro batches in flight, each with half of the clients."""
-    pool, changes = Pool(pipeline=2), {"token_budget": 2048, "max_sequences": 128, "prefix_caching": False}
-    price = StepPrice(table.price.model, table.price.cluster, pool, table.price.engine)
+    price = StepPrice(table.price.model, table.price.cluster, Pool(pipeline=2), table.price.engine)
     staged = IterationTable(price, 2048, 64, 4096)
-    found = Setup(price.model, price.cluster, pool, price.engine, False)
-    random = np.random.default_rng(3)
-    prompts, outputs = random.integers(410, 615, 12 * clients), random.integers(103, 154, 12 * clients)
-    run = Client(found, staged, 50_000, changes).closed(prompts, outputs, clients)
+    run = closed(clients, (410, 614), (103, 153), 128, 50_000, 72, pipeline=2)
     state = steady_state(staged, Load(512.0, 128.0, clients), Limits(2048, 128, 800_000))
-    middle = slice(2 * clients, -clients)
-    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.08)
-    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.08)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"], rel=0.08)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run["e2e"], rel=0.08)
 
 
 @pytest.mark.parametrize("rate", [9.0, 18.0, 26.0])
 def test_the_event_engine_agrees_under_poisson_arrivals(table, rate):
     """About 34 requests a second are the most that 64 slots carry."""
-    found = Setup(table.price.model, table.price.cluster, table.price.pool, table.price.engine, False)
-    random = np.random.default_rng(5)
-    count = 1500
-    arrivals = np.cumsum(random.exponential(1.0 / rate, count))
-    prompts, outputs = random.integers(410, 615, count), random.integers(103, 154, count)
-    rows = zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
-    changes = {"token_budget": 2048, "max_sequences": 64, "prefix_caching": False}
-    run = Client(found, table, 25_000, changes).open(Request(i, *row) for i, row in enumerate(rows))
+    options = {**OPTIONS, "max_sequences": 64, "kv_blocks": 25_000}
+    arrivals = {"kind": "poisson", "rate": rate}
+    run = ran(1500, arrivals, (410, 614), (103, 153), 200, 100, options=options)
     state = steady_state(table, Load(512.0, 128.0, rate=rate), LIMITS)
-    middle = slice(200, -100)
-    assert float(state.tpot_s) == pytest.approx(run.tpot[middle].mean(), rel=0.04)
-    assert float(state.ttft_s) == pytest.approx(run.ttft[middle].mean(), rel=0.15)
-    assert float(state.ttft_s + state.decode_s) == pytest.approx(run.e2e[middle].mean(), rel=0.04)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"], rel=0.04)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"], rel=0.15)
+    assert float(state.ttft_s + state.decode_s) == pytest.approx(run["e2e"], rel=0.04)
 
 
 def test_kv_capacity_agrees_with_published_logs():

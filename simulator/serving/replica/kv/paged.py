@@ -37,16 +37,19 @@ class PagedBlocks:
         """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
         if sequence.loaded:
             return sequence.loaded
+        known = sequence.request.cached if self.keeps_freed else 0
+        if known:
+            known = min(known, sequence.target - 1) // self.block_tokens * self.block_tokens
         if sequence.ghost is None:
-            return 0
+            return known
         taken, free, blocks = sequence.ghost
         left = blocks - max(self.taken - taken - free, 0)
         most = (sequence.target - 1) // self.block_tokens
-        return max(min(left, most), 0) * self.block_tokens
+        return max(max(min(left, most), 0) * self.block_tokens, known)
 
     def cached(self, request: Request) -> int:
         """Tokens of the request's prompt that the cache holds."""
-        return 0
+        return request.cached if self.keeps_freed else 0
 
     def read_seconds(self, sequence: Sequence) -> float:
         """Seconds to read an admitted sequence's cached KV from tiers below device memory."""

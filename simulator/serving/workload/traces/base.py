@@ -36,6 +36,7 @@ class TraceRow(NamedTuple):
     output: int
     prefix: tuple[int, ...] = ()
     where: str = ""
+    cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,15 @@ def opened(path: Path) -> Iterator[TraceText]:
         raise InputError(f"cannot be opened ({error})", shown_path(path)) from None
 
 
-def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def csv_rows(
+    path: Path, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place (file and line) and the cells of the given columns of every row of a CSV file.
+
+    Args:
+        path: the file.
+        columns: columns that must be there.
+        optional: columns that are read where they are there.
 
     Raises:
         InputError: a column is missing (names those found), a row is short, the file is not CSV.
@@ -134,6 +142,7 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[
                 there = ", ".join(map(shown, found[:20])) or "nothing"
                 problem = f"line 1: column {missing[0]!r} is missing; found {there}"
                 raise InputError(problem, shown_path(path))
+            columns = [*columns, *(name for name in optional if name in found)]
             places = [found.index(name) for name in columns]
             pick, last, place = itemgetter(*places), max(places), str(path)
             for cells in reader:

@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+import yaml
 
 from hwmodels.errors import InputError
 from meshwright.reports.serving_ledger import as_json, as_tables
@@ -10,8 +11,10 @@ from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.closed_loop import predict_steady, read
 from meshwright.validation.serving.inferencex import start_of
-from meshwright.validation.serving.ledger import evaluate
+from meshwright.validation.serving.ledger import evaluate, write_scenarios
 from meshwright.validation.serving.names import find_cluster, find_format, find_model
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
 
 CLOSED = {
     "case_id": "one",
@@ -100,7 +103,7 @@ def test_rows_are_skipped_for_what_they_lack(tmp_path):
 def test_unknown_versions_are_predicted(tmp_path):
     rows = [CLOSED | {"case_id": version, "engine_version": version} for version in ("0.99", "", "nightly-1")]
     ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
-    assert {entry.case.engine for entry in ledger.entries} == {"vllm-0.19"}
+    assert {entry.case.engine for entry in ledger.entries} == {"vllm-0.33", "vllm-0.19"}
 
 
 def test_repeats_count_once_and_flagged_rows_apart(tmp_path):
@@ -200,3 +203,26 @@ def test_weight_only_spellings_state_16_bit_activations(tmp_path):
         MeasuredRow(CLOSED | {"weight_precision": "w8a8"}, "row"), "closed_loop.csv"
     ).question.serving.pool
     assert (pool.weights, pool.activations) == ("int8", None)
+
+
+def test_a_row_is_the_run_of_a_scenario_that_simulate_answers_alike(tmp_path):
+    path = written(tmp_path / "closed.csv", CLOSED)
+    assert write_scenarios([path], tmp_path / "scenarios") == 1
+    file = tmp_path / "scenarios" / "one.yaml"
+    data = yaml.safe_load(file.read_text())
+    shown = serve(make_serving(data, str(file), file.parent)).to_dict()
+    predicted = {entry.metric: entry.predicted for entry in evaluate([path]).entries}
+    assert 1e3 * shown["tpot_s"]["mean"] == pytest.approx(predicted["tpot_ms_mean"], rel=0.01)
+    assert 1e3 * shown["ttft_s"]["p50"] == pytest.approx(predicted["ttft_ms_p50"], rel=0.01)
+
+
+def test_bursts_are_read_and_predicted(tmp_path):
+    row = {name: value for name, value in CLOSED.items() if name not in ("concurrency", "tpot_ms_mean")}
+    row |= {"harness": "gpustack", "dataset": "random", "num_prompts": "64", "request_rate": "inf"}
+    row |= {"out_tok_s_per_gpu": "2000", "length_jitter": ""}
+    ledger = evaluate(
+        [written(tmp_path / "burst_runs.csv", row, row | {"case_id": "r", "request_rate": "4"})]
+    )
+    found = {entry.metric: entry.predicted for entry in ledger.entries}
+    assert found["ttft_ms_p50"] > 100 and found["out_tok_s_per_gpu"] > 500
+    assert ledger.skipped == [("r", "requests come at a rate")]

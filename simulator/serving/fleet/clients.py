@@ -1,0 +1,141 @@
+"""Clients whose next request waits for an answer: programs, closed loops, and users of an open loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from simulator.serving.workload.programs.base import Call, Calls
+from simulator.serving.workload.request import Request
+from simulator.serving.workload.source import Source
+
+Send = Callable[[Request], bool]
+"""Sends a request to the fleet; False where the request is longer than any replica holds."""
+At = Callable[[float, Callable[[float], None]], None]
+"""Calls a function at a time."""
+
+
+@dataclass
+class RunningProgram:
+    """A running program: its generator, and the number of its running requests."""
+
+    calls: Calls
+    number: int
+    priority: int
+    pending: int = 0
+    turn: int = 0
+
+
+class ProgramClients:
+    """Programs of an open or closed loop; a closed loop's client starts another at the end of one.
+
+    Args:
+        source: draws programs.
+        limit: requests of the run.
+        send, at, later: of the fleet; ``later`` calls through the clock even at the present instant.
+    """
+
+    def __init__(self, source: Source, limit: int, send: Send, at: At, later: At) -> None:
+        self._source, self._limit, self._send, self._at, self._later = source, limit, send, at, later
+        arrivals = source.serving.arrivals
+        self.closed = arrivals is not None and arrivals.closed
+        self.asked = 0
+        """Requests that programs have begun or scheduled."""
+        self._begun = self._serial = 0
+        self._running: dict[int, RunningProgram] = {}
+        self._calls: Iterator[Calls] = source.programs()
+        self._priorities = source.priorities()
+
+    @property
+    def idle(self) -> bool:
+        """Whether all programs of an open loop have ended."""
+        return not self._running and not self.closed
+
+    @property
+    def done(self) -> bool:
+        """Whether all requests of the run are sent or scheduled."""
+        return self.asked >= self._limit
+
+    def begin(self, now: float) -> None:
+        """Start a program."""
+        if self.done:
+            return
+        self._begun += 1
+        program = RunningProgram(next(self._calls), self._begun, next(self._priorities))
+        self._running[program.number] = program
+        self._go_on(program, now)
+
+    def ended(self, request: Request, now: float) -> None:
+        """Handle the end of a request; the last one of a turn starts the next turn."""
+        self._request_ended(self._running[request.program], now)
+
+    def _request_ended(self, program: RunningProgram, now: float) -> None:
+        program.pending -= 1
+        if program.pending == 0:
+            self._go_on(program, now)
+
+    def _go_on(self, program: RunningProgram, now: float) -> None:
+        """Send a program's next requests; at its end, its client starts another program."""
+        left = self._limit - self.asked
+        calls = next(program.calls, None) if left > 0 else None
+        if calls is None:
+            program.calls.close()
+            del self._running[program.number]
+            if self.closed and left > 0:
+                self._at(now + self._source.think(), self.begin)
+            return
+        calls = calls[:left]
+        self.asked += len(calls)
+        program.pending = len(calls)
+        for call in calls:
+            self._at(now + call.after_s, lambda time, call=call: self._call(program, call, time))
+        program.turn += 1
+
+    def _call(self, program: RunningProgram, call: Call, now: float) -> None:
+        self._source.check(self._serial, call.prompt, call.output)
+        lengths = call.prompt, call.output, call.prefix
+        place = program.priority, program.number, program.turn - 1
+        request = Request(self._serial, now, *lengths, *place)
+        self._serial += 1
+        if not self._send(request):
+            # Through the clock: a direct call would recurse once for each consecutive refusal.
+            self._later(now, lambda time: self._request_ended(program, time))
+
+
+class Users:
+    """Users of an open loop: arrivals are dealt to them in turn, and each waits for its last answer.
+
+    Args:
+        users: number of users.
+        gap: seconds from an answer to a user's next request that is due.
+        send, later: of the fleet.
+    """
+
+    def __init__(self, users: int, gap: float, send: Send, later: At) -> None:
+        self._users, self._gap, self._send_now, self._later = users, gap, send, later
+        self._busy: set[int] = set()
+        self._due: dict[int, deque[Request]] = {}
+
+    def arrive(self, request: Request) -> None:
+        """Send a request, or keep it until the answer that its user waits for."""
+        user = request.serial % self._users
+        if user in self._busy:
+            self._due.setdefault(user, deque()).append(request)
+        else:
+            self._send(user, request)
+
+    def ended(self, request: Request, now: float) -> None:
+        """Handle an answer: the user's next request that is due is sent."""
+        user = request.serial % self._users
+        due = self._due.get(user)
+        if due:
+            following = due.popleft()
+            self._later(now + self._gap, lambda time: self._send(user, following._replace(arrival_s=time)))
+        else:
+            self._busy.discard(user)
+
+    def _send(self, user: int, request: Request) -> None:
+        self._busy.add(user)
+        if not self._send_now(request):
+            self._later(request.arrival_s, lambda time: self.ended(request, time))

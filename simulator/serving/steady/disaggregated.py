@@ -1,0 +1,76 @@
+"""Disaggregated pools in a closed loop: clients go round between prefill and decode replicas.
+
+Clients that wait for a prefill do not decode. Prefill replicas serve prompts one after the other; a prompt
+finds the mean queue (mean value analysis of a closed network). The first token travels with the KV.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
+from simulator.serving.steps.speculation_cases import SpeculativeCases
+from simulator.serving.steps.step_arrays import StepCases
+
+Array = NDArray[np.float64]
+
+ROUNDS = 8
+"""Iterations of the clients' shares of both sides."""
+QUEUE_ROUNDS = 32
+"""Iterations of the queue of prompts within one of them."""
+
+
+class PoolSide(NamedTuple):
+    """Replicas of one role."""
+
+    steps: StepCases | SpeculativeCases
+    limits: Limits
+
+
+class Disaggregated(NamedTuple):
+    """Means of a closed loop over both pools, s; arrays of shape (cases,)."""
+
+    ttft_s: Array
+    decode: Steady
+    """State of one decode replica."""
+
+
+def disaggregated(
+    prefill: PoolSide,
+    decode: PoolSide,
+    prompt: ArrayLike,
+    output: ArrayLike,
+    clients: ArrayLike,
+    prefill_ranks: ArrayLike,
+    decode_replicas: ArrayLike,
+) -> Disaggregated:
+    """Return the state of closed loops.
+
+    Args:
+        prefill, decode: replicas of both roles, with the limits of a rank.
+        prompt, output: tokens of a request.
+        clients: over all replicas.
+        prefill_ranks: attention ranks that prefill, over all replicas.
+        decode_replicas: replicas that decode.
+    """
+    prompt, output, clients, ranks, replicas = (
+        np.asarray(values, dtype=np.float64)
+        for values in np.broadcast_arrays(prompt, output, clients, prefill_ranks, decode_replicas)
+    )
+    one = np.ones_like(prompt)
+    idle = steady_state(prefill.steps, Load(prompt, 2.0 * one, one), prefill.limits)
+    own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
+    decoding, waiting, each = one, own, clients / replicas
+    state = idle
+    for _ in range(ROUNDS):
+        load = Load(prompt, output, np.maximum(each * decoding, 1.0), cached=prompt - 1.0)
+        state = steady_state(decode.steps, load, decode.limits)
+        away = fixed + state.tpot_s * np.maximum(output, 1.0)
+        for _ in range(QUEUE_ROUNDS):
+            queued = clients / ranks * waiting / (waiting + away)
+            waiting = 0.5 * waiting + 0.5 * own * (1.0 + queued * (1.0 - 1.0 / np.maximum(clients, 1.0)))
+        decoding = 0.5 * decoding + 0.5 * away / (away + waiting)
+    return Disaggregated(fixed + waiting + state.tpot_s, state)
