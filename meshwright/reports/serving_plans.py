@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.measured_servers import Evidence, evidence
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
@@ -16,6 +17,7 @@ from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
+from simulator.serving.engines import engines
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -126,7 +128,7 @@ def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
     made = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
-    made += [*_most_words(search), *_gap(search), *_variants(search)]
+    made += [*_most_words(search), *_gap(search), *_choices(search), *_variants(search)]
     return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
 
 
@@ -170,6 +172,42 @@ def _most_words(search: ServingSearch) -> list[str]:
     return [
         f"Most goodput on all GPUs: {most.describe()} carries {most.goodput:.3g}/s (--objective goodput)."
     ]
+
+
+def _choices(search: ServingSearch) -> list[Table]:
+    """Other ways to choose: without assumed acceptance, cheapest, fastest for one user, most proven."""
+    if not search.plans:
+        return []
+    rows = {"first choice": _evidence(search, search.plans[0]).words(_place(search, search.plans[0]))}
+    if search.undrafted is not None:
+        plan = search.undrafted
+        rows["without speculation"] = f"{plan.describe()}, {plan.goodput:.3g}/s"
+    cheap = min(search.plans, key=lambda plan: plan.usd_per_hour / plan.goodput)
+    if cheap.usd_per_hour and cheap is not search.plans[0]:
+        rows["most goodput for each $"] = cheap.describe()
+    if search.fastest is not None:
+        plan, first, token = search.fastest
+        rows["fastest for one user"] = f"{plan.describe()}: TTFT {seconds(first)}, TPOT {seconds(token)}"
+    proven = max(search.plans, key=lambda plan: _evidence(search, plan).closeness)
+    if _evidence(search, proven).closeness > _evidence(search, search.plans[0]).closeness:
+        words = _evidence(search, proven).words(_place(search, proven))
+        rows["most proven"] = f"{proven.describe()}: {words}"
+    return [facts(rows, "How to choose")]
+
+
+def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:
+    """Model, device and engine family of a plan."""
+    shape = plan.groups[-1].shape
+    family = engines.get(search.question.engine).engine
+    return {"model": search.question.model.name, "device": shape.offer.name, "engine": family}
+
+
+def _evidence(search: ServingSearch, plan: ServingPlan) -> Evidence:
+    """Measured servers nearest to a plan; two pools have none of their layout."""
+    pool = plan.groups[-1].shape.pool
+    layout = {name: str(getattr(pool, name)) for name in ("tensor", "data", "expert")}
+    layout["weights"] = pool.stored if len(plan.groups) == 1 and pool.speculation is None else ""
+    return evidence(_place(search, plan), layout)
 
 
 VARIANTS = 4

@@ -92,6 +92,22 @@ class ReplicaCases:
         own = np.array([kind.nic_bandwidth for kind in shapes])[shape]
         return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, own)
 
+    @classmethod
+    def with_limits(
+        cls,
+        question: ServingQuestion,
+        shapes: Sequence[ReplicaShape],
+        budget: Sequence[float],
+        sequences: Sequence[float],
+    ) -> ReplicaCases:
+        """One mixed replica of every shape, with its own limits of a step."""
+        every = np.ones(len(shapes))
+        number = np.arange(len(shapes))
+        limits = np.array(budget, float), np.array(sequences, float)
+        own = np.array([kind.nic_bandwidth for kind in shapes])
+        lengths = question.prompt * every, question.output * every
+        return cls(question, shapes, number, np.full(len(shapes), MIXED), *limits, every, *lengths, own)
+
     @cached_property
     def steps(self) -> DraftedSteps:
         """Step times of all shapes."""

@@ -11,6 +11,7 @@ import numpy as np
 from hwmodels.errors import InfeasibleError
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.score import ReplicaCases
 from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.variants import Variant, variants
@@ -27,6 +28,10 @@ class ServingSearch:
     removed: dict[str, int]
     most: ServingPlan | None = field(default=None)
     """The plan that carries most on all devices, beside the one that carries a stated rate at least cost."""
+    undrafted: ServingPlan | None = field(default=None)
+    """The best plan without speculation, where the first has some."""
+    fastest: tuple[ServingPlan, float, float] | None = field(default=None)
+    """The plan that is fastest for one user, with its TTFT and TPOT for a lone request, s."""
     variants: Sequence[Variant] = ()
     """The best layouts in other number formats, which change what the model answers."""
     nearest: ServingPlan | None = field(default=None)
@@ -93,6 +98,8 @@ def search_serving(
         scored=len(table),
         removed=dict(removed),
         most=table.plan(_most(table)) if question.unasked and table.goodput.max() > 0 else None,
+        undrafted=_undrafted(table, order[:good], plans[0]) if good else None,
+        fastest=_fastest(table, order[:good]) if good and formats else None,
         variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
     )
@@ -110,6 +117,37 @@ def _steps(joules: np.ndarray) -> np.ndarray:
 def _most(table: Scores) -> int:
     """The row with the most goodput; of equal ones that with fewest devices, pools and seconds."""
     return int(np.lexsort((table.latency, table.groups, table.devices, -np.round(table.goodput, 9)))[0])
+
+
+def _undrafted(table: Scores, order: np.ndarray, first: ServingPlan) -> ServingPlan | None:
+    """The best row without speculation, where the first plan has some."""
+    if all(group.shape.pool.speculation is None for group in first.groups):
+        return None
+    plain = np.array([phase.shape.pool.speculation is None for phase in table.mixed] or [False])
+    last = np.array([phase.shape.pool.speculation is None for phase in table.decode] or [False])
+    alone = table.second[order] < 0
+    kept = np.where(
+        alone, plain[np.where(alone, table.first[order], 0)], last[np.maximum(table.second[order], 0)]
+    )
+    return table.plan(int(order[np.argmax(kept)])) if kept.any() else None
+
+
+def _fastest(table: Scores, order: np.ndarray) -> tuple[ServingPlan, float, float] | None:
+    """The row of one pool whose replica answers a lone request first."""
+    rows = order[table.second[order] < 0]
+    if not len(rows):
+        return None
+    names, places = np.unique(table.first[rows], return_index=True)
+    chosen = [table.mixed[int(name)] for name in names]
+    cases = ReplicaCases.with_limits(
+        table.question,
+        [phase.shape for phase in chosen],
+        [phase.budget for phase in chosen],
+        [phase.sequences for phase in chosen],
+    )
+    state = cases.state(cases.slowest_rate())
+    best = int(np.argmin(state.e2e_s))
+    return table.plan(int(rows[places[best]])), float(state.ttft_s[best]), float(state.tpot_s[best])
 
 
 def _memory(question: ServingQuestion) -> float:

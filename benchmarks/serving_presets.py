@@ -1,0 +1,78 @@
+"""Goodput of equal hardware under presets of vLLM, SGLang and TensorRT-LLM, 12 models.
+
+    python -m benchmarks.serving_presets [--only NAME] [--presets vllm-0.19,sglang-0.5.9,tensorrt-llm-1.0]
+
+One GPU type, one load and the targets of chat; the best deployment of each preset in the model's checkpoint,
+without speculation. A pair of presets more than three times apart is an exception that needs measured rows of
+both engines on that class; the last column shows the rows that each preset was fitted on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import combinations
+from typing import Any
+
+import meshwright as mw
+from hwmodels.errors import MeshwrightError
+
+PRESETS = ("vllm", "sglang", "tensorrt-llm")
+MOST = 3.0
+ASK = {"cluster": "dgx-h200", "isl": 1024, "osl": 512, "ttft": 2.0, "tpot": 0.05, "split": False, "top": 1}
+MODELS = {
+    "llama3.1-8b": 1,
+    "qwen3-32b": 2,
+    "Qwen/Qwen3-32B-FP8": 1,
+    "llama3.1-70b": 4,
+    "nvidia/Llama-3.3-70B-Instruct-FP8": 2,
+    "mixtral-8x7b": 2,
+    "qwen3-30b-a3b": 1,
+    "qwen3-235b-a22b": 8,
+    "gpt-oss-120b": 1,
+    "minimax-m2": 4,
+    "deepseek-v3": 8,
+    "glm-4.5": 8,
+}
+"""Models and GPUs."""
+
+
+def carried(model: str, gpus: int, engine: str) -> dict[str, Any]:
+    """Goodput of the best deployment, its description, and the origin of the preset's constants."""
+    try:
+        found = mw.deploy(model=model, gpus=gpus, engine=engine, fix={"speculation": "none"}, **ASK)
+    except MeshwrightError as error:
+        return {"goodput": 0.0, "told": str(error)[:60], "rows": ""}
+    if not found.search.plans:
+        return {"goodput": 0.0, "told": "misses the targets", "rows": ""}
+    price = found.best.groups[0].shape.table.price
+    rows = "assumed" if price.assumed else f"{price.times.rows or 0} rows"
+    return {"goodput": found.best.goodput, "told": found.best.describe(), "rows": rows}
+
+
+def main() -> None:
+    """Print a line a model and preset, and the pairs too far apart."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="models whose name has this")
+    parser.add_argument("--presets", default=",".join(PRESETS), help="presets, or families for their newest")
+    given = parser.parse_args()
+    presets = given.presets.split(",")
+    apart = []
+    asked = {name: gpus for name, gpus in MODELS.items() if given.only in name}
+    for model, gpus in asked.items():
+        found = {engine: carried(model, gpus, engine) for engine in presets}
+        rates = [one["goodput"] for one in found.values()]
+        worst = max(rates) / min(rates) if min(rates) else float("inf")
+        print(f"{model} on {gpus}: largest over smallest {worst:.2f}", flush=True)
+        for engine, one in found.items():
+            print(f"    {engine:16} {one['goodput']:8.3g}/s  {one['told']} ({one['rows']})")
+        for one, other in combinations(presets, 2):
+            low, high = sorted((found[one]["goodput"], found[other]["goodput"]))
+            if high > MOST * low:
+                apart.append(f"{model}: {one} and {other}, {high / low if low else float('inf'):.1f}")
+    print(f"{len(asked)} models; pairs over {MOST:g}x: {len(apart)}")
+    for line in apart:
+        print(f"    {line}")
+
+
+if __name__ == "__main__":
+    main()
