@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
@@ -248,17 +249,28 @@ def gains(claim: Claim, runs: Runs) -> list[float]:
     return [runs.speed(run) / runs.speed(other) for run, other in claim.pairs]
 
 
+def tolerance(published: float) -> float:
+    """Distance from a published gain that counts as reached: 30 % of the gain beyond 1, 10 % at most, 0.02 at
+    least. The ratio of two predicted steps is off by 8 % in the median."""
+    return min(0.1 * published, max(0.3 * (published - 1), 0.02))
+
+
 def verdict(claim: Claim, found: list[float]) -> str:
-    """Whether the best of what was found is as much as was claimed."""
-    most, best = claim.published[1], max(found)
-    if round(best, 2) >= most:
+    """Whether the best gain, as printed, is as large as the highest published one, and where if not."""
+    most = claim.published[1]
+    best = round(max(found), _digits(max(found)))
+    if abs(best - most) <= tolerance(most) + 1e-9:
         return "reached"
-    return f"missed by {1 - best / most:.0%}"
+    return f"{'above' if best > most else 'below'} by {abs(best / most - 1):.0%}"
+
+
+def _digits(gain: float) -> int:
+    return 1 if gain >= 3 else 2
 
 
 def shown(least: float, most: float) -> str:
     """A range of gains."""
-    digits = 1 if most >= 3 else 2
+    digits = _digits(most)
     same = round(least, digits) == round(most, digits)
     return f"{most:.{digits}f}x" if same else f"{least:.{digits}f}-{most:.{digits}f}x"
 
@@ -282,6 +294,17 @@ def rows(claims: Iterable[Claim]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "schedules.md"
+
+
+def write_page(page: Path, lines: list[str]) -> None:
+    """Replace the table of the page that has the same heading."""
+    written = page.read_text(encoding="utf-8").splitlines()
+    start = written.index(lines[0])
+    end = next((n for n in range(start, len(written)) if not written[n].startswith("|")), len(written))
+    page.write_text("\n".join([*written[:start], *lines, *written[end:]]) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Print the tables of training, of serving and of runs, line by line as they are found."""
     names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)})
@@ -290,11 +313,18 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--write", action="store_true", help="write the training table into docs/schedules.md"
+    )
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
-    asked = parser.parse_args().scenarios
+    given = parser.parse_args()
+    asked = given.scenarios
     for name in asked:
         if name not in names:
             parser.error(str(UnknownNameError("claim", name, names)))
+    if given.write:
+        write_page(PAGE, list(rows(CLAIMS)))
+        return
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
         print(line, flush=True)
