@@ -1,11 +1,15 @@
 """How well the printed bands hold, and the model errors that they are made of.
 
-    python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--write]
+    python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
 
 A band adds the errors of kernels, of links and of the model itself (``simulator/model_errors.yaml``). The
 model's error of a kind of setting is what 90 % of its runs stay within once kernels and links are taken
 off; sources count alike, whatever their number of rows. A kind of fewer than four sources has at least the
 error of all kinds, since a 90th percentile of two or three sources says little.
+
+A setting has at least the error of sources that nothing was tuned to (the open rows of NEW), by what was
+measured near it in RUNS (``simulator.uncertainty.EVIDENCE``): its framework on its device, or less. With NEW,
+``--write`` writes these errors and leaves those by kind.
 
 Coverage is printed twice: with the errors that ship, and for each source with the errors fitted to the
 other sources. A source is the part of a case name before the first dash or digit.
@@ -16,7 +20,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -24,15 +28,17 @@ import numpy as np
 
 from hwmodels.files import write_text
 from meshwright.validation.ledger import PredictedCase, evaluate
-from meshwright.validation.rows import published_files
+from meshwright.validation.parts import divided
+from meshwright.validation.rows import published_files, read_rows
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
 from simulator.uncertainty import (
     ERRORS_FILE,
-    ModelErrors,
+    EVIDENCE,
     calibration_band,
     default_headroom,
+    evidence_of,
     kind_of,
     model_errors,
 )
@@ -43,7 +49,10 @@ ENOUGH_SOURCES = 4
 
 @dataclass
 class PredictedRun:
-    """A measured step: relative error of the prediction, and the part that kernels and links account for."""
+    """A measured step: relative error of the prediction, and the part that kernels and links account for.
+
+    ``evidence`` is what other sources measured near it; ``new`` says that nothing was tuned to its source.
+    """
 
     source: str
     kind: str
@@ -52,12 +61,19 @@ class PredictedRun:
     vendor: str
     error: float
     calibration: float
+    framework: str = ""
+    device: str = ""
+    evidence: str = EVIDENCE[0]
+    new: bool = False
 
 
 def arguments():
     """Files of runs; those that ship by default."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument(
+        "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
+    )
     parser.add_argument("--write", action="store_true", help=f"write {ERRORS_FILE.name}")
     return parser.parse_args()
 
@@ -79,6 +95,8 @@ def run_of(entry: PredictedCase) -> PredictedRun:
         setting.cluster.device.vendor,
         float(entry.relative_error or 0.0),
         float(calibration_band(setting, step)[0]),
+        setting.framework.name,
+        setting.cluster.device.name,
     )
 
 
@@ -105,10 +123,42 @@ def error_of(kind, runs):
     return max(fitted(runs), fitted(same) if same else 0.0)
 
 
-def covered(runs, errors):
+def covered(runs, errors, evidence):
     """Share of runs inside their band."""
-    inside = [abs(run.error) <= np.hypot(run.calibration, errors[run.kind]) for run in runs]
+    inside = [
+        abs(run.error) <= np.hypot(run.calibration, max(errors[run.kind], evidence.get(run.evidence, 0.0)))
+        for run in runs
+    ]
     return float(np.mean(inside)) if inside else float("nan")
+
+
+def measured_on(runs):
+    """Devices with measured steps, by framework."""
+    found = {}
+    for run in runs:
+        found.setdefault(run.framework, set()).add(run.device)
+    return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def with_evidence(entries, runs, old_sources):
+    """The runs with what other sources measured near them."""
+    made = []
+    for entry, run in zip(entries, runs, strict=True):
+        others = [each for each in runs if each.source != run.source and each.source in old_sources]
+        near = evidence_of(entry.case.setting, measured_on(others))
+        made.append(replace(run, evidence=near, new=run.source not in old_sources))
+    return made
+
+
+def evidence_errors(runs):
+    """The model's error by evidence, never less with less; of runs whose sources nothing was tuned to."""
+    errors, least = {}, 0.0
+    for name in EVIDENCE:
+        same = [run for run in runs if run.evidence == name]
+        if same:
+            least = max(least, fitted(same))
+        errors[name] = round(least, 3)
+    return errors
 
 
 def left_out(runs):
@@ -117,11 +167,8 @@ def left_out(runs):
     for source in sorted({run.source for run in runs}):
         others = [run for run in runs if run.source != source]
         errors = {kind: error_of(kind, others) for kind in {run.kind for run in runs if run.source == source}}
-        made += [
-            (run, abs(run.error) <= np.hypot(run.calibration, errors[run.kind]))
-            for run in runs
-            if run.source == source
-        ]
+        evidence = evidence_errors([run for run in others if run.new])
+        made += [(run, covered([run], errors, evidence) == 1.0) for run in runs if run.source == source]
     return made
 
 
@@ -152,11 +199,15 @@ def main():
     """Print coverage and errors; write them if asked."""
     asked = arguments()
     files = asked.files or published_files()
+    parted = divided(evaluate([*files, *asked.kept_apart]), files, asked.kept_apart)
     # A guessed micro batch says nothing of the model's error.
-    stated = [e for e in evaluate(files).entries if "micro batch" not in e.case.assumed]
+    stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
     entries = [e for e in stated if schedules[e.case.plan.schedule].has_closed_form]
-    runs = [run_of(entry) for entry in entries if entry.relative_error is not None]
-    shipped = model_errors().step
+    steps = [entry for entry in entries if entry.relative_error is not None]
+    runs = [run_of(entry) for entry in steps]
+    of_files = {source_of(row["case_id"]) for file in files for row in read_rows(file)}
+    runs = with_evidence(steps, runs, of_files)
+    shipped, near = model_errors().step, model_errors().evidence
     after = left_out(runs)
     groups = {
         "dense": lambda run: not run.experts,
@@ -164,19 +215,34 @@ def main():
         "AMD": lambda run: run.vendor == "amd",
         "Blackwell": lambda run: run.generation == "blackwell",
         **{f"kind {kind}": (lambda run, kind=kind: run.kind == kind) for kind in sorted(shipped)},
+        "new sources": lambda run: run.new,
+        **{
+            f"new, near: {name}": (lambda run, name=name: run.new and run.evidence == name)
+            for name in EVIDENCE
+        },
         "all": lambda run: True,
     }
     print(f"{len(runs)} steps, {len({run.source for run in runs})} sources; share inside the band")
-    print(f"{'':24s} {'steps':>6s} {'kernels, links':>15s} {'as shipped':>11s} {'source left out':>16s}")
+    print(
+        f"{'':26s} {'steps':>6s} {'kernels, links':>15s} {'as shipped':>11s} {'source left out':>16s} "
+        f"{'median':>8s} {'p90':>8s}"
+    )
     nothing = dict.fromkeys(shipped, 0.0)
     for name, inside in groups.items():
         some = [run for run in runs if inside(run)]
         out = [held for run, held in after if inside(run)]
         if some:
-            bare, full = covered(some, nothing), covered(some, shipped)
-            print(f"{name:24s} {len(some):6d} {bare:15.1%} {full:11.1%} {np.mean(out):16.1%}")
-    errors = {kind: round(error_of(kind, runs), 3) for kind in sorted({run.kind for run in runs})}
+            bare, full = covered(some, nothing, {}), covered(some, shipped, near)
+            size = np.abs([run.error for run in some])
+            print(
+                f"{name:26s} {len(some):6d} {bare:15.1%} {full:11.1%} {np.mean(out):16.1%} "
+                f"{np.median(size):8.1%} {np.percentile(size, 90):8.1%}"
+            )
+    old_runs = [run for run in runs if not run.new] or runs
+    errors = {kind: round(error_of(kind, old_runs), 3) for kind in sorted({run.kind for run in old_runs})}
+    evidence = evidence_errors([run for run in runs if run.new])
     print("model errors fitted:", errors, "shipped:", shipped)
+    print("by evidence:", evidence, "shipped:", near)
     peaks = [entry for entry in entries if entry.memory_error is not None]
     ratio = np.array([-np.log1p(entry.memory_error) for entry in peaks])
     sources = [source_of(entry.case.case_id) for entry in peaks]
@@ -200,14 +266,19 @@ def main():
         old = model_errors()
         spread = float((high - low) / 2 / 1.645)
         names = ", ".join(file.name for file in files)
-        made = ModelErrors(
-            source=f"benchmarks.bands, {date.today()}: {len(runs)} steps, {len(peaks)} peaks of {names}",
-            step={**old.step, **errors},
-            memory=old.memory.model_copy(
+        source = f"benchmarks.bands, {date.today()}: {len(runs)} steps, {len(peaks)} peaks of {names}"
+        made = {
+            "source": source,
+            "step": {**old.step, **errors},
+            "memory": old.memory.model_copy(
                 update={"bias": round(float(middle), 3), "spread": round(spread, 3)}
             ),
-            difference=old.difference.model_copy(update={"median": round(float(np.median(off)), 3)}),
-        )
+            "difference": old.difference.model_copy(update={"median": round(float(np.median(off)), 3)}),
+        }
+        if asked.kept_apart:
+            near = measured_on([run for run in runs if run.source in of_files])
+            made = {"evidence": evidence, "measured": near}
+        made = old.model_copy(update=made)
         import yaml
 
         write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))

@@ -9,15 +9,18 @@ bands hold.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cache
 from math import erf, sqrt
 from pathlib import Path
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from hwmodels.cache import read_shipped
+from hwmodels.device import devices
 from hwmodels.kernels.memory_bound import KINDS
 from hwmodels.loading import Strict, build
 from simulator.setting import Setting
@@ -50,6 +53,13 @@ class DifferenceErrors(Strict):
     even: float = Field(gt=0, description="predicted gap below which the order is right half of the time")
 
 
+Evidence = Literal["framework and device", "device", "family", "none"]
+"""What steps were measured near a setting: with its framework on its device, on its device or with its
+framework on the device's family, on the family, or nowhere near."""
+
+EVIDENCE: tuple[Evidence, ...] = ("framework and device", "device", "family", "none")
+
+
 class ModelErrors(Strict):
     """Errors of whole steps and peaks, fitted to published runs."""
 
@@ -57,6 +67,8 @@ class ModelErrors(Strict):
     step: dict[str, float] = Field(
         description="90th percentile of the error beyond kernels and links, by kind"
     )
+    evidence: dict[Evidence, float] = Field(description="the same, at least, by what was measured near")
+    measured: dict[str, list[str]] = Field(description="devices with measured steps, by framework")
     memory: MemoryErrors
     difference: DifferenceErrors
 
@@ -72,6 +84,29 @@ def kind_of(setting: Setting) -> str:
     if setting.cluster.device.vendor == "amd":
         return "amd"
     return "experts" if setting.model.moe else "dense"
+
+
+def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Evidence:
+    """What was measured near a setting.
+
+    Args:
+        setting: of the step.
+        measured: devices with measured steps, by framework.
+    """
+    device, own = setting.cluster.device, measured.get(setting.framework.name, ())
+    if device.name in own:
+        return "framework and device"
+    family = {name for name in devices.names() if devices.get(name).generation == device.generation}
+    everywhere = {name for names in measured.values() for name in names}
+    if device.name in everywhere or family & set(own):
+        return "device"
+    return "family" if family & everywhere else "none"
+
+
+def step_error(setting: Setting) -> float:
+    """The model's own 90th percentile of the error: that of the kind, and at least that of the evidence."""
+    errors = model_errors()
+    return max(errors.step[kind_of(setting)], errors.evidence[evidence_of(setting, errors.measured)])
 
 
 def part_errors(setting: Setting) -> dict[str, float]:
@@ -103,7 +138,7 @@ def calibration_band(setting: Setting, step: Step) -> np.ndarray:
 
 def band(setting: Setting, step: Step) -> np.ndarray:
     """Relative half-width of the 90 % band; shape (plans,)."""
-    return np.hypot(calibration_band(setting, step), model_errors().step[kind_of(setting)])
+    return np.hypot(calibration_band(setting, step), step_error(setting))
 
 
 def distinguishable(first_s: float, second_s: float) -> bool:

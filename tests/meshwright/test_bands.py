@@ -1,8 +1,11 @@
 """Model errors of bands: what a source that is left out is judged by."""
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.bands import PredictedRun, error_of, left_out
+from benchmarks.bands import PredictedRun, error_of, evidence_errors, left_out
+from simulator.uncertainty import EVIDENCE
 
 
 def run(source, kind, error, calibration=0.0):
@@ -29,3 +32,11 @@ def test_a_source_is_judged_by_the_others():
     judged = {id(one): inside for one, inside in left_out([*DENSE, wrong])}
     assert not judged[id(wrong)]
     assert all(judged[id(one)] for one in DENSE)
+
+
+def test_less_evidence_is_never_surer():
+    runs = [
+        replace(run("n", "dense", error), evidence=near, new=True)
+        for near, error in zip(EVIDENCE, (0.2, 0.1, 0.4, 0.3), strict=True)
+    ]
+    assert list(evidence_errors(runs).values()) == [0.2, 0.2, 0.4, 0.4]

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 from simulator.uncertainty import (
+    EVIDENCE,
     band,
     calibration_band,
     chance_to_fit,
     default_headroom,
     distinguishable,
     even_footing,
+    evidence_of,
     memory_band,
     model_errors,
     part_errors,
@@ -71,3 +73,18 @@ def test_the_memory_band_holds_nine_of_ten():
     low, high = memory_band()
     assert chance_to_fit(np.array(1.0), high) == pytest.approx(0.95, abs=1e-3)
     assert chance_to_fit(np.array(1.0), low) == pytest.approx(0.05, abs=1e-3)
+
+
+def test_a_band_knows_what_was_measured_near(make_setting):
+    setting = make_setting(cluster="dgx-h100", framework="nemo")
+    other = "h200-sxm"
+    assert evidence_of(setting, {"nemo": ["h100-sxm"]}) == "framework and device"
+    assert evidence_of(setting, {"maxtext": ["h100-sxm"]}) == "device"
+    assert evidence_of(setting, {"nemo": [other]}) == "device"
+    assert evidence_of(setting, {"maxtext": [other]}) == "family"
+    assert evidence_of(setting, {"nemo": ["mi300x"]}) == "none"
+
+
+def test_less_evidence_is_a_wider_band():
+    errors = [model_errors().evidence[near] for near in EVIDENCE]
+    assert errors == sorted(errors)
