@@ -47,12 +47,21 @@ from 64 tokens on (vllm-project/vllm, pull 2497)."""
 FIRST_UNTIL = "vllm", (0, 9)
 """Engine and version that no longer run it (vllm-project/vllm, pull 16850, in 0.8.5)."""
 
-EXPERTS_READ_SHARE = 0.43
-"""Share of the bandwidth at which Marlin's fused experts read weights: 1.3 TB/s at one token and 1.6 to 1.8
-at 16 to 64 tokens of H20's 4.0 TB/s, with 8 and with 256 experts (flagos-ai/FlagGems, pull 3609)."""
-EXPERTS_COMPUTE_SHARE = {"hopper": 0.54}
-"""Share of the 16-bit peak that they reach, where it is below that of dense products: 80 of H20's 148 TFLOP/s
-at 16,384 tokens (flagos-ai/FlagGems, pull 4483), with Ampere's matrix instructions."""
+WIDE_EXPERTS_READ_SHARE = 0.89
+"""Share of the bandwidth of experts in 16 bits (`GroupedTileWave.served_memory_efficiency`)."""
+EXPERTS_READ_SHARE = 0.86
+"""The same of narrow weights, where memory bounds them: 1.68 of A100's 2.04 TB/s, 2.85 of H100's 3.35 and 0.7
+of L40S' 0.86 at 16 to 64 tokens (aiconfigurator 0.12, int4 of SGLang 0.5.10 and vLLM 0.24)."""
+EXPERTS_READ_RATE = {"marlin": 24e9, "triton": 19e9}
+"""Bytes/s of narrow weights that one multiprocessor reads and widens. Marlin: 3.0 to 3.2 TB/s on H200, 3.75
+on B200 (same tables), 1.6 to 1.8 on H20 (flagos-ai/FlagGems, pull 3609). Triton's MXFP4: 2.3 to 2.5 TB/s on
+H100 and H200 alike (vLLM 0.24, gpt-oss)."""
+EXPERTS_COMPUTE_RATE = {"marlin": 1.95e12, "triton": 4.2e12}
+"""FLOP/s of one multiprocessor in these kernels: 250 to 280 and 555 TFLOP/s on H100 and H200 at 4,096 tokens
+and more (same tables)."""
+EXPERTS_COMPUTE_SHARE = 0.54
+"""Share of the 16-bit peak that they reach at most: 150 of A100's 312 TFLOP/s, 194 of L40S' 362, 80 of H20's
+148 (flagos-ai/FlagGems, pull 4483)."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +148,19 @@ def widened_experts(formats: WeightFormats, device: Specifications, seconds: Arr
     """Return the seconds of an expert layer with narrow weights; see `widened_product`.
 
     Only weights of experts with tokens are read: the whole call scales with the width of a weight, and with
-    the share of the bandwidth that these kernels reach.
+    the rate at which memory or the multiprocessors deliver them.
     """
-    wide = ELEMENT_BYTES[formats.experts]
-    share = EXPERTS_COMPUTE_SHARE.get(device.generation, COMPUTE_SHARE)
-    computed = flops / (share * device.peak(formats.experts))
-    return np.maximum(seconds * formats.expert_bytes / wide * READ_SHARE / EXPERTS_READ_SHARE, computed)
+    # gpt-oss' experts run in Triton on Hopper (vLLM, SGLang); other narrow experts run in Marlin.
+    mxfp4 = device.generation == "hopper" and formats.expert_bytes == WEIGHT_BYTES["fp4"]
+    kernel = "triton" if mxfp4 else "marlin"
+    delivered = EXPERTS_READ_RATE[kernel] * device.multiprocessors / device.memory_bandwidth
+    slower = WIDE_EXPERTS_READ_SHARE / min(EXPERTS_READ_SHARE, delivered)
+    narrower = formats.expert_bytes / ELEMENT_BYTES[formats.experts]
+    rate = min(
+        EXPERTS_COMPUTE_SHARE * device.peak(formats.experts),
+        EXPERTS_COMPUTE_RATE[kernel] * device.multiprocessors,
+    )
+    return np.maximum(seconds * narrower * slower, flops / rate)
 
 
 @cache
