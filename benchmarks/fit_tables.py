@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import math
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from hwmodels.kernels.calibration import FOLDER, Calibration, calibrations
 from hwmodels.kernels.chip import Chip, chip
 from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
 from hwmodels.loading import read_mapping
-from profiles.fitting.entry import FittedEntry, fit_half
+from profiles.fitting.entry import GOOD_FORM, FittedEntry, fit_half
 from profiles.fitting.operations import FORWARD, RICH, SIMPLE, FittedOperation
 from profiles.fitting.operations.gemm import (
     LOW_PRECISION,
@@ -51,6 +52,7 @@ FITTED: dict[str, FittedOperation[Any]] = {
     "latent_decode": LATENT,
 }
 FORMATS = ("bf16", "bf16_kvfp8", "fp8", "fp8_block", "nvfp4")
+NO_GRID, ALWAYS = (math.inf, math.inf), (0.0, 0.0)
 APPEND = {"append_efficiency": 0.6, "append_extra": 200.0}
 
 
@@ -66,7 +68,7 @@ def main() -> int:
     parser.add_argument("--libraries", nargs="*", default=[])
     parser.add_argument("--dtypes", nargs="*", default=list(FORMATS), choices=FORMATS)
     parser.add_argument("--root", action="store_true", help="write the device's own constants")
-    parser.add_argument("--no-grids", action="store_true", help="forms alone")
+    parser.add_argument("--grids", default="needed", choices=("needed", "always"), help="beside which forms")
     arguments = parser.parse_args()
     families = tuple(arguments.families or FITTED)
     chosen = system_tables(arguments.package, families, tuple(arguments.gpus), tuple(arguments.libraries))
@@ -75,7 +77,7 @@ def main() -> int:
             continue
         began = time.perf_counter()
         device = devices.get(table.gpu)
-        entry, forms = fitted(table, device, not arguments.no_grids)
+        entry, forms = fitted(table, device, arguments.grids == "always")
         path = arguments.out / f"{device.calibration}.yaml"
         with written_alone(path):
             key = write(table, arguments.root, path, entry, forms)
@@ -128,29 +130,29 @@ def write(table: SystemTable, root: bool, path: Path, entry: FittedEntry, forms:
     return key
 
 
-def fitted(table: SystemTable, device: Device, grids: bool) -> tuple[FittedEntry, Mapped]:
+def fitted(table: SystemTable, device: Device, always: bool) -> tuple[FittedEntry, Mapped]:
     """Fit one table: the entry, and its forms as the calibration holds them."""
     operation = FITTED[table.family]
     figures = chip(device, table.dtype.partition("_kv")[0])
     seen, apart = table.points.where(table.fitted), table.points.where(~table.fitted)
     if operation in (LATENT, SCANS, STATE_STEPS):
-        entry = fit_half(operation, figures, seen, apart, operation.generic, keeps_grid=False)
+        entry = fit_half(operation, figures, seen, apart, operation.generic, good=NO_GRID)
         return entry, {"form": entry.form.model_dump(exclude_none=True)}
     present = calibrations.get(str(device.calibration))
     prior = _prior(present, table.library, operation.name, table.dtype)
     if table.family == "gemm":
-        return _fitted_gemm(table, figures, prior, grids)
+        return _fitted_gemm(table, figures, prior, always)
     form = prior.form
     if operation is FORWARD and form.append_efficiency is None:
         form = form.model_copy(update=APPEND)
     libraries = present.libraries.get(table.library)
     known = libraries is not None and table.dtype in getattr(libraries, operation.name)
     operation = replace(operation, starts=({},), variants=({},) if known else operation.variants)
-    entry = fit_half(operation, figures, seen, apart, form, keeps_grid=grids)
+    entry = fit_half(operation, figures, seen, apart, form, good=ALWAYS if always else GOOD_FORM)
     return entry, {"form": entry.form.model_dump(exclude_none=True)}
 
 
-def _fitted_gemm(table: SystemTable, figures: Chip, prior: Any, grids: bool) -> tuple[FittedEntry, Mapped]:
+def _fitted_gemm(table: SystemTable, figures: Chip, prior: Any, always: bool) -> tuple[FittedEntry, Mapped]:
     seen, apart = table.points.where(table.fitted), table.points.where(~table.fitted)
     simple_fit, rich_fit = SIMPLE, replace(RICH, starts=RICH.starts[:1])
     simple, rich = prior.simple, prior.rich or RICH.generic
@@ -169,8 +171,8 @@ def _fitted_gemm(table: SystemTable, figures: Chip, prior: Any, grids: bool) -> 
     throttling = settled_throttling(seen, figures)
     if throttling is not None:
         rich_fit, rich = at_throttling(rich_fit, rich, throttling)
-    roofline = fit_half(simple_fit, figures, seen, apart, simple, keeps_grid=False)
-    entry = fit_half(rich_fit, figures, seen, apart, rich, keeps_grid=grids)
+    roofline = fit_half(simple_fit, figures, seen, apart, simple, good=NO_GRID)
+    entry = fit_half(rich_fit, figures, seen, apart, rich, good=ALWAYS if always else GOOD_FORM)
     own, quantisation = split_off_cast(entry.form)
     forms = {"simple": split_off_cast(roofline.form)[0].model_dump(), "rich": own.model_dump()}
     return entry, forms | ({"quantisation": quantisation.model_dump()} if quantisation else {})

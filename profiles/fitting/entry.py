@@ -93,7 +93,12 @@ def fit_entry(
 
 
 def fit_half(
-    operation: FittedOperation[Any], chip: Chip, seen: Points, apart: Points, prior: Strict, keeps_grid: bool
+    operation: FittedOperation[Any],
+    chip: Chip,
+    seen: Points,
+    apart: Points,
+    prior: Strict,
+    good: tuple[float, float] = GOOD_FORM,
 ) -> FittedEntry:
     """Fit one operation's form to one half of the points, and state its error on the other half.
 
@@ -105,13 +110,13 @@ def fit_half(
         seen: points of the fit.
         apart: points on which the error is stated.
         prior: constants of a similar device; missing keys of mappings are filled in where points need them.
-        keeps_grid: whether to keep a grid of residuals where the form alone is not good, and the grid better.
+        good: median and 90th percentile of the error within which a form needs no grid of residuals.
     """
     few = seen.where(np.arange(0, len(seen), -(-len(seen) // MOST_OF_HALF)))
     form = _fit_variants(operation, chip, few, _with_keys(prior, seen))
     form_s, measured_s = operation.seconds(form, chip, apart), apart["time_us"] * MICROSECOND
     error, with_points, grid, corrected_s = errors(form_s, measured_s), None, None, None
-    if keeps_grid and (error.median > GOOD_FORM[0] or error.p90 > GOOD_FORM[1]):
+    if error.median > good[0] or error.p90 > good[1]:
         dense = seen.where(np.arange(0, len(seen), -(-len(seen) // MOST_OF_GRID)))
         smoother = _smoother(operation, chip, dense, form, 0.15)
         grid = _grid(operation, chip, dense, form, smoother, NODES_OF_HALF) if smoother else None

@@ -46,7 +46,7 @@ def test_libraries_are_carried_over_from_the_same_architecture_only():
 
 
 @pytest.mark.parametrize(("name", "like"), [("b300", "b200"), ("gb300", "gb200")])
-def test_blackwell_ultra_gains_more_in_attention_and_dense_products_than_in_products_of_experts(name, like):
+def test_blackwell_ultra_gains_most_in_attention_which_waits_for_exponentials(name, like):
     ultra, before = (devices.get(name).kernels.uncorrected() for name in (name, like))
     dense, exponentials, experts = (
         float(getattr(before, operation)(*sizes)) / float(getattr(ultra, operation)(*sizes))
@@ -56,7 +56,7 @@ def test_blackwell_ultra_gains_more_in_attention_and_dense_products_than_in_prod
             ("grouped_gemm", (131072, 4096, 4096, 8)),
         )
     )
-    assert 1.0 < experts < 1.045 < dense < 1.2 < exponentials < 1.26
+    assert 1.0 < experts < 1.045 and 1.02 < dense < 1.2 < exponentials < 1.26
 
 
 def test_products_scaled_by_blocks_settle_below_those_scaled_by_tensor():
