@@ -87,7 +87,7 @@ def test_dropping_a_replica_beats_a_restart_and_searching_again_beats_waiting():
         ({"faults": "llama4"}, "unknown fault preset"),
         ({"checkpoints": {"mechanism": "synchronous", "every": 0}}, "above zero"),
         (
-            {"checkpoints": {"mechanism": "synchronous", "every": "1 s", "blocking": 60}},
+            {"checkpoints": {"mechanism": "asynchronous", "every": "1 s", "writer_bytes_s": 1e6}},
             "longer than its period",
         ),
         ({"steps": None, "tokens": 10}, "less than half a step"),
