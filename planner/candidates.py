@@ -70,6 +70,7 @@ class Candidates:
             first_stage_layers=first,
             last_stage_layers=last,
             schedule_names=self.space.schedule_names,
+            shared=self.space.shared,
         )
 
 

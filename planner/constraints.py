@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hwmodels.errors import InputError, UnknownNameError, shown
-from simulator.plan import COLUMNS, Choice, Plan, field_name
+from hwmodels.loading import build
+from simulator.levers import LEVERS, Levers
+from simulator.plan import FIXABLE, Choice, Plan, field_name
 from simulator.schedules import get_schedule
 
-Value = int | bool | str
+Value = int | bool | str | tuple[str, ...] | None
 """Type of a plan's field."""
 
 FOLLOWING = {
@@ -42,7 +44,7 @@ class Constraints:
         fixed = {name: _value(name, raw, _at(where, "fix", name)) for name, raw in (fix or {}).items()}
         limits = {name: _limit(name, raw, _at(where, "limit", name)) for name, raw in (limit or {}).items()}
         for name, most in limits.items():
-            if name in fixed and int(fixed[name]) > most:
+            if isinstance(held := fixed.get(name), int) and held > most:
                 raise InputError(f"{name} is fixed at {fixed[name]} and limited to {most}", where)
         return cls(fixed, limits)
 
@@ -79,7 +81,7 @@ class Constraints:
         """Whether a field may have a value."""
         if name in self.fixed:
             return value == self.fixed[name]
-        return name not in self.limits or int(value) <= self.limits[name]
+        return name not in self.limits or (isinstance(value, int) and value <= self.limits[name])
 
 
 def _at(where: str, option: str, name: str) -> str:
@@ -116,8 +118,8 @@ def pairs(
 
 
 def _check_name(name: str, where: str) -> None:
-    if name not in COLUMNS:
-        raise UnknownNameError("plan field", name, COLUMNS, where)
+    if name not in FIXABLE:
+        raise UnknownNameError("plan field", name, FIXABLE, where)
     if name in FOLLOWING:
         raise InputError(f"a search derives {name} from {FOLLOWING[name]}", where)
 
@@ -125,6 +127,8 @@ def _check_name(name: str, where: str) -> None:
 def _value(name: str, raw: object, where: str) -> Value:
     """One value of a field, from text or already of its type."""
     _check_name(name, where)
+    if name in LEVERS:
+        return _lever(name, raw, where)
     if name == "schedule":
         return get_schedule(str(raw), where).name
     if name in Choice:
@@ -134,6 +138,13 @@ def _value(name: str, raw: object, where: str) -> Value:
     if Plan.model_fields[name].annotation is bool:
         return _switch(raw, where)
     return _whole(name, raw, where)
+
+
+def _lever(name: str, raw: object, where: str) -> Value:
+    """The value of a lever: a switch, a word, a number of bytes, or modules joined by ``+``."""
+    words: dict[object, object] = {"true": True, "false": False, "on": True, "off": False}
+    value = words.get(raw.lower(), int(raw) if raw.isdigit() else raw) if isinstance(raw, str) else raw
+    return getattr(build(Levers, {name: value}, where), name)
 
 
 def _switch(raw: object, where: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
@@ -17,6 +18,7 @@ import numpy as np
 from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.constraints import Constraints, Value
+from simulator.levers import BY_PLAN, SHARED, Levers, modules_code
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
@@ -135,12 +137,20 @@ class Space:
         ):
             default = setting.framework.defaults.get(name, Plan.model_fields[name].default)
             values[name] = (constraints.fixed.get(name, default),)
+        for name in BY_PLAN:
+            values[name] = (constraints.fixed.get(name),)
         for name in values["schedule"]:
             if not get_schedule(str(name)).has_closed_form:
                 raise InputError(
                     f"the schedule {name!r} has no closed form to search with; simulate it instead"
                 )
         return cls(setting, constraints, MappingProxyType(values), headroom)
+
+    @cached_property
+    def shared(self) -> Levers:
+        """The levers that all candidates share: those that the constraints fix."""
+        fixed = self.constraints.fixed
+        return Levers.model_validate({name: fixed[name] for name in SHARED if name in fixed})
 
     @property
     def candidates(self) -> int:
@@ -171,7 +181,10 @@ class Space:
         """The values of a field as arrays of plans hold them: words as their index."""
         words = self.schedule_names if name == "schedule" else Choice.get(name)
         values = self.values[name]
-        return np.array([words.index(str(value)) for value in values] if words else values, dtype=np.int64)
+        if name == "recompute_modules":
+            named = (value if isinstance(value, tuple) else None for value in values)
+            return np.array([modules_code(names) for names in named], dtype=np.int64)
+        return np.array([words.index(value) for value in values] if words else values, dtype=np.int64)
 
 
 def _allowed(name: str, values: tuple[Value, ...], constraints: Constraints) -> tuple[Value, ...]:

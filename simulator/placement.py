@@ -13,6 +13,7 @@ from hwmodels.loading import Strict, build
 from hwmodels.mixed import MixedCluster, NodeGroup
 from hwmodels.quantities import Count
 from simulator.frameworks import Framework
+from simulator.levers import Choices
 from simulator.models import Model
 from simulator.plan import Plan
 from simulator.setting import Setting
@@ -192,7 +193,9 @@ class MixedSetting:
     @property
     def layers(self) -> int:
         """Layers that the step trains."""
-        return self.model.layers + (self.model.mtp_layers if self.framework.trains_mtp else 0)
+        return self.model.layers + (
+            self.model.mtp_layers if Choices.of(self.framework.defaults).trains_mtp else 0
+        )
 
     def on(self, share: Share, plan: Plan, joined: bool = False) -> Setting:
         """Return the setting in which every device is of the group's kind.

@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from hwmodels.loading import Strict
 from hwmodels.records import record
+from simulator.levers import SHARED, Dispatcher, Graphs, Levers, modules_code, modules_of
 from simulator.state.levels import ShardLevels
 from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
@@ -33,8 +33,11 @@ Choice = {
     "context_algorithm": get_args(ContextAlgorithm),
     "rank_order": get_args(RankOrder),
     "overlap_tensor": get_args(TensorOverlap),
+    "dispatcher": (None, *get_args(Dispatcher)),
+    "graphs": (None, *get_args(Graphs)),
 }
-"""Allowed words of fields with a choice; arrays of plans hold the index of a word."""
+"""Allowed words of fields with a choice; arrays of plans hold the index of a word. None is the default of the
+framework's release."""
 
 SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 RING, ALL_GATHER, ULYSSES = (
@@ -67,8 +70,8 @@ def field_name(name: str) -> str:
     return SHORT_NAMES.get(name.lower(), name)
 
 
-class Plan(Strict):
-    """One parallel layout of a training workload."""
+class Plan(Levers):
+    """One parallel layout of a training workload, and what its launch script chooses."""
 
     tensor: int = Field(1, ge=1, le=MOST, description="tensor-parallel ranks")
     pipeline: int = Field(1, ge=1, le=MOST, description="pipeline stages (ranks)")
@@ -131,12 +134,6 @@ class Plan(Strict):
     update: Update | None = Field(None, description="where and when the optimizer runs")
     sync: Sync | None = Field(None, description="steps between exchanges of replicas, and what they exchange")
 
-    @model_serializer(mode="wrap")
-    def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A plan without state fields is written as before they existed."""
-        written = write(self)
-        return {key: value for key, value in written.items() if value is not None or key not in POLICY_FIELDS}
-
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
         if self.shard_group and (self.data * self.context) % self.shard_group:
@@ -151,6 +148,11 @@ class Plan(Strict):
                 f"data x context x tensor = {self.data * self.context * self.tensor}"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """All fields; levers and state fields only where they are stated."""
+        return {name: value for name, value in handler(self).items() if value is not None}
 
     @property
     def policy(self) -> StatePolicy:
@@ -178,8 +180,11 @@ class Plan(Strict):
         return " ".join([*parts, f"DP{self.data}"])
 
 
-COLUMNS = tuple(name for name in Plan.model_fields if name not in POLICY_FIELDS)
-"""Plan fields that arrays of plans hold one by one; the others are an index into ``Plans.policies``."""
+COLUMNS = tuple(name for name in Plan.model_fields if name not in (*POLICY_FIELDS, *SHARED))
+"""Plan fields that arrays of plans hold one by one; the others are in ``Plans.policies`` and ``shared``."""
+
+FIXABLE = (*COLUMNS, *SHARED)
+"""Plan fields that a search can hold at a value."""
 
 
 @record()
@@ -187,7 +192,8 @@ class Plans:
     """Many plans as arrays of one length: the form that every cost function reads.
 
     A field that holds a word in ``Plan`` holds its index in ``Choice`` here; ``schedule`` holds an
-    index into ``schedule_names``, ``policy`` one into ``policies``.
+    index into ``schedule_names``, ``policy`` one into ``policies``, ``recompute_modules`` a ``modules_code``.
+    ``shared`` holds the levers that all plans share.
     """
 
     tensor: np.ndarray
@@ -212,9 +218,13 @@ class Plans:
     first_stage_layers: np.ndarray
     last_stage_layers: np.ndarray
     rank_order: np.ndarray
+    dispatcher: np.ndarray
+    graphs: np.ndarray
+    recompute_modules: np.ndarray
     schedule_names: tuple[str, ...] = ("1f1b",)
     policy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     policies: tuple[StatePolicy, ...] = (PLAIN,)
+    shared: Levers = Levers()
 
     def __post_init__(self) -> None:
         """Without policies, all plans have the first one."""
@@ -223,35 +233,48 @@ class Plans:
 
     @classmethod
     def of(cls, plans: Plan | Iterable[Plan]) -> Plans:
-        """Turn one plan, or several, into arrays."""
+        """Turn one plan, or several, into arrays.
+
+        Raises:
+            ValueError: plans that differ in a lever of ``SHARED``.
+        """
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         names = tuple(dict.fromkeys(p.schedule for p in listed))
         columns = {}
         for name in COLUMNS:
             values = [getattr(p, name) for p in listed]
+            if name == "recompute_modules":
+                columns[name] = np.array([modules_code(value) for value in values], dtype=np.int64)
+                continue
             words = names if name == "schedule" else Choice.get(name)
             columns[name] = np.array([words.index(v) for v in values] if words else values)
         policies = tuple(dict.fromkeys(p.policy for p in listed))
         columns["policy"] = np.array([policies.index(p.policy) for p in listed], dtype=np.int64)
-        return cls(**columns, schedule_names=names, policies=policies or (PLAIN,))
+        shared = [{name: getattr(p, name) for name in SHARED} for p in listed] or [{}]
+        if any(other != shared[0] for other in shared):
+            raise ValueError(f"plans of one call differ in one of {', '.join(SHARED)}")
+        common = Levers(**shared[0])
+        return cls(**columns, schedule_names=names, policies=policies or (PLAIN,), shared=common)
 
     def __len__(self) -> int:
         return len(self.tensor)
 
     def take(self, index: np.ndarray) -> Plans:
         """The plans selected by a mask or an index array."""
-        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name not in TABLES}
-        return Plans(**columns, schedule_names=self.schedule_names, policies=self.policies)
+        columns = {name: getattr(self, name)[index] for name in ARRAYS}
+        return Plans(**columns, **{name: getattr(self, name) for name in TABLES})
 
     def plan(self, index: int) -> Plan:
         """One plan as a ``Plan``."""
-        values = {}
+        values: dict[str, Any] = {name: getattr(self.shared, name) for name in SHARED}
         for name in COLUMNS:
-            info, value = Plan.model_fields[name], getattr(self, name)[index]
+            value = getattr(self, name)[index]
+            if name == "recompute_modules":
+                values[name] = modules_of(int(value))
+                continue
             words = self.schedule_names if name == "schedule" else Choice.get(name)
-            values[name] = (
-                words[int(value)] if words else (bool(value) if info.annotation is bool else int(value))
-            )
+            switch = Plan.model_fields[name].annotation is bool
+            values[name] = words[int(value)] if words else (bool(value) if switch else int(value))
         return Plan(**values, **self.policies[int(self.policy[index])]._asdict())
 
     def __iter__(self) -> Iterator[Plan]:
@@ -308,8 +331,11 @@ class Plans:
         return [(name, chosen) for name, chosen in found if len(chosen)]
 
 
-TABLES = ("schedule_names", "policies")
-"""Fields of ``Plans`` that are no columns: what columns hold indices into."""
+TABLES = ("schedule_names", "policies", "shared")
+"""Fields of ``Plans`` that are no columns: what columns hold indices into, and what all plans share."""
+
+ARRAYS = tuple(each.name for each in fields(Plans) if each.name not in TABLES)
+
 
 TABLE = 1 << 20
 """Largest range of keys numbered by a table; keys of larger ranges are sorted."""
@@ -329,7 +355,6 @@ def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
 
 
 def concatenate(parts: list[Plans]) -> Plans:
-    """Plans that share ``schedule_names`` and ``policies``, one after another."""
-    names = [f.name for f in fields(Plans) if f.name not in TABLES]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Plans(**columns, schedule_names=parts[0].schedule_names, policies=parts[0].policies)
+    """Plans that share ``TABLES``, one after another."""
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
+    return Plans(**columns, **{name: getattr(parts[0], name) for name in TABLES})

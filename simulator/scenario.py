@@ -6,7 +6,7 @@ Catalogue names, paths (relative to the scenario's file) and inline mappings are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,9 +20,10 @@ from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, 
 from hwmodels.mixed import mixed_cluster
 from simulator.faults import read_faults
 from simulator.frameworks import Framework, default_framework, frameworks
+from simulator.levers import LEVERS, stated
 from simulator.models import models
 from simulator.placement import MixedSetting, Placement, shares
-from simulator.plan import COLUMNS, Plan
+from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
 from simulator.rules import adapter_problem, check
 from simulator.runs.question import AskedRun, RunQuestion
@@ -188,8 +189,8 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     written, (model, cluster, framework) = look_up(data, where, folder)
     for option in ("fix", "limit"):
         for name in getattr(written.search, option):
-            if name not in COLUMNS:
-                raise UnknownNameError("plan field", name, COLUMNS, f"{where}: search.{option}")
+            if name not in FIXABLE:
+                raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
     setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers))
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
@@ -246,6 +247,8 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     setting = MixedSetting(model, cluster, written.workload, framework, written.placement)
     uniform = Setting(model, cluster.groups[0].uniform(written.gpus), written.workload, framework)
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
+    chosen = framework.model_copy(update={"defaults": {**framework.defaults, **stated(plan)}})
+    setting = replace(setting, framework=chosen)
     for share in shares(setting, plan, f"{where}: placement"):
         check(setting.on(share, plan), plan, f"{where}: plan")
     return MixedScenario(written.title, setting, plan)
@@ -312,7 +315,8 @@ def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
         InputError: an unknown key or a wrong value.
     """
     given = _with_system(given, where)
-    plan = build(Plan, {**setting.framework.defaults, **_implied(setting, given), **given}, where)
+    usual = {name: value for name, value in setting.framework.defaults.items() if name not in LEVERS}
+    plan = build(Plan, {**usual, **_implied(setting, given), **given}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
     return plan
 

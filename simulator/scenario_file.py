@@ -34,12 +34,20 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
         "cluster": cluster_reference(cluster),
         "gpus": cluster.devices,
         "workload": setting.training.model_dump(mode="json", exclude_none=True),
-        "framework": reference(frameworks, setting.framework),
+        "framework": _framework_reference(setting),
         "plan": plan.model_dump(mode="json"),
     }
     if setting.stragglers:
         written["stragglers"] = [straggler.model_dump(mode="json") for straggler in setting.stragglers]
     return written
+
+
+def _framework_reference(setting: Setting) -> str | dict[str, Any]:
+    """The framework's name where the format of training alone sets it up, or its definition."""
+    used, name = setting.framework, setting.framework.name
+    if name in frameworks.names() and frameworks.get(name).under(setting.training.precision) == used:
+        return name
+    return reference(frameworks, used)
 
 
 def reference(catalogue: Catalogue[Any], found: BaseModel) -> str | dict[str, Any]:

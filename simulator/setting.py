@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
 from simulator.frameworks import Framework
+from simulator.levers import BY_PLAN, SHARED, Choices, modules_of
 from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import LOW_PRECISION
 from simulator.ops.counts import model_parameters
 from simulator.ops.layer import layers
-from simulator.plan import Plan, Plans
+from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
 from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
@@ -41,9 +42,53 @@ class Setting:
     stragglers: tuple[Straggler, ...] = ()
     """Stragglers of the job; only the event engine reads them."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "framework", self.framework.under(self.training.precision))
+
     def __getstate__(self) -> dict[str, Any]:
         """State for other processes: the fields, without cached properties."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def choices(self) -> Choices:
+        """What launch scripts choose: the defaults of the framework, with those of ``with_choices``."""
+        return Choices.of(self.framework.defaults)
+
+    @cached_property
+    def _variants(self) -> dict[tuple[tuple[str, Any], ...], Setting]:
+        return {}
+
+    def with_choices(self, **levers: Any) -> Setting:
+        """The setting with some levers chosen; None leaves one to the framework."""
+        changed = tuple((n, v) for n, v in levers.items() if v is not None and v != getattr(self.choices, n))
+        if not changed:
+            return self
+        if changed not in self._variants:
+            defaults = {**self.framework.defaults, **dict(changed)}
+            chosen = self.framework.model_copy(update={"defaults": defaults})
+            variant = self._variants[changed] = replace(self, framework=chosen)
+            # No lever changes the speed of the device's kernels.
+            vars(variant).update(kernels=self.kernels, prices=self.prices)
+        return self._variants[changed]
+
+    def of(self, plans: Plans | Plan) -> Setting:
+        """The setting with the levers that all plans share, or with all levers of one plan."""
+        if isinstance(plans, Plan):
+            return self.with_choices(**{name: getattr(plans, name) for name in (*SHARED, *BY_PLAN)})
+        return self.with_choices(**{name: getattr(plans.shared, name) for name in SHARED})
+
+    def by_levers(self, plans: Plans) -> list[tuple[Setting, np.ndarray]]:
+        """The plans by the levers of ``BY_PLAN``: the setting that chooses them, and the plans' indices."""
+        columns = [getattr(plans, name) for name in BY_PLAN]
+        if not len(plans) or all((column == column[0]).all() for column in columns):
+            groups = [np.arange(len(plans))]
+        else:
+            inverse = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1)
+            groups = [np.flatnonzero(inverse == number) for number in range(int(inverse.max()) + 1)]
+        return [
+            (self.with_choices(**_levers(plans, int(group[0]))) if len(group) else self, group)
+            for group in groups
+        ]
 
     @cached_property
     def kernels(self) -> KernelModel:
@@ -76,21 +121,21 @@ class Setting:
     @cached_property
     def implementation(self) -> Implementation:
         """The framework's kernels."""
-        framework, cluster = self.framework, self.cluster
-        added = self.width + 2 * framework.gradient_bytes if framework.adds_first_gradient else 0
+        framework, cluster, chosen = self.framework, self.cluster, self.choices
+        added = self.width + 2 * chosen.gradient_bytes if framework.adds_first_gradient else 0
         if framework.casts_gradients:
             # Cast (read, write), add (read both, write); autograd's own gradient cleared, and added to.
-            added = self.width + 4 * framework.gradient_bytes
+            added = self.width + 4 * chosen.gradient_bytes
             added += 4 * self.width * framework.clears_working_gradients
-        per_expert = framework.grouped_launches == "per-expert"
-        library, wide = framework.dispatcher_library, cluster.domain > cluster.devices_per_node
+        per_expert = chosen.grouped_launches == "per-expert"
+        library, wide = chosen.dispatcher_library, cluster.domain > cluster.devices_per_node
         rates = cluster.network.dispatcher(library)
         return Implementation(
-            attention=framework.attention,
-            elementwise=framework.elementwise,
+            attention=chosen.attention,
+            elementwise=chosen.elementwise,
             norm=framework.norm,
-            fused_latent_rope=framework.fused_latent_rope,
-            rotary=framework.rotary,
+            fused_latent_rope=chosen.fused_latent_rope,
+            rotary=chosen.rotary,
             gated_activation=framework.gated_activation,
             swaps_batch=framework.swaps_batch,
             splits_projection=framework.splits_projection,
@@ -101,25 +146,25 @@ class Setting:
             ),
             casts_by_expert=per_expert and self.linear_dtype not in framework.shared_casts,
             casts_weights=framework.casts_weights,
-            swizzles=framework.swizzled_scales,
-            accumulated_bytes=0 if framework.fused_accumulation else added,
+            swizzles=chosen.swizzled_scales,
+            accumulated_bytes=0 if chosen.fused_accumulation else added,
             accumulated_table_bytes=added,
             accumulation_launches=(
                 2 + 2 * framework.clears_working_gradients if framework.casts_gradients else 1
             ),
-            experts=framework.grouped_launches,
+            experts=chosen.grouped_launches,
             clamps_apart=framework.clamps_apart,
-            skips_blocks=framework.skips_blocks,
-            fixed_capacity=framework.fixed_capacity,
-            fused_router=framework.fused_router,
-            dispatcher=framework.dispatcher,
+            skips_blocks=chosen.skips_blocks,
+            fixed_capacity=chosen.fixed_capacity,
+            fused_router=chosen.fused_router,
+            dispatcher=chosen.dispatcher,
             flex_domain=cluster.levels[-1].dispatcher(library) if wide else 1.0,
             flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
             flex_start_s=rates.start_s,
             flex_copies_per_s=rates.copies_per_s,
             domain=cluster.domain,
             node=cluster.devices_per_node,
-            loss=framework.cross_entropy,
+            loss=chosen.cross_entropy,
             metric_passes=framework.metric_passes,
         )
 
@@ -155,7 +200,8 @@ class Setting:
         """Host time to launch a kernel, s."""
         given = self.framework.host_seconds_per_kernel
         if given is not None:
-            return given * self.cluster.host_slowdown
+            unbound = 1.0 if self.choices.binds_processes else self.framework.unbound_slowdown
+            return given * unbound * self.cluster.host_slowdown
         launch = self.kernels.launch_seconds
         # A CPU's kernels are timed with the call that starts them.
         if self.launches_ahead:
@@ -171,7 +217,7 @@ class Setting:
     @property
     def graphs(self) -> str:
         """Kernels replayed from CUDA graphs: none, router, attention, layer or step."""
-        graphs = self.framework.graphs
+        graphs = self.choices.graphs
         if graphs == "slow-hosts":
             return "attention" if self.cluster.host_slowdown > 1.0 else "none"
         return graphs
@@ -179,7 +225,7 @@ class Setting:
     @property
     def launches_ahead(self) -> bool:
         """Whether the host launches kernels while the device runs others; not on a CPU."""
-        return self.framework.launches_ahead and self.cluster.device.generation != "cpu"
+        return self.choices.launches_ahead and self.cluster.device.generation != "cpu"
 
     @property
     def linear_dtype(self) -> str:
@@ -195,7 +241,7 @@ class Setting:
     @property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that the step trains."""
-        return self.model.mtp_layers if self.framework.trains_mtp else 0
+        return self.model.mtp_layers if self.choices.trains_mtp else 0
 
     @property
     def width(self) -> int:
@@ -228,4 +274,10 @@ class Setting:
     @property
     def dropout(self) -> bool:
         """Whether dropout kernels run."""
-        return self.framework.dropout if self.training.dropout is None else self.training.dropout
+        return self.choices.dropout if self.training.dropout is None else self.training.dropout
+
+
+def _levers(plans: Plans, index: int) -> dict[str, Any]:
+    """The levers of ``BY_PLAN`` of one plan."""
+    words = {name: Choice[name][int(getattr(plans, name)[index])] for name in BY_PLAN if name in Choice}
+    return {**words, "recompute_modules": modules_of(int(plans.recompute_modules[index]))}

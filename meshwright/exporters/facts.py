@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.exporters.table import Facts, LauncherTable
 from simulator.models import Model
-from simulator.plan import COLUMNS, Plan
+from simulator.plan import Plan
 from simulator.scenario import Scenario
 from simulator.setting import Setting
 from simulator.state.policy import POLICY_FIELDS
@@ -21,14 +21,15 @@ UNTOLD = (
 """Keys of a model that are no shape, or that are flattened."""
 
 FRAMEWORK = ("dispatcher",)
-"""Keys of a framework that a launch command chooses."""
+"""Levers that launch commands state even where a plan leaves them to the release."""
 
 
 def facts_of(scenario: Scenario, plan: Plan) -> Facts:
     """All facts that a launcher may need; facts without effect are left out."""
     setting = scenario.setting
-    written = plan.model_dump(mode="json", include=set(COLUMNS))
-    facts = {f"plan.{name}": value for name, value in written.items() if name not in moot(setting, plan)}
+    unstated = {*moot(setting, plan), *FRAMEWORK, *POLICY_FIELDS}
+    written = plan.model_dump(mode="json")
+    facts = {f"plan.{name}": value for name, value in written.items() if name not in unstated}
     facts |= {f"model.{name}": value for name, value in shape(setting.model).items()}
     workload = setting.training
     facts |= {
@@ -39,7 +40,7 @@ def facts_of(scenario: Scenario, plan: Plan) -> Facts:
         "workload.causal": workload.causal,
     }
     if setting.model.moe:
-        facts |= {f"framework.{name}": getattr(setting.framework, name) for name in FRAMEWORK}
+        facts |= {f"framework.{name}": getattr(setting.of(plan).choices, name) for name in FRAMEWORK}
     return facts
 
 

@@ -158,7 +158,7 @@ def _scenario(
         raise InputError("the launch file does not state the sequence length: give --seq-len", where)
     known: dict[str, Any] = {"framework": framework}
     if "framework.dispatcher" in facts and facts["framework.dispatcher"] != "all-to-all":
-        known = {"framework": _with_dispatcher(framework, facts["framework.dispatcher"])}
+        plan["dispatcher"] = facts["framework.dispatcher"]
     return {
         "model": model,
         "cluster": asked["cluster"],
@@ -174,16 +174,6 @@ def _product(plan: Mapping[str, Any], names: tuple[str, ...]) -> int:
     for name in names:
         made *= max(plan.get(name) or 1, 1)
     return made
-
-
-def _with_dispatcher(framework: str, dispatcher: str) -> Any:
-    """The full definition of a framework with another dispatcher."""
-    from simulator.frameworks import frameworks
-
-    written = frameworks.get(framework)
-    if written.dispatcher == dispatcher:
-        return framework
-    return {**written.model_dump(mode="json"), "dispatcher": dispatcher}
 
 
 def _workload(facts: Facts, asked: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun 
                 candidates.append((other_kind, distance, values["case_id"], values, str(file)))
     for *_, values, where in sorted(candidates, key=lambda row: row[:3]):
         try:
-            if framework is not None and rule_of(PublishedRow(values, where))["framework"] != framework:
+            if framework is not None and rule_of(PublishedRow(values, where))["release"] != framework:
                 continue
             case = read_case(values, where)
         except (SkippedRow, MeshwrightError):

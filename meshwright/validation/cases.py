@@ -17,10 +17,19 @@ from hwmodels.levels import Fabric
 from hwmodels.loading import build
 from meshwright.validation.micro_batches import least_recomputed, tuned
 from meshwright.validation.row_model import read_model
-from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches, read_rows, rule_of
+from meshwright.validation.rows import (
+    PublishedRow,
+    SkippedRow,
+    conventions,
+    matches,
+    read_rows,
+    rule_of,
+    spelled,
+)
 from meshwright.validation.state import adapters, offloaded
 from meshwright.validation.words import filled
 from simulator.frameworks import Framework, frameworks
+from simulator.levers import LEVERS
 from simulator.models import Model
 from simulator.ops.counts import attention_parameters, dense_mlp_parameters
 from simulator.plan import Plan
@@ -29,6 +38,9 @@ from simulator.schedules import schedules
 from simulator.setting import Setting
 from simulator.workload import Training
 
+SWITCHES: dict[str, Any] = {"true": True, "false": False}
+COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
+"""Columns of plan fields that have another name."""
 NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
@@ -76,9 +88,10 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
         if re.search(rule["match"], framework_text):
             raise SkippedRow(f"framework {framework_text!r}: {rule['reason']}")
     model = read_model(row)
-    # Recipes and facts are keyed by the catalogue's name of a model, not by the row's spelling.
+    # Spellings are keyed by the catalogue's name of a model, not by the row's.
     named = PublishedRow({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
-    framework = _framework(named)
+    row.values = spelled(named)
+    framework = _framework(row)
     if not row.text("precision"):
         row.assume("precision")
     precision = _precision(row.text("precision", "bf16"))
@@ -94,7 +107,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
         where,
     )
     setting = Setting(model, _cluster(row, gpus), training, framework)
-    plan = build(Plan, {**_plan(row, gpus, model, framework.defaults).model_dump(), **place}, where)
+    plan = build(Plan, {**_plan(row, gpus, model, framework).model_dump(), **place}, where)
     if row.text("recompute_kind") == "least":
         plan = least_recomputed(setting, plan)
     if not row.text("micro_batch"):
@@ -117,35 +130,26 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
 
 
 def _framework(row: PublishedRow) -> Framework:
-    """The framework of a row, set up by its words and the recipe that they name."""
-    chosen = framework = frameworks.get(rule_of(row)["framework"])
-    if name := row.text("recipe") or _recipe(row):
-        chosen = recipes.get(name, row.where).applied(chosen, f"{row.where}: recipe")
+    """The release of a row, with the partial plan of its recipe."""
+    framework = frameworks.get(rule_of(row)["release"], row.where)
+    name = row.text("recipe")
+    return recipes.get(name, row.where).applied(framework, f"{row.where}: recipe") if name else framework
+
+
+def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
+    """What the row's columns choose: plan fields beyond its degrees."""
     found: dict[str, Any] = {}
-    defaults = dict(chosen.defaults)
     # Code with unfused attention came with at most FlashAttention-2. A recipe knows better than this column.
-    if row.text("flash_attention") == "1" and framework.attention == "unfused":
+    usual = frameworks.get(framework.name).defaults.get("attention")
+    if row.text("flash_attention") == "1" and usual == "unfused":
         found["attention"] = "flash-2"
-    for fact in conventions()["facts"]:
-        if matches(row, fact["where"]):
-            found |= fact["sets"]
-            defaults |= fact["sets"].get("defaults", {})
-    if kernel := row.text("attention_kernel"):
-        found["attention"] = kernel
-    if graphs := row.text("graphs"):
-        found["graphs"] = graphs
-    if loss := row.text("loss"):
-        found["cross_entropy"] = loss
-    if overlap := row.text("tensor_overlap"):
-        defaults["overlap_tensor"] = overlap
+    for name in (*LEVERS, "overlap_expert", "overlap_tensor"):
+        text = row.text(COLUMN_OF.get(name, name), row.text(name))
+        if text and name != "recompute_modules":
+            found[name] = SWITCHES.get(text.lower(), int(text) if text.isdigit() else text)
     if modules := _modules(row):
-        found |= {"selective": "modules", "modules": modules}
-    return chosen.model_copy(update={**found, "defaults": defaults})
-
-
-def _recipe(row: PublishedRow) -> str:
-    """The recipe that a row's words mean, or None."""
-    return next((rule["recipe"] for rule in conventions()["recipes"] if matches(row, rule["where"])), "")
+        found["recompute_modules"] = modules
+    return found
 
 
 def _precision(text: str) -> str:
@@ -196,7 +200,8 @@ def _cluster(row: PublishedRow, gpus: int) -> Cluster:
     return cluster.resized(gpus)
 
 
-def _plan(row: PublishedRow, gpus: int, model: Model, defaults: dict[str, Any]) -> Plan:
+def _plan(row: PublishedRow, gpus: int, model: Model, framework: Framework) -> Plan:
+    defaults = {name: value for name, value in framework.defaults.items() if name not in LEVERS}
     tensor, pipeline = row.need("tp"), row.need("pp")
     if model.moe and tensor > 1 and not row.text("etp") and "expert_tensor" not in defaults:
         row.assume("tensor degree of experts")
@@ -208,6 +213,7 @@ def _plan(row: PublishedRow, gpus: int, model: Model, defaults: dict[str, Any]) 
     sequence = tensor > 1 and stated == "1"
     data = {
         **defaults,
+        **_levers(row, framework),
         "tensor": tensor,
         "pipeline": pipeline,
         "context": context,

@@ -9,6 +9,7 @@ from hwmodels.loading import build
 from meshwright.validation.live import PredictedStep
 from meshwright.validation.live_config import LiveConfig
 from simulator.frameworks import Framework, frameworks
+from simulator.levers import Choices
 from simulator.models import Model
 from simulator.plan import Plans
 from simulator.scenario import complete_plan
@@ -55,9 +56,10 @@ def setting_of(config: LiveConfig, cluster: Cluster) -> Setting:
 def _framework(width: int) -> Framework:
     """Plain torch; parameters, gradients and moments all have the width of the activations here."""
     eager = frameworks.get("torch-eager")
-    bytes_ = {"gradient_bytes": width, "reduce_bytes": width, "gather_bytes": width}
-    moved = eager.optimizer_bytes_per_parameter * width / eager.gradient_bytes
-    return eager.model_copy(update={**bytes_, "optimizer_bytes_per_parameter": moved})
+    defaults = {**eager.defaults, "gradient_bytes": width, "reduce_bytes": width}
+    moved = eager.optimizer_bytes_per_parameter * width / Choices.of(eager.defaults).gradient_bytes
+    changed = {"gather_bytes": width, "optimizer_bytes_per_parameter": moved, "defaults": defaults}
+    return eager.model_copy(update=changed)
 
 
 def predict_step(config: LiveConfig, cluster: Cluster) -> PredictedStep:

@@ -120,14 +120,32 @@ class PublishedRow:
 
 
 def rule_of(row: PublishedRow) -> dict[str, Any]:
-    """A framework's name here, and the vocabulary that its scripts default to."""
+    """The release that a row ran (``release``), and what its scripts default to.
+
+    Raises:
+        SkippedRow: no release is known for the row's framework.
+    """
+    if name := row.text("release"):
+        return {"release": name}
     text = row.text("framework")
-    for rule in conventions()["frameworks"]:
-        if re.search(rule["match"], f"{text} | {row.text('precision')} | {row.text('zero_stage')}"):
+    words = f"{text} | {row.text('precision')} | {row.text('zero_stage')}"
+    for rule in conventions()["releases"]:
+        if matches(row, rule.get("where", {})) and re.search(rule.get("match", ""), words):
             if rule.get("assumed"):
                 row.assume("framework")
             return rule
     raise SkippedRow(f"framework {text!r} is not known")
+
+
+def spelled(row: PublishedRow) -> dict[str, str]:
+    """The row's columns, blank ones filled by what its words mean: its recipe and plan fields."""
+    columns: dict[str, str] = {}
+    for spelling in conventions()["spellings"]:
+        if matches(row, spelling["where"]):
+            fills = spelling["fills"]
+            # Of recipes the first counts: the rules go from the narrow to the wide.
+            columns |= {k: str(v) for k, v in fills.items() if k != "recipe" or "recipe" not in columns}
+    return columns | {name: value for name, value in row.values.items() if value}
 
 
 def matches(row: PublishedRow, where: dict[str, str]) -> bool:

@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, build
 from simulator.frameworks import default_framework
+from simulator.frameworks.framework import say_moved
+from simulator.levers import LEVERS
 from simulator.plan import SHORT_NAMES, Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
@@ -59,6 +61,10 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
     """
     key = full_key(key, data)
     first, *rest = key.split(".")
+    if first == "framework" and len(rest) == 1 and rest[0] in LEVERS:
+        # A key of version 0.6; choices of the framework are its defaults now.
+        say_moved({rest[0]: value}, f"{where}: {key}")
+        rest = ["defaults", *rest]
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
         if first == "framework":

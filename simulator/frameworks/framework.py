@@ -1,21 +1,47 @@
-"""Properties of a training framework that a plan does not state.
+"""Properties of a release of a training framework that no plan states.
 
-Which kernels it fuses, how wide it accumulates and reduces gradients, what it overlaps by default, how
-long its host code takes to launch a kernel, what it allocates beside the model. Each constant belongs
-to a framework, never to a case, and names its source.
+How its code casts, copies and gathers, how long its host code takes to launch a kernel, what it allocates
+beside the model; under ``defaults`` what a plan is that leaves a field out. Each constant belongs to a
+framework, never to a case, and names its source.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, suggestion
 from hwmodels.loading import Catalogue, build
 from hwmodels.sources import Sourced
+from simulator.levers import LEVERS
 from simulator.plan import Plan
+
+
+def moved_keys(keys: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split keys of a framework of version 0.6 into those that it still has, and plan fields."""
+    kept = {name: value for name, value in keys.items() if name not in LEVERS}
+    levers = {name: value for name, value in keys.items() if name in LEVERS}
+    if kept.get("selective") == "modules":
+        del kept["selective"]
+        levers["recompute_modules"] = keys.get("modules", [])
+    kept.pop("modules", None)
+    # Numbers of a file may carry their source.
+    plain = {n: v["value"] if isinstance(v, Mapping) and "value" in v else v for n, v in levers.items()}
+    return kept, plain
+
+
+def say_moved(levers: Mapping[str, Any], where: str) -> None:
+    """Warn that keys of a user's file became plan fields."""
+    if levers:
+        names = ", ".join(levers)
+        message = f"{where}: {names} became plan fields and are read in this version only; write them under "
+        warnings.warn(
+            message + "'plan' of a scenario or recipe, or 'defaults' of a framework", FutureWarning, 2
+        )
 
 
 class Framework(Sourced):
@@ -24,31 +50,21 @@ class Framework(Sourced):
     ``origins`` holds the source of each number, ``source`` those of the other facts.
     """
 
-    UNSOURCED = frozenset({"defaults"})
+    UNSOURCED = frozenset({"defaults", "by_precision"})
 
     name: str
     title: str = Field(description="what it is, with versions")
-    attention: Literal["flash", "flash-2", "flash-1", "flash-1-triton", "unfused"] = Field(
-        "flash",
-        description="attention kernel; flash "
-        "is the fastest that the device has (FlashAttention-3 or cuDNN on Hopper)",
-    )
-    selective: Literal["core", "all-but-projections", "every-other-product", "modules"] = Field(
+    selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
         "core",
-        description="what selective recomputation repeats: the attention core (Korthikanti et al. 2022), all "
-        "but the projections around it, all but attention and every other product, or named modules",
+        description="what selective recomputation repeats where a plan names no modules: the attention core "
+        "(Korthikanti et al. 2022), all but the projections around it, or all but attention and every other "
+        "product",
     )
-    modules: list[
-        Literal["core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"]
-    ] = Field([], description="modules that selective recomputation repeats, where it names them")
     product_share: float = Field(
         1.0,
         gt=0,
         le=1,
         description="speed of matrix products over that of the library which the device was calibrated with",
-    )
-    elementwise: Literal["fused", "eager"] = Field(
-        "fused", description="whether bias, dropout, residual, activation and rotary kernels are fused"
     )
     norm: Literal["fused", "casts", "composite"] = Field(
         "fused",
@@ -57,19 +73,6 @@ class Framework(Sourced):
     )
     repeats_norms: bool = Field(
         False, description="norms run again before the backward pass where the plan recomputes nothing"
-    )
-    dropout: bool = Field(False, description="dropout after attention and MLP by default")
-    gradient_bytes: Literal[2, 4] = Field(4, description="bytes of one accumulated gradient")
-    reduce_bytes: Literal[2, 4] = Field(4, description="bytes of one gradient on the wire")
-    fused_latent_rope: bool = Field(
-        True,
-        description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
-        "chain of torch kernels in Megatron Core before 0.13",
-    )
-    rotary: Literal["", "halves"] = Field(
-        "",
-        description="rotary embedding as torch kernels over both halves of each head; empty: as "
-        "``elementwise`` says",
     )
     gated_activation: Literal["", "eager"] = Field(
         "",
@@ -89,42 +92,11 @@ class Framework(Sourced):
         False,
         description="what forward keeps for backward is copied into a stack over the layers, and out again",
     )
-    grouped_launches: Literal["one", "per-expert", "fused-mlp"] = Field(
-        "per-expert",
-        description="whether the products of all experts are one kernel or one kernel each, or one with "
-        "activation and casts inside (fused-mlp)",
-    )
     clamps_apart: bool = Field(
         False, description="limits of an activation's inputs are kernels of their own, before the fused one"
     )
-    skips_blocks: bool = Field(
-        True, description="the attention kernel of a sliding window leaves out blocks that are masked"
-    )
-    fused_router: bool = Field(True, description="the choice of experts and its statistics are fused kernels")
     reads_token_counts: bool = Field(
         True, description="the host waits in each layer for the tokens of each expert, unless they are fixed"
-    )
-    fixed_capacity: bool = Field(
-        False, description="experts drop tokens beyond a capacity and pad to it: their numbers are known"
-    )
-    dispatcher: Literal["all-to-all", "flex", "flex-between-nodes"] = Field(
-        "all-to-all",
-        description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
-        "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
-    )
-    dispatcher_library: str = Field(
-        "hybridep",
-        description="library behind the flex dispatcher, whose rate the calibration of links or fabric may "
-        "state: hybridep, deepep, uccl, nvshmem",
-    )
-    graphs: Literal["none", "slow-hosts", "router", "attention", "layer", "step"] = Field(
-        "none",
-        description="kernels that are replayed from CUDA graphs: none; router, dispatch preparation and "
-        "shared experts of layers with experts (router); attention too (attention), or these only on hosts "
-        "that launch slowly, as Grace (slow-hosts); whole dense layers too (layer); all (step)",
-    )
-    fused_accumulation: bool = Field(
-        True, description="weight gradients accumulate inside the matrix product"
     )
     casts_gradients: bool = Field(
         False,
@@ -160,11 +132,6 @@ class Framework(Sourced):
     shared_casts: list[Literal["fp8", "mxfp8", "nvfp4"]] = Field(
         ["fp8"], description="formats in which one kernel quantises the rows of all experts of a device"
     )
-    swizzled_scales: Literal["none", "one", "per-expert"] = Field(
-        "none",
-        description="kernels that bring scales of blocks into the order that products read: none, one for "
-        "each operand of a call, or one for each expert's",
-    )
     casts_weights: bool = Field(False, description="weights are quantised for every pass, not once a step")
     gather_bytes: Literal[2, 4] = Field(2, description="bytes of one gathered parameter on the wire")
     scatter_from_zero: int = Field(
@@ -172,16 +139,6 @@ class Framework(Sourced):
         ge=0,
         le=3,
         description="lowest ZeRO stage whose gradients are reduce-scattered instead of all-reduced",
-    )
-    trains_mtp: bool = Field(
-        False, description="whether it trains the multi-token prediction layers that a model has"
-    )
-    cross_entropy: Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "chunked"] = Field(
-        "eager",
-        description="loss kernel; fused-32 reads logits cast to 32 bits, eager is Megatron-LM's over the "
-        "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
-        "negative log-likelihood, torch-held the same where the caller keeps the logits during the backward "
-        "pass, chunked the same over pieces of the sequence with the output layer inside",
     )
     metric_passes: float = Field(
         0.0,
@@ -197,10 +154,13 @@ class Framework(Sourced):
         description="host time to launch one kernel from Python; what the device's calibration measured of "
         "eager torch where not given",
     )
-    launches_ahead: bool = Field(
-        True,
-        description="whether the host launches kernels while the device still runs others; with "
-        "CUDA_LAUNCH_BLOCKING=1 it waits for each kernel",
+    unbound_slowdown: float = Field(
+        1.5,
+        ge=1,
+        le=100,
+        description="host time to launch a kernel where processes are not bound to the cores beside their "
+        "device, over that where they are: a torch kernel takes Grace 2.75 times as long to launch as a Xeon "
+        "(37.1 and 13.5 us, Transformer Engine issue 2053), 1.5 times the 1.83 of steps that bind",
     )
     fetch_seconds: float = Field(
         0.0,
@@ -296,9 +256,48 @@ class Framework(Sourced):
     defaults: dict[str, Any] = Field(
         default_factory=dict, description="plan fields the framework sets when a plan does not"
     )
+    by_precision: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="keys of the framework that differ in one number format of training; under `defaults` "
+        "plan fields",
+    )
     source: dict[str, str] = Field(
         description="where the facts that are no numbers come from; a number may name its source itself"
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _completed(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Add what the release that it is based on states, and read keys of version 0.6."""
+        if not isinstance(data, Mapping):
+            return handler(data)
+        kept, levers = moved_keys(data)
+        say_moved(levers, f"framework {data.get('name', '')}")
+        if levers:
+            kept["defaults"] = {**kept.get("defaults", {}), **levers}
+        if base := kept.pop("based_on", None):
+            if frameworks.resolve(str(base)) is None:
+                raise ValueError(
+                    f"based_on: unknown framework {base!r}{suggestion(str(base), frameworks.names())}"
+                )
+            kept = _merged(frameworks.definition(frameworks.resolve(str(base)) or ""), kept)
+        return handler(kept)
+
+    def under(self, precision: str) -> Framework:
+        """The framework as it trains in a number format."""
+        changes = dict(self.by_precision.get(precision, {}))
+        if not changes:
+            return self
+        defaults = {**self.defaults, **changes.pop("defaults", {})}
+        return self.model_copy(update={**changes, "defaults": defaults})
+
+    @field_validator("by_precision")
+    @classmethod
+    def _own_keys(cls, changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for precision, keys in changes.items():
+            for name in keys.keys() - cls.model_fields.keys():
+                raise ValueError(f"{precision}: unknown key {name!r}{suggestion(name, cls.model_fields)}")
+        return changes
 
     @field_validator("defaults")
     @classmethod
@@ -308,6 +307,14 @@ class Framework(Sourced):
         except InputError as error:
             raise ValueError(error.problem) from None
         return defaults
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition with changes; defaults and sources merge key by key."""
+    if name := base.get("based_on"):
+        base = _merged(frameworks.definition(name), {k: v for k, v in base.items() if k != "based_on"})
+    parts = {name: {**base.get(name, {}), **changes.get(name, {})} for name in ("defaults", "source")}
+    return {**base, **changes, **parts}
 
 
 frameworks = Catalogue("framework", Path(__file__).parent, Framework)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from hwmodels.collectives.cost import Cost, Links
 from hwmodels.records import record
 from simulator import ops
+from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
 from simulator.ops import Op, Rank
 from simulator.ops.adapters import with_adapters
@@ -27,39 +29,84 @@ LAYER_FIELDS = (
     "context_algorithm",
     "overlap_tensor",
     "overlap_expert",
+    *BY_PLAN,
 )
 """The plan fields that the cost of a layer, of an embedding and of an output layer depends on."""
 
 
 @record()
-class ModelOps:
-    """Forward ops of one micro batch, of shape (distinct plans,).
+class LeverOps:
+    """Forward ops of one micro batch under one choice of levers, of shape (plans,).
 
-    ``plans`` are the distinct plans by ``LAYER_FIELDS``, ``index`` maps every plan to its distinct one, shape
-    (plans,). ``layers`` holds the ops of one layer of each group of equal layers; ``further`` is the
-    projection before each further prediction (multi-token prediction), if any.
+    ``rows`` are the places of ``plans`` among the distinct plans. ``layers`` holds the ops of one layer of
+    each group of equal layers; ``further`` is the projection before each further prediction (multi-token
+    prediction), if any.
     """
 
+    setting: Setting
     plans: Plans
-    index: np.ndarray
+    rows: np.ndarray
     embedding: list[Op]
     head: list[Op]
     further: list[Op]
     layers: list[list[Op]]
 
     @classmethod
+    def of(cls, setting: Setting, plans: Plans, rows: np.ndarray, groups: Sequence[LayerKind]) -> LeverOps:
+        """List the ops of a model with these groups of equal layers."""
+        rank = step_rank(setting, plans)
+        further = further_prediction(rank) if setting.mtp_layers else []
+        layers = layer_lists(setting, plans, groups)
+        return cls(setting, plans, rows, ops.embedding(rank), ops.head(rank), further, layers)
+
+
+@record()
+class ModelOps:
+    """Forward ops of one micro batch of distinct plans, by their levers.
+
+    ``plans`` are the distinct plans by ``LAYER_FIELDS``, ``index`` maps every plan to its distinct one, shape
+    (plans,).
+    """
+
+    plans: Plans
+    index: np.ndarray
+    by_levers: list[LeverOps]
+
+    @classmethod
     def of(cls, setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> ModelOps:
         """List the ops of a model with these groups of equal layers."""
         distinct, index = plans.unique(*LAYER_FIELDS)
-        rank = step_rank(setting, distinct)
-        return cls(
-            distinct,
-            index,
-            ops.embedding(rank),
-            ops.head(rank),
-            further_prediction(rank) if setting.mtp_layers else [],
-            layer_lists(setting, distinct, groups),
-        )
+        kinds, split = list(groups), setting.by_levers(distinct)
+        whole = len(split) == 1
+        parts = [
+            LeverOps.of(chosen, distinct if whole else distinct.take(rows), rows, kinds)
+            for chosen, rows in split
+        ]
+        return cls(distinct, index, parts)
+
+    def gathered(self, values: Sequence[np.ndarray | float]) -> np.ndarray:
+        """Values of the plans of each choice of levers, as those of all distinct plans, shape (distinct,)."""
+        if len(values) == 1:
+            return np.asarray(values[0], float) + np.zeros(len(self.plans))
+        found = np.zeros(len(self.plans))
+        for part, value in zip(self.by_levers, values, strict=True):
+            found[part.rows] = value
+        return found
+
+    def gathered_costs(self, costs: Sequence[Cost]) -> Cost:
+        """Costs of the plans of each choice of levers, as those of all distinct plans."""
+        if len(costs) == 1:
+            return costs[0]
+
+        def links() -> Links:
+            found = [cost.links() for cost in costs]
+            levels = max(len(one.busy) for one in found)
+            busy, moved = np.zeros((2, levels, len(self.plans)))
+            for part, one in zip(self.by_levers, found, strict=True):
+                busy[: len(one.busy), part.rows], moved[: len(one.bytes), part.rows] = one
+            return Links(busy, moved)
+
+        return Cost(self.gathered([cost.seconds for cost in costs]), links)
 
 
 def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[list[Op]]:

@@ -36,9 +36,10 @@ class Parameters:
 
 def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
     """Count the parameters that one device of each class holds before data-parallel sharding."""
+    setting = setting.of(plans)
     ops = ModelOps.of(setting, plans, stages.groups)
     dense, experts = (
-        np.stack([_count(layer, len(ops.plans), routed)[ops.index] for layer in ops.layers])
+        np.stack([_count(ops, number, routed) for number in range(len(stages.groups))])
         for routed in (False, True)
     )
     second = by_schedule(plans, lambda schedule: schedule.copies - 1)
@@ -51,10 +52,13 @@ def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
     )
 
 
-def _count(ops: Iterable[Op], plans: int, routed: bool) -> np.ndarray:
-    """Parameters of routed experts, or all others, shape (plans,)."""
-    found = (op.parameters for op in ops if (op.part == "routed") is routed)
-    return np.zeros(plans) + sum(found)
+def _count(ops: ModelOps, group: int, routed: bool) -> np.ndarray:
+    """Parameters of routed experts of one layer of a group, or all others, shape (plans,)."""
+
+    def total(layer: Iterable[Op]) -> np.ndarray | float:
+        return sum(op.parameters for op in layer if (op.part == "routed") is routed)
+
+    return ops.gathered([total(part.layers[group]) for part in ops.by_levers])[ops.index]
 
 
 def head_share(plans: Plans, classes: int) -> np.ndarray:
@@ -74,9 +78,12 @@ def head_share(plans: Plans, classes: int) -> np.ndarray:
 
 def _ends(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
     """Parameters of the input embedding and of the output layer, shape (classes, plans)."""
-    named = {op.name: np.asarray(op.parameters) for op in (*ops.embedding, *ops.head)}
-    table, norm = named["output_layer"][ops.index], named["final_norm"]
-    positions = named["embedding"][ops.index] - table
+    lists = [[*part.embedding, *part.head] for part in ops.by_levers]
+    table, norm, embedding = (
+        ops.gathered([next(op.parameters for op in listed if op.name == name) for listed in lists])[ops.index]
+        for name in ("output_layer", "final_norm", "embedding")
+    )
+    positions = embedding - table
     spread = by_schedule(plans, lambda schedule: schedule.output_barriers > 0)
     both = by_schedule(plans, lambda schedule: schedule.copies > 1)
     back = by_schedule(plans, lambda schedule: schedule.returns) | (plans.pipeline == 1)

@@ -58,6 +58,7 @@ class Stages:
 
         Layers of multi-token prediction follow the model's on the last stage.
         """
+        setting = setting.of(plans)
         groups = tuple(setting.model.layer_groups)
         if len(groups) == 1:
             return cls._of_equal_layers(setting, plans)

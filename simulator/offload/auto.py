@@ -9,7 +9,8 @@ from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.state.place import STATE_CLASSES, Tiers
-from simulator.training.analytic import components, stage_times
+from simulator.training.analytic import stage_times
+from simulator.training.components import components
 from simulator.training.memory import memory
 from simulator.training.sharding import Sharding
 from simulator.training.tiers import Offload, kept_on_stages
@@ -55,7 +56,7 @@ def _hidden(setting: Setting, plan: Plan, tier: str) -> float:
     kept = kept_on_stages(setting, plans, stages, counts)
     (out, _), (_, back) = Offload(Sharding(setting, plans)).copies(kept, np.zeros(kept.shape))
     bare = Plans.of(plan)
-    times = stage_times(setting, bare, stages, counts, components(setting, bare, stages, counts.ops))
+    times = stage_times(setting, bare, stages, counts, components(bare, stages, counts.ops))
     busy = np.where(stages.present & (kept > 0), 1.0, 0.0) > 0
     ratios = [
         float((window[busy] / np.maximum(copy[busy], 1e-12)).min())

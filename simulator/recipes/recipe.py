@@ -1,32 +1,30 @@
-"""What one release's recipe for one model and GPU sets, on top of its framework.
+"""Recipes: named partial plans, with their source.
 
-A framework states what its code does for every model; a recipe states what a launch script chooses:
-dispatcher, CUDA graphs, kernels of attention, overlaps, the tensor degree of experts, recomputation.
+A framework states what its code does for every model; a recipe states what the launch script of a release
+chooses for one model and GPU: dispatcher, CUDA graphs, kernels, overlaps, recomputed modules, degrees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hwmodels.errors import InputError
 from hwmodels.loading import Catalogue, Strict, build
 from simulator.frameworks import Framework, frameworks
+from simulator.frameworks.framework import moved_keys, say_moved
 from simulator.plan import Plan
-
-OF_THE_FRAMEWORK = frozenset({"name", "title", "defaults", "source"})
-"""Keys of a framework that no recipe sets."""
 
 
 class Recipe(Strict):
-    """Settings of a release, by name of a framework's keys and of plan fields."""
+    """A partial plan that a release ships for a model and a GPU."""
 
     name: str
     title: str = Field(description="release, model and GPU")
     framework: str = Field(description="catalogue name of the framework that it runs on")
-    sets: dict[str, Any] = Field(default_factory=dict, description="keys of the framework")
     plan: dict[str, Any] = Field(
         default_factory=dict, description="plan fields, where a plan leaves them out"
     )
@@ -40,12 +38,20 @@ class Recipe(Strict):
         except InputError as error:
             raise ValueError(error.problem) from None
 
-    @field_validator("sets")
+    @model_validator(mode="before")
     @classmethod
-    def _framework_keys(cls, sets: dict[str, Any]) -> dict[str, Any]:
-        if taken := OF_THE_FRAMEWORK & sets.keys():
-            raise ValueError(f"{sorted(taken)[0]!r} is the framework's own; plan fields go under 'plan'")
-        return sets
+    def _moved(cls, data: object) -> object:
+        """Files of version 0.6 set keys of the framework under ``sets``."""
+        if not isinstance(data, Mapping) or not isinstance(sets := data.get("sets"), Mapping):
+            return data
+        kept, levers = moved_keys(sets)
+        if kept:
+            raise ValueError(
+                f"sets: {sorted(kept)[0]!r} is a fact of the framework, not a choice; its file states it"
+            )
+        say_moved(levers, f"recipe {data.get('name', '')}: sets")
+        rest = {name: value for name, value in data.items() if name != "sets"}
+        return {**rest, "plan": {**levers, **data.get("plan", {})}}
 
     @field_validator("plan")
     @classmethod
@@ -58,21 +64,15 @@ class Recipe(Strict):
         return plan
 
     def applied(self, framework: Framework, where: str = "") -> Framework:
-        """Return the framework as the recipe sets it up.
+        """Return the framework with the recipe's partial plan as its defaults.
 
         Raises:
-            InputError: it is another framework than the recipe's, or a value is wrong.
+            InputError: it is another framework than the recipe's.
         """
         if framework.name != self.framework:
             other = f"not of {framework.name!r}"
             raise InputError(f"{self.name!r} is a recipe of the framework {self.framework!r}, {other}", where)
-        defaults = {**framework.defaults, **self.plan}
-        built = build(
-            Framework, {**framework.model_dump(), **self.sets}, f"{where}: sets" if where else "sets"
-        )
-        # Numbers that the recipe leaves alone keep their origins.
-        changed = {key: getattr(built, key) for key in self.sets}
-        return framework.model_copy(update={**changed, "defaults": defaults})
+        return framework.model_copy(update={"defaults": {**framework.defaults, **self.plan}})
 
 
 recipes = Catalogue("recipe", Path(__file__).parent, Recipe)

@@ -12,23 +12,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
-from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
+from simulator.training.components import Component, components
 from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
-from simulator.training.ends import End, embedding_passes, head_passes
-from simulator.training.layer import Layer, PassCosts, layer_passes
 from simulator.training.outer import outer_seconds, synchronised_apart
-from simulator.training.overlap import NO_TRANSFER
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.tiers import copied_exposed, update_exposed
-from simulator.training.work import price_passes
 
 NOTHING = Cost.none()
 
@@ -54,23 +50,6 @@ class Step:
     def share(self, *parts: str) -> np.ndarray:
         """Summed share of the named parts in the step."""
         return sum((self.seconds[p] for p in parts), np.zeros(len(self.time))) / self.time
-
-
-@dataclass
-class Component:
-    """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
-
-    ``count`` is their number in each class of stage, shape (classes, plans). ``parts`` and ``sent``
-    (communication by kind) are those of both directions, of the plans that differ; ``index`` says which of
-    these each plan is.
-    """
-
-    count: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
-    parts: dict[str, np.ndarray]
-    sent: dict[str, Cost]
-    index: np.ndarray
 
 
 @dataclass
@@ -114,9 +93,10 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     Returns:
         Times and breakdown in seconds, shape (plans,).
     """
+    setting = setting.of(plans)
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
-    pieces = components(setting, plans, stages, counts.ops)
+    pieces = components(plans, stages, counts.ops)
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
@@ -170,10 +150,11 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     Returns:
         Seconds, shape (plans,): those of ``predict``, to within rounding.
     """
+    setting = setting.of(plans)
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
     m = micro_batches(setting, plans)
-    passes = stage_times(setting, plans, stages, counts, components(setting, plans, stages, counts.ops))
+    passes = stage_times(setting, plans, stages, counts, components(plans, stages, counts.ops))
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
@@ -208,66 +189,6 @@ def first_largest(values: np.ndarray) -> np.ndarray:
 def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values of one class of stage for each plan, shape (plans,), from those of all."""
     return values[chosen, np.arange(len(chosen))]
-
-
-def components(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
-    """Components of stages: layers of each kind, then the first and the last end of the model."""
-    distinct, index = ops.plans, ops.index
-    priced = price_passes(setting, ops.embedding, ops.head, ops.further, *ops.layers)
-    pieces = []
-    for number, (layer, kind) in enumerate(zip(priced[3:], stages.groups, strict=True)):
-        passes = layer_passes(setting, distinct, layer, kind)
-        pieces.append(_piece(passes, [passes.recompute], stages.layers[:, number], index))
-    embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
-    embedded[FIRST] = 1.0
-    predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
-    for end, count in (
-        (embedding_passes(setting, distinct, priced[0]), embedded),
-        (head_passes(setting, distinct, priced[1], priced[2]), predicted),
-    ):
-        pieces.append(_piece(end, [], count, index))
-    return pieces
-
-
-def _piece(
-    component: Layer | End, recompute: list[PassCosts], count: np.ndarray, index: np.ndarray
-) -> Component:
-    """Sum the passes of the distinct plans; ``index`` maps every plan to its distinct one."""
-    forward, backward = [component.forward], [component.backward_input, component.backward_weight]
-    none = np.zeros_like(component.forward.seconds)
-    parts: dict[str, np.ndarray] = {}
-    sent: dict[str, Cost] = {name: Cost.none(none.shape) for name in ("tensor", "context", "expert")}
-
-    def put(into: dict[str, np.ndarray], name: str, seconds: np.ndarray) -> None:
-        into[name] = into.get(name, none) + seconds
-
-    for costs in forward + backward:
-        device, pace = costs.device, costs.setting.pace
-        for kind, seconds in costs.work.seconds.items():
-            put(parts, kind, seconds)
-        put(parts, "variation", device * (pace - 1))
-        put(parts, "launch", costs.kernels - device * pace)
-    for costs in recompute:
-        put(parts, "recompute", costs.kernels)
-    parts.update(dict.fromkeys(("tensor", "context", "expert"), none))
-    for costs in forward + backward + recompute:
-        for name in sent:
-            transfer = getattr(costs, name)
-            if transfer is not NO_TRANSFER:
-                put(parts, name, transfer.exposed)
-                sent[name] = sent[name] + transfer.cost
-
-    def elapsed(passes: list[PassCosts]) -> np.ndarray:
-        return sum((costs.seconds for costs in passes), none)[index]
-
-    return Component(
-        count,
-        elapsed(forward),
-        elapsed(backward + recompute),
-        parts,
-        sent,
-        index,
-    )
 
 
 def breakdown(
@@ -445,7 +366,7 @@ def tied_embedding(setting: Setting, plans: Plans) -> Cost:
     if not setting.model.tied_embeddings:
         return Cost.none((len(plans),))
     distinct, index = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
-    size = setting.model.hidden * setting.model.vocabulary / distinct.tensor * setting.framework.reduce_bytes
+    size = setting.model.hidden * setting.model.vocabulary / distinct.tensor * setting.choices.reduce_bytes
     apart = distinct.pipeline_stride * (distinct.pipeline - 1)
     cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
     return (cost * (distinct.pipeline > 1))[index]

@@ -105,7 +105,7 @@ def _gradient_kernels(
     added = np.where(sharding.gradients, owned, held) * (0 if framework.adds_first_gradient else 3)
     copied = np.where(plans.data * plans.context > 1, framework.gradient_passes * held, 0.0)
     copied = copied * np.where(sharding.gradients, micro_batches, 1)
-    moved = framework.gradient_bytes * (added * (micro_batches - 1) + copied)
+    moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
 
 

@@ -152,8 +152,8 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     routed = KernelTimes.of(entry for entry in parts.forward("routed") if entry.op.name != ROUTING)
-    framework = setting.framework
-    known = framework.fixed_capacity or not framework.reads_token_counts or setting.graphs == "step"
+    counted = setting.framework.reads_token_counts and not setting.choices.fixed_capacity
+    known = not counted or setting.graphs == "step"
     counts = kind.experts and not known
     reads = ~plans.overlap_expert.astype(bool) & counts
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads)
@@ -270,7 +270,7 @@ def _stack(
         )
         return np.zeros(len(plans)) + sum(written)
 
-    repeats_mlp = (plans.recompute == SELECTIVE) & (setting.framework.selective == "all-but-projections")
+    repeats_mlp = (plans.recompute == SELECTIVE) & (_selective(setting) == "all-but-projections")
     written = outputs("projections") + np.where(repeats_mlp, 0.0, outputs("mlp"))
     written = np.where(plans.recompute == FULL, 0.0, written)
     moved = passes.COPY * setting.width * setting.tokens(plans) * (setting.model.hidden + written)
@@ -278,11 +278,16 @@ def _stack(
         work.add("copy", setting.kernels.memory_bound(moved, "copy"))
 
 
+def _selective(setting: Setting) -> str:
+    """What selective recomputation repeats: "modules" that are named, or the framework's rule."""
+    return setting.framework.selective if setting.choices.recompute_modules is None else "modules"
+
+
 def _modules(setting: Setting, parts: _Parts, kind: LayerKind, graphed: Callable[[Op], bool]) -> KernelTimes:
     """Kernels of the modules that selective recomputation names; graphs of the backward pass hold theirs."""
     work = KernelTimes()
     for each in parts.forward(*ORDER):
-        if repeats(each.op, setting.framework.modules, kind.experts):
+        if repeats(each.op, setting.choices.recompute_modules or (), kind.experts):
             times = KernelTimes.of([each])
             work.extend(KernelTimes(times.seconds) if graphed(each.op) else times)
     return work
@@ -297,7 +302,7 @@ def _recompute(
     modules: KernelTimes,
 ) -> PassCosts:
     """The framework sets the ops that selective recomputation repeats; full repeats the forward pass."""
-    rule = setting.framework.selective
+    rule = _selective(setting)
     selective, full = plans.recompute == SELECTIVE, plans.recompute == FULL
     work = KernelTimes()
     if rule == "every-other-product":
@@ -311,7 +316,7 @@ def _recompute(
         norms = KernelTimes.of(each for each in parts.forward("around") if each.op.name == "norm")
         work.extend(norms, ~(full | selective) * 1.0)
 
-    named = setting.framework.modules if rule == "modules" else []
+    named = setting.choices.recompute_modules or ()
     attends, routes = "core_attn" in named, "moe" in named
 
     def repeated(transfer: Transfer, too: bool) -> Transfer:

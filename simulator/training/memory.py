@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.layout.model_ops import ModelOps
+from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import FIRST, Stages, by_schedule, gathered_together
 from simulator.models import LayerKind, Model
@@ -23,7 +23,7 @@ from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.counts import micro_batches
-from simulator.training.modules import ModuleName, frees
+from simulator.training.modules import frees
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import placed, share_on
 from simulator.training.sharding import Sharding
@@ -107,6 +107,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     Returns:
         Bytes, shape (classes, plans).
     """
+    setting = setting.of(plans)
     framework, shape = setting.framework, stages.index.shape
     sharding = Sharding(setting, plans)
     state = state_bytes(setting, sharding, counts)
@@ -156,6 +157,7 @@ def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Paramet
     Returns:
         Bytes of the fullest device, shape (plans,).
     """
+    setting = setting.of(plans)
     framework = setting.framework
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
@@ -174,7 +176,7 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
     separate = mixed and framework.separate_master
     width = setting.width if separate or not mixed else 4
     optimizer = 12 if separate else 8
-    gradient = framework.gradient_bytes + framework.working_gradient_bytes
+    gradient = setting.choices.gradient_bytes + framework.working_gradient_bytes
     parts = {
         name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
     }
@@ -199,16 +201,23 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
     found = []
-    for kind, layer in zip(groups, ops.layers, strict=True):
-        whole, core = np.zeros((2, len(ops.plans)))
-        framework = setting.framework
-        names: list[ModuleName] = framework.modules if framework.selective == "modules" else ["core_attn"]
-        for op in layer:
-            whole = whole + op.kept
-            core = core + (op.intermediate if "core_attn" in names else 0.0)
-            core = core + (op.kept if frees(op, names, kind.experts) else 0.0)
-        found.append(_kept(setting, plans, kind, whole[ops.index], core[ops.index]))
+    for number, kind in enumerate(groups):
+        whole, core = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
+        saved = ops.gathered(whole)[ops.index], ops.gathered(core)[ops.index]
+        found.append(_kept(setting, plans, kind, *saved))
     return found
+
+
+def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes that autograd keeps of one layer, all and those that selective recomputation discards."""
+    whole, core = np.zeros((2, len(part.plans)))
+    named = part.setting.choices.recompute_modules
+    names = ("core_attn",) if named is None else named
+    for op in part.layers[number]:
+        whole = whole + op.kept
+        core = core + (op.intermediate if "core_attn" in names else 0.0)
+        core = core + (op.kept if frees(op, names, kind.experts) else 0.0)
+    return whole, core
 
 
 def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, core: np.ndarray) -> Kept:
@@ -216,12 +225,14 @@ def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, co
     model, width = setting.model, setting.width
     tokens, t = setting.tokens(plans), plans.tensor
     boundary = boundary_bytes(setting, plans)
+    named = (plans.recompute_modules >= 0) | (setting.choices.recompute_modules is not None)
     selective = whole - core
     if setting.framework.selective == "all-but-projections":
         projected = model.query_width + 2 * model.kv_width + model.hidden
-        selective = boundary + width * tokens * projected / t
+        selective = np.where(named, selective, boundary + width * tokens * projected / t)
     if setting.framework.selective == "every-other-product":
-        selective = boundary + width * tokens * _every_other_result(model, kind.experts) / t
+        result = _every_other_result(model, kind.experts)
+        selective = np.where(named, selective, boundary + width * tokens * result / t)
     full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
     kept = np.where(full, boundary, np.where(partly, selective, whole))
     return Kept(kept, np.where(full, whole, np.where(partly, whole - selective, 0.0)))
@@ -286,9 +297,9 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     """Logits and their gradient on stages with the loss, B, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
-    if setting.framework.cross_entropy == "chunked":
+    if setting.choices.cross_entropy == "chunked":
         tokens = np.minimum(tokens, LOSS_CHUNK)
-    logits = LOGIT_BYTES[setting.framework.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
+    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
     return head_share(plans, classes) * kept * logits
@@ -308,10 +319,10 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
             largest * LARGEST_SUBMODULE + np.minimum(largest, framework.prefetch_parameters)
         ) * framework.gather_bytes
     else:
-        held = largest * (2 * framework.gather_bytes + framework.reduce_bytes)
+        held = largest * (2 * framework.gather_bytes + setting.choices.reduce_bytes)
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     chunk = counts.total / plans.virtual_pipeline
-    return np.where(shared, chunk * (2 * framework.gather_bytes + framework.reduce_bytes), held)
+    return np.where(shared, chunk * (2 * framework.gather_bytes + setting.choices.reduce_bytes), held)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:

@@ -8,13 +8,10 @@ the layer's input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from simulator.levers import ModuleName
 from simulator.ops import Op
-
-ModuleName = Literal[
-    "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
-]
 
 
 class Module(NamedTuple):

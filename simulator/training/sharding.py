@@ -110,14 +110,15 @@ class Sharding:
     def __init__(self, setting: Setting, plans: Plans) -> None:
         self.setting, self.plans = setting, plans
         framework = setting.framework
-        self.gather_bytes: np.ndarray | float = framework.gather_bytes
+        gathered, reduced = framework.gather_bytes, setting.choices.reduce_bytes
+        self.gather_bytes: np.ndarray | float = gathered
         """Bytes of a gathered parameter on the wire, with its share of a scale."""
-        self.reduce_bytes: np.ndarray | float = framework.reduce_bytes
+        self.reduce_bytes: np.ndarray | float = reduced
         """Bytes of a reduced gradient on the wire, with its share of a scale."""
         if any(policy.wire for policy in plans.policies):
             self.gather_bytes, self.reduce_bytes = (
                 self.by_policy(lambda policy, name=name, width=width: _wire_bytes(policy.wire, name, width))
-                for name, width in (("gather", framework.gather_bytes), ("reduce", framework.reduce_bytes))
+                for name, width in (("gather", gathered), ("reduce", reduced))
             )
         self.gather_calls = framework.gathers_a_layer
         """Collectives that gather one layer where parameters are sharded."""

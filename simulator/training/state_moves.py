@@ -132,7 +132,7 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
     cluster, found = sharding.setting.cluster, []
     for operation, kind, width in (
         ("all_gather", "parameters", sharding.setting.framework.gather_bytes),
-        ("reduce_scatter", "gradients", sharding.setting.framework.reduce_bytes),
+        ("reduce_scatter", "gradients", sharding.setting.choices.reduce_bytes),
     ):
         inner, _ = _stacked(sharding.groups(kind), dense, experts)
         ranks = np.maximum(outer.shard // inner.shard, 1)
@@ -203,7 +203,7 @@ def _hops(sharding: Sharding, groups: StateGroups, count: np.ndarray, wire: Wire
     2023, ZeRO++, section 3.3).
     """
     cluster, form = sharding.setting.cluster, WIRE_FORMATS[wire.reduce] if wire.reduce else None
-    width = form.bytes if form else float(sharding.setting.framework.reduce_bytes)
+    width = form.bytes if form else float(sharding.setting.choices.reduce_bytes)
     coded = form is not None and form.coded
     operation = "all_to_all" if coded else "reduce_scatter"
     near = np.ones_like(groups.shard)

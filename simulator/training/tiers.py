@@ -112,7 +112,7 @@ class Offload:
         framework, mixed = self.setting.framework, self.setting.training.mixed
         self.width = self.setting.width
         self.state = 12.0 if mixed and framework.separate_master else 8.0
-        self.gradient = float(framework.gradient_bytes)
+        self.gradient = float(self.setting.choices.gradient_bytes)
 
     def share(self, kind: StateClass, tier: str = "") -> np.ndarray:
         """Share of a class that lies on a tier, or off the device, shape (plans,)."""

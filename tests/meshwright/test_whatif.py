@@ -85,7 +85,7 @@ def test_setting_a_key_to_what_it_is_changes_nothing(answer):
         "cluster.device.memory_bandwidth": cluster.device.memory_bandwidth,
         "cluster.levels.nvlink.bandwidth": cluster.levels[0].bandwidth,
         "model.layers": 32,
-        "framework.gradient_bytes": 4,
+        "framework.defaults.gradient_bytes": 4,
         "plan.tensor": 2,
     }
     report, found = answer("".join(f"  {key}: {{set: {{{key}: {value}}}}}\n" for key, value in same.items()))
@@ -352,9 +352,21 @@ def test_a_variation_of_the_framework_goes_before_its_recipe(tmp_path):
         "recipe": "megatron-bridge-gpt-oss",
     }
     for key, value, expected in (
-        ("framework.dispatcher", "flex", ("flex", "slow-hosts")),
-        ("framework.graphs", "step", ("all-to-all", "step")),
+        ("framework.defaults.dispatcher", "flex", ("flex", "slow-hosts")),
+        ("framework.defaults.graphs", "step", ("all-to-all", "step")),
     ):
         changed = set_key(data, key, value, tmp_path, "mine.yaml")
-        framework = make_scenario(changed, "mine.yaml", tmp_path).setting.framework
-        assert (framework.dispatcher, framework.graphs) == expected
+        choices = make_scenario(changed, "mine.yaml", tmp_path).setting.choices
+        assert (choices.dispatcher, choices.graphs) == expected
+
+
+def test_a_choice_that_was_a_key_of_the_framework_is_read_and_named(tmp_path):
+    data = {
+        "model": "llama3-8b",
+        "cluster": "dgx-h100",
+        "gpus": 8,
+        "workload": {"seq_len": 8192, "global_batch": 8},
+    }
+    with pytest.warns(FutureWarning, match="graphs became plan fields"):
+        changed = set_key(data, "framework.graphs", "step", tmp_path, "mine.yaml")
+    assert make_scenario(changed, "mine.yaml", tmp_path).setting.choices.graphs == "step"

@@ -6,9 +6,17 @@ import pytest
 
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
+from simulator.levers import LEVERS
 from simulator.models import models
 from simulator.setting import Setting
 from simulator.workload import Training
+
+
+def changed(framework, changes):
+    """A framework with other keys, and other defaults of levers."""
+    levers = {name: value for name, value in changes.items() if name in LEVERS}
+    keys = {name: value for name, value in changes.items() if name not in LEVERS}
+    return framework.model_copy(update={**keys, "defaults": {**framework.defaults, **levers}})
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +40,7 @@ def make_setting():
             models.get(name),
             chosen.resized(devices),
             training,
-            frameworks.get(framework).model_copy(update=changes),
+            changed(frameworks.get(framework), changes),
         )
 
     return make

@@ -32,6 +32,7 @@ VALUES = {
     "overlap_expert": (False, True),
     "overlap_pipeline": (False, True),
     "schedule": range(len(CLOSED)),
+    "recompute_modules": (-1, 0, 1, 0b10100),
 } | {name: range(len(words)) for name, words in Choice.items()}
 MODELS = {"gpt3-175b": "fp16", "deepseek-v3": "fp8", "gemma2-27b": "bf16", "llama4-scout": "bf16"}
 

@@ -150,7 +150,7 @@ def test_a_slow_host_slows_small_micro_batches_and_graphs_help(make_setting):
     )
     plans = Plans.of(Plan(data=8, expert=8, zero=1))
     quick = replace(setting, cluster=setting.cluster.model_copy(update={"host_slowdown": 1.0}))
-    bare = replace(setting, framework=setting.framework.model_copy(update={"graphs": "none"}))
+    bare = setting.with_choices(graphs="none")
     graphs, fast, slow = (float(predict(s, plans).time[0]) for s in (setting, quick, bare))
     assert slow > 1.5 * fast
     assert fast < graphs < 0.8 * slow
@@ -179,13 +179,13 @@ def test_multi_token_prediction_sits_on_a_last_stage_that_makes_room_for_it(make
     assert stages.total[FIRST].tolist() == [4, 16, 7]
     assert stages.total[1:LAST].max(axis=0).tolist() == [4, 16, 8]
     assert stages.total[LAST].tolist() == [1 + 1, 13 + 1, 6 + 1]
-    without = replace(setting, framework=setting.framework.model_copy(update={"trains_mtp": False}))
+    without = setting.with_choices(trains_mtp=False)
     assert Stages.of(without, plans).total[LAST].max() < 16
 
 
 def test_multi_token_prediction_passes_the_output_layer_again(make_setting):
     setting = experts(make_setting, "deepseek-v3", 256, framework="megatron-bridge")
-    without = replace(setting, framework=setting.framework.model_copy(update={"trains_mtp": False}))
+    without = setting.with_choices(trains_mtp=False)
     twice, once = (head(s, Plans.of(Plan(data=256, expert=64))).forward.work for s in (setting, without))
     assert twice.seconds["cross_entropy"] == pytest.approx(2 * once.seconds["cross_entropy"])
     assert twice.seconds["gemm"][0] > 2 * once.seconds["gemm"][0]
@@ -382,11 +382,11 @@ def test_a_kernel_that_skips_no_blocks_attends_to_whole_sequences(make_setting):
     assert times[0][0] < times[0][1] == times[1][1] == times[1][0]
 
 
-MODULES_OF = {"selective": "modules", "framework": "megatron-bridge", "global_batch": 64}
+MODULES_OF = {"framework": "megatron-bridge", "global_batch": 64}
 
 
 def recomputed(make_setting, *modules, model="deepseek-v3", kind=EXPERTS):
-    setting = experts(make_setting, model, 64, modules=list(modules), **MODULES_OF)
+    setting = experts(make_setting, model, 64, recompute_modules=modules, **MODULES_OF)
     plans = Plans.of(Plan(data=64, expert=64, recompute="selective"))
     return layer(setting, plans, kind)
 
@@ -423,7 +423,7 @@ def test_discarded_outputs_take_no_memory(make_setting):
     plans = Plans.of(Plan(data=64, expert=64, recompute="selective"))
     kept = []
     for modules in ([], ["moe_act"], ["moe_act", "mla_up_proj"], ["moe", "mla_up_proj"]):
-        setting = experts(make_setting, "deepseek-v3", 64, modules=modules, **MODULES_OF)
+        setting = experts(make_setting, "deepseek-v3", 64, recompute_modules=tuple(modules), **MODULES_OF)
         step = predict(setting, plans)
         kept.append(memory(setting, plans, step.stages, step.parameters).parts["activations"][0, 0])
     assert kept == sorted(set(kept), reverse=True)
@@ -453,8 +453,8 @@ def test_deepep_s_rate_between_nodes_holds_for_copies_to_its_own_node_too(make_s
 def unevenly(make_setting, load, framework=None, **changes):
     setting = experts(make_setting, **changes)
     training = setting.training.model_copy(update={"expert_load": load})
-    chosen = setting.framework.model_copy(update={"fixed_capacity": False} | (framework or {}))
-    return replace(setting, training=training, framework=chosen)
+    chosen = {"fixed_capacity": False} | (framework or {})
+    return replace(setting, training=training).with_choices(**chosen)
 
 
 def test_the_busiest_rank_computes_receives_and_keeps_its_load(make_setting):

@@ -34,15 +34,14 @@ def test_every_recipe_fits_its_framework_and_changes_it(name):
     framework = frameworks.get(recipe.framework)
     changed = recipe.applied(framework)
     assert changed != framework
-    assert {key: getattr(changed, key) for key in recipe.sets} == recipe.sets
     assert changed.defaults == {**framework.defaults, **recipe.plan}
 
 
 def test_a_recipe_names_its_framework_and_fills_the_plan():
-    given = {**MINE, "sets": {"dispatcher": "all-to-all"}, "plan": {"overlap_expert": True}}
+    given = {**MINE, "plan": {"dispatcher": "all-to-all", "overlap_expert": True}}
     asked = scenario(recipe=given)
     assert asked.setting.framework.name == "megatron-bridge"
-    assert asked.setting.framework.dispatcher == "all-to-all"
+    assert asked.setting.choices.dispatcher == "all-to-all"
     assert asked.plan.overlap_expert
     kept = scenario(recipe=given, plan={**QUESTION["plan"], "overlap_expert": False})
     assert not kept.plan.overlap_expert
@@ -61,9 +60,9 @@ def test_a_recipe_of_another_framework_is_refused():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sets": {"dispatcher": "carrier-pigeon"}}, "dispatcher: "),
-        ({"sets": {"dispatchr": "flex"}}, "unknown key 'dispatchr'; did you mean 'dispatcher'"),
-        ({"sets": {"defaults": {"zero": 1}}}, "'defaults' is the framework's own"),
+        ({"plan": {"dispatcher": "carrier-pigeon"}}, "dispatcher: "),
+        ({"plan": {"dispatchr": "flex"}}, "unknown key 'dispatchr'; did you mean 'dispatcher'"),
+        ({"sets": {"mask_seconds": 1e-9}}, "'mask_seconds' is a fact of the framework"),
         ({"plan": {"zeros": 1}}, "unknown key 'zeros'; did you mean 'zero'"),
         ({"framework": "megatron-bride"}, "did you mean 'megatron-bridge'"),
     ],
@@ -71,6 +70,16 @@ def test_a_recipe_of_another_framework_is_refused():
 def test_a_wrong_key_or_value_names_itself(given, message):
     with pytest.raises(InputError, match=message):
         build(Recipe, {**MINE, **given}, "mine.yaml").applied(frameworks.get("megatron-bridge"))
+
+
+def test_keys_of_the_framework_in_files_of_0_6_become_plan_fields():
+    sets = {"dispatcher": "flex", "selective": "modules", "modules": ["mlp", "core_attn"]}
+    with pytest.warns(FutureWarning, match="dispatcher, recompute_modules became plan fields"):
+        recipe = build(Recipe, {**MINE, "sets": sets}, "mine.yaml")
+    assert recipe.plan == {"dispatcher": "flex", "recompute_modules": ["mlp", "core_attn"]}
+    own = {**frameworks.get("megatron-core").model_dump(), "name": "ours", "graphs": "step"}
+    with pytest.warns(FutureWarning, match="framework ours: graphs became"):
+        assert scenario(framework=own).setting.choices.graphs == "step"
 
 
 def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):

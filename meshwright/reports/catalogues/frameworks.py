@@ -9,13 +9,14 @@ from rich.table import Table
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.frameworks import Framework, frameworks
+from simulator.levers import Choices
 
 
 def _brief(framework: Framework) -> dict[str, Any]:
     return {
         "name": framework.name,
         "title": framework.title,
-        "attention": framework.attention,
+        "attention": Choices.of(framework.defaults).attention,
         "defaults": dict(framework.defaults),
     }
 
@@ -26,7 +27,8 @@ def _more(framework: Framework) -> dict[str, Any]:
 
 
 def _row(framework: Framework) -> list[str]:
-    return [framework.name, framework.attention, _words(framework.defaults), framework.title]
+    attention = Choices.of(framework.defaults).attention
+    return [framework.name, attention, _words(framework.defaults), framework.title]
 
 
 def _tables(framework: Framework) -> list[Table]:

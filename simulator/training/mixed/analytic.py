@@ -21,7 +21,6 @@ from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.analytic import (
     StageTimes,
-    components,
     data_parallel_times,
     micro_batches,
     predict,
@@ -29,6 +28,7 @@ from simulator.training.analytic import (
     tied_embedding,
 )
 from simulator.training.boundary import hop_transfer
+from simulator.training.components import components
 from simulator.training.memory import memory
 from simulator.training.mixed.step import GroupStep, MixedStep, placed
 
@@ -73,7 +73,7 @@ class _Group:
         joined = mixed.on(share, plan, joined=True) if apart else setting
         stages = Stages.of(setting, plans)
         counts = parameters(setting, plans, stages)
-        pieces = components(setting, plans, stages, counts.ops)
+        pieces = components(plans, stages, counts.ops)
         times = stage_times(setting, plans, stages, counts, pieces)
         return cls(share, setting, joined, plans, stages, counts, times)
 

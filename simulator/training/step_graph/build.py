@@ -83,6 +83,7 @@ class _Build:
     """Shared state of the parts of one program; every array holds one plan."""
 
     def __init__(self, setting: Setting, plan: Plan) -> None:
+        setting = setting.of(plan)
         self.setting, self.plan = setting, plan
         self.plans = Plans.of(plan)
         self.stride = int(self.plans.pipeline_stride[0])

@@ -1,12 +1,16 @@
 """Published rows: what their words are read as."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 
 from meshwright.validation.cases import balanced_last_stage, read_case
-from meshwright.validation.rows import PublishedRow, SkippedRow, rule_of
+from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, rule_of
+from simulator.frameworks import frameworks
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import models
-from simulator.plan import Plans
+from simulator.plan import Plan, Plans
 from simulator.training import predict
 
 ROW = {
@@ -55,6 +59,12 @@ def read(**changes):
     return read_case({**ROW, **changes}, "test")
 
 
+def chosen(**changes):
+    """The setting with what the row's plan chooses."""
+    case = read(**changes)
+    return case.setting.of(case.plan)
+
+
 @pytest.mark.parametrize(
     ("words", "precision"),
     [
@@ -89,7 +99,7 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("PaxML (JAX)", "fp8", "paxml"),
         ("DeepSpeed ZeRO-3 inside Megatron", "fp16", "deepspeed-zero3-2021"),
         ("Megatron-DeepSpeed ZeRO-3", "fp16", "deepspeed-zero3"),
-        ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-wheels"),
+        ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-openllm"),
         ("Megatron-DeepSpeed", "bf16", "megatron-deepspeed"),
         ("NeMo (MLPerf v4.0)", "fp8", "nemo"),
     ],
@@ -102,14 +112,14 @@ def test_frameworks(framework, precision, name):
     ("framework", "zero_stage", "name"),
     [
         ("DeepSpeed", "3", "deepspeed-zero3"),
-        ("DeepSpeed", "2", "megatron-deepspeed"),
+        ("DeepSpeed", "2", "deepspeed-zero1"),
         ("Colossal-AI", "", "megatron-lm-2022"),
         ("HF Transformers + Accelerate", "", "torch-fsdp"),
     ],
 )
 def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name):
     row = PublishedRow({"framework": framework, "zero_stage": zero_stage}, "row")
-    assert rule_of(row)["framework"] == name
+    assert rule_of(row)["release"] == name
     assert row.assumed == ["framework"]
 
 
@@ -128,8 +138,9 @@ def test_libraries_of_rocm_5_are_those_of_mi250x_alone():
     ],
 )
 def test_gradients_of_bf16_under_deepspeed_by_version(words, gradient_bytes, passes, casts, clears):
-    framework = read(**words, precision="bf16").setting.framework
-    found = framework.gradient_bytes, framework.casts_gradients, framework.clears_working_gradients
+    setting = read(**words, precision="bf16").setting
+    framework = setting.framework
+    found = setting.choices.gradient_bytes, framework.casts_gradients, framework.clears_working_gradients
     assert found == (gradient_bytes, casts, clears)
     assert framework.gradient_passes == passes
 
@@ -220,7 +231,7 @@ def test_an_unstated_schedule_takes_the_fastest_chunks_too():
 
 @pytest.mark.parametrize(("release", "kernel"), [("NeMo 24.03.01", "flash-2"), ("NeMo 24.07", "flash")])
 def test_nemo_of_early_2024_ran_flash_attention_2(release, kernel):
-    assert read(framework=release).setting.framework.attention == kernel
+    assert chosen(framework=release).choices.attention == kernel
 
 
 def test_the_readme_of_megatron_trains_with_sequence_parallelism():
@@ -231,18 +242,18 @@ def test_the_readme_of_megatron_trains_with_sequence_parallelism():
 
 def test_recipes_say_what_rows_leave_out():
     gpt = {"model_name": "GPT3-175B", "ffn_type": "gelu", "n_kv_heads": "", "flash_attention": "1"}
-    nemo, mlperf = read(**gpt).setting, read(**gpt, framework="NeMo (MLPerf v4.0)").setting
-    assert (nemo.dropout, nemo.framework.attention) == (True, "flash-2")
-    assert (mlperf.dropout, mlperf.framework.attention) == (False, "flash")
-    assert read().setting.framework.attention == "flash"
-    assert not read(framework="Megatron-LM (2021)").setting.dropout
-    assert read(framework="Megatron-LM (2021)", ffn_type="gelu").setting.dropout
+    nemo, mlperf = chosen(**gpt), chosen(**gpt, framework="NeMo (MLPerf v4.0)")
+    assert (nemo.dropout, nemo.choices.attention) == (True, "flash-2")
+    assert (mlperf.dropout, mlperf.choices.attention) == (False, "flash")
+    assert chosen().choices.attention == "flash"
+    assert not chosen(framework="Megatron-LM (2021)").dropout
+    assert chosen(framework="Megatron-LM (2021)", ffn_type="gelu").dropout
 
 
 def test_gated_models_in_megatron_deepspeed_run_without_its_fused_kernels():
-    assert read(framework="Megatron-DeepSpeed (ROCm)").setting.framework.elementwise == "eager"
-    gelu = read(framework="Megatron-DeepSpeed (ROCm)", ffn_type="gelu").setting.framework
-    assert gelu.elementwise == "fused"
+    assert chosen(framework="Megatron-DeepSpeed (ROCm)").choices.elementwise == "eager"
+    gelu = chosen(framework="Megatron-DeepSpeed (ROCm)", ffn_type="gelu")
+    assert gelu.choices.elementwise == "fused"
 
 
 @pytest.mark.parametrize(
@@ -325,8 +336,8 @@ def test_recipes_are_found_by_the_model_however_it_is_spelled():
     shape = {"n_layers": "36", "d_model": "2880", "n_heads": "64", "n_kv_heads": "8", "d_ff": "2880"}
     experts = {"n_experts": "128", "top_k": "4", "moe_d_ff": "2880"}
     for name in ("gpt-oss-120b", "GPT OSS 120B"):
-        framework = read(**shape, **experts, model_name=name, framework="Megatron-Bridge").setting.framework
-        assert framework.dispatcher == "all-to-all"
+        setting = chosen(**shape, **experts, model_name=name, framework="Megatron-Bridge")
+        assert setting.choices.dispatcher == "all-to-all"
 
 
 @pytest.mark.parametrize(
@@ -339,13 +350,13 @@ def test_deepseek_v3_under_nemo_on_h100_takes_what_dgx_cloud_published(gpus, pp,
     experts = {"n_experts": "256", "top_k": "8", "moe_d_ff": "2048", "tp": "2", "ep": "64"}
     words = {"framework": "NeMo/Megatron-Core", "sequence_parallel": "1"}
     case = read(**sizes, **shape, **experts, **words, model_name="deepseek-v3")
-    assert case.setting.framework.modules == ["mla_up_proj"]
+    assert case.setting.choices.recompute_modules == ("mla_up_proj",)
     assert float(predict(case.setting, Plans.of(case.plan)).time[0]) == pytest.approx(seconds, rel=0.07)
 
 
 def test_a_row_may_name_its_recipe():
-    chosen = read(recipe="nemo-gpt3").setting.framework
-    assert (chosen.dropout, chosen.attention) == (False, "flash-2")
+    choices = chosen(recipe="nemo-gpt3").choices
+    assert (choices.dropout, choices.attention) == (False, "flash-2")
     with pytest.raises(Exception, match="unknown recipe"):
         read(recipe="nemo-gpt-3")
 
@@ -354,3 +365,16 @@ def test_a_model_with_an_indexer_of_its_own_is_refused_by_name():
     changes = {"model_name": "DeepSeek-V4-Flash", "d_model": "4096", "n_experts": "256", "top_k": "6"}
     with pytest.raises(SkippedRow, match="compressed keys"):
         read(**changes, moe_d_ff="2048")
+
+
+def test_what_reads_a_row_sets_no_key_of_a_framework():
+    """A user's plan can have whatever a published row has: releases, recipes and plan fields."""
+    told = conventions()
+    known = {*Plan.model_fields, "recipe"}
+    for spelling in told["spellings"]:
+        assert spelling["fills"].keys() <= known
+    for rule in told["releases"]:
+        assert rule["release"] in frameworks.names()
+    for name in ("cases", "rows", "row_model", "micro_batches"):
+        text = Path(importlib.import_module(f"meshwright.validation.{name}").__file__).read_text()
+        assert "model_copy" not in text.replace("plan.model_copy", "").replace("moe.model_copy", "")

@@ -95,8 +95,8 @@ def test_columns_reach_framework_and_plan():
     policy = "XLA policy save-dots-with-no-batch-dim"
     case = read_case({**ROW, "activation_recompute": policy, "notes": "native Pax layers"}, "test")
     assert case.plan.recompute == "selective"
-    assert case.setting.framework.modules == ["core_attn", "layernorm", "mlp_act"]
-    assert case.setting.framework.attention == "unfused"
+    assert case.plan.recompute_modules == ("core_attn", "layernorm", "mlp_act")
+    assert case.plan.attention == "unfused"
 
 
 def test_blank_recomputation_is_the_least_that_fits():

@@ -82,14 +82,14 @@ def test_a_round_moves_the_bytes_of_a_ring(setting):
     count = 7e9
     found = sharding(setting, {"data": 64}, {"data": 64, "zero": 3}, HYBRID)
     gather, reduce = move_state(found, np.full(3, count), np.zeros(3))
-    framework, ring = setting.framework, 63 / 64
+    setting, ring = found.setting, 63 / 64
     scatters = found.scatters
     assert scatters.tolist() == [False, True, True]
-    assert sent(gather)[:2] == pytest.approx(count * framework.gather_bytes * ring)
-    expected = count * framework.reduce_bytes * np.array([2 * ring, ring, 7 / 8 + 2 * 7 / 8 / 8])
+    assert sent(gather)[:2] == pytest.approx(count * setting.framework.gather_bytes * ring)
+    expected = count * setting.choices.reduce_bytes * np.array([2 * ring, ring, 7 / 8 + 2 * 7 / 8 / 8])
     assert sent(reduce) == pytest.approx(expected)
     # Copies of a shard lie on other nodes; its own ranks are neighbours.
-    assert reduce.bytes[-1, 2] == pytest.approx(2 * 7 / 8 / 8 * count * framework.reduce_bytes)
+    assert reduce.bytes[-1, 2] == pytest.approx(2 * 7 / 8 / 8 * count * setting.choices.reduce_bytes)
 
 
 def test_a_round_cut_into_calls_moves_the_same_bytes_more_slowly(setting):

@@ -57,7 +57,12 @@ def test_full_sharding_sends_three_times_its_parameters():
     setting, plan = scenario({"zero": 3}, batch=64, framework="torch-fsdp")
     moved = step_traffic(setting, plan)
     framework = setting.framework
-    sent = model_parameters(setting.model) * (2 * framework.gather_bytes + framework.reduce_bytes) * 63 / 64
+    sent = (
+        model_parameters(setting.model)
+        * (2 * framework.gather_bytes + setting.choices.reduce_bytes)
+        * 63
+        / 64
+    )
     assert total(moved, "parameters") == pytest.approx(sent, rel=0.01)
     assert moved["network"]["parameters"] == pytest.approx(total(moved, "parameters") / 8)
 
@@ -66,7 +71,7 @@ def test_a_replica_a_node_reduces_over_the_network_only():
     setting, plan = scenario({"tensor": 8, "zero": 0})
     moved = step_traffic(setting, plan)
     held = predict(setting, Plans.of(plan)).parameters.total[0, 0]
-    sent = 2 * 7 / 8 * held * setting.framework.reduce_bytes
+    sent = 2 * 7 / 8 * held * setting.choices.reduce_bytes
     assert moved["network"]["gradients"] == pytest.approx(sent)
     assert "gradients" not in moved["nvlink"]
 

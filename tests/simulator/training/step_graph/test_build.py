@@ -193,7 +193,7 @@ def test_a_last_stage_without_layers_holds_and_reduces_the_output_layer(schedule
     program = step_program(setting, made)
     assert [len({each.segment for each in work.reductions}) > 0 for work in program.work] == [True] * 8
     (reduction,) = {each.work for each in program.work[-1].reductions}
-    held = setting.model.vocabulary * setting.model.hidden * setting.framework.reduce_bytes
+    held = setting.model.vocabulary * setting.model.hidden * setting.choices.reduce_bytes
     sent = sum(size for _, size in reduction.load.sent) * len(program.work[-1].reductions)
     assert sent == pytest.approx(2 * 7 / 8 * held, rel=0.01)
     timeline = run(program)

@@ -1,0 +1,188 @@
+"""Choices of a launch script beyond degrees: kernels, dispatcher, graphs, recomputed modules, formats.
+
+A framework states what its release does by default (``defaults``) and which values it offers; a recipe and a
+plan choose. A field that a plan leaves out is the release's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from pydantic import Field, field_validator
+
+from hwmodels.loading import Strict
+
+Attention = Literal["flash", "flash-2", "flash-1", "flash-1-triton", "unfused"]
+Elementwise = Literal["fused", "eager"]
+Rotary = Literal["", "halves"]
+ExpertKernels = Literal["one", "per-expert", "fused-mlp"]
+Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes"]
+Graphs = Literal["none", "slow-hosts", "router", "attention", "layer", "step"]
+Swizzles = Literal["none", "one", "per-expert"]
+LossKernel = Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "chunked"]
+ModuleName = Literal[
+    "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
+]
+MODULE_NAMES: tuple[ModuleName, ...] = get_args(ModuleName)
+
+
+class Levers(Strict):
+    """Choices of a launch script; None is the default of the framework's release."""
+
+    attention: Attention | None = Field(
+        default=None,
+        description="attention kernel; flash is the fastest that the device has (FlashAttention-3 or cuDNN "
+        "on Hopper)",
+    )
+    elementwise: Elementwise | None = Field(
+        default=None, description="whether bias, dropout, residual, activation and rotary kernels are fused"
+    )
+    dropout: bool | None = Field(
+        default=None, description="dropout after attention and MLP, where the workload states none"
+    )
+    gradient_bytes: Literal[2, 4] | None = Field(
+        default=None, description="bytes of one accumulated gradient"
+    )
+    reduce_bytes: Literal[2, 4] | None = Field(default=None, description="bytes of one gradient on the wire")
+    fused_latent_rope: bool | None = Field(
+        default=None,
+        description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
+        "chain of torch kernels in Megatron Core before 0.13",
+    )
+    rotary: Rotary | None = Field(
+        default=None,
+        description="rotary embedding as torch kernels over both halves of each head; empty: as "
+        "``elementwise`` says",
+    )
+    grouped_launches: ExpertKernels | None = Field(
+        default=None,
+        description="whether the products of all experts are one kernel or one kernel each, or one with "
+        "activation and casts inside (fused-mlp)",
+    )
+    skips_blocks: bool | None = Field(
+        default=None, description="the attention kernel of a sliding window leaves out blocks that are masked"
+    )
+    fused_router: bool | None = Field(
+        default=None, description="the choice of experts and its statistics are fused kernels"
+    )
+    fixed_capacity: bool | None = Field(
+        default=None,
+        description="experts drop tokens beyond a capacity and pad to it: their numbers are known",
+    )
+    dispatcher: Dispatcher | None = Field(
+        default=None,
+        description="what sends tokens to experts: an all-to-all with one copy an expert, DeepEP or HybridEP "
+        "(Megatron's flex dispatcher) with one copy a rank or node, or these only where experts span nodes",
+    )
+    dispatcher_library: str | None = Field(
+        default=None,
+        description="library behind the flex dispatcher, whose rate the calibration of links or fabric may "
+        "state: hybridep, deepep, uccl, nvshmem",
+    )
+    graphs: Graphs | None = Field(
+        default=None,
+        description="kernels that are replayed from CUDA graphs: none; router, dispatch preparation and "
+        "shared experts of layers with experts (router); attention too (attention), or these only on hosts "
+        "that launch slowly, as Grace (slow-hosts); whole dense layers too (layer); all (step)",
+    )
+    fused_accumulation: bool | None = Field(
+        default=None, description="weight gradients accumulate inside the matrix product"
+    )
+    swizzled_scales: Swizzles | None = Field(
+        default=None,
+        description="kernels that bring scales of blocks into the order that products read: none, one for "
+        "each operand of a call, or one for each expert's",
+    )
+    trains_mtp: bool | None = Field(
+        default=None, description="whether the multi-token prediction layers that a model has are trained"
+    )
+    cross_entropy: LossKernel | None = Field(
+        default=None,
+        description="loss kernel; fused-32 reads logits cast to 32 bits, eager is Megatron-LM's over the "
+        "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
+        "negative log-likelihood, torch-held the same where the caller keeps the logits during the backward "
+        "pass, chunked the same over pieces of the sequence with the output layer inside",
+    )
+    launches_ahead: bool | None = Field(
+        default=None,
+        description="whether the host launches kernels while the device still runs others; with "
+        "CUDA_LAUNCH_BLOCKING=1 it waits for each kernel",
+    )
+    binds_processes: bool | None = Field(
+        default=None, description="whether processes are bound to the cores beside their device"
+    )
+    recompute_modules: tuple[ModuleName, ...] | None = Field(
+        default=None, description="modules that selective recomputation repeats; default: as the release does"
+    )
+
+    @field_validator("recompute_modules", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: object) -> object:
+        """Names in the order of ``MODULE_NAMES``, from a list or from text such as ``moe_act+mlp``."""
+        if isinstance(value, str):
+            value = [word for word in value.split("+") if word and word != "none"]
+        if not isinstance(value, list | tuple):
+            return value
+        known = [name for name in MODULE_NAMES if name in value]
+        return tuple(known + [name for name in value if name not in MODULE_NAMES])
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Every lever with a value: what a release does that states nothing, unless told otherwise."""
+
+    attention: Attention = "flash"
+    elementwise: Elementwise = "fused"
+    dropout: bool = False
+    gradient_bytes: Literal[2, 4] = 4
+    reduce_bytes: Literal[2, 4] = 4
+    fused_latent_rope: bool = True
+    rotary: Rotary = ""
+    grouped_launches: ExpertKernels = "per-expert"
+    skips_blocks: bool = True
+    fused_router: bool = True
+    fixed_capacity: bool = False
+    dispatcher: Dispatcher = "all-to-all"
+    dispatcher_library: str = "hybridep"
+    graphs: Graphs = "none"
+    fused_accumulation: bool = True
+    swizzled_scales: Swizzles = "none"
+    trains_mtp: bool = False
+    cross_entropy: LossKernel = "eager"
+    launches_ahead: bool = True
+    binds_processes: bool = True
+    recompute_modules: tuple[ModuleName, ...] | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Choices:
+        """The levers among plan fields; other fields are ignored."""
+        levers = Levers.model_validate({name: values[name] for name in LEVERS if name in values})
+        return cls(**stated(levers))
+
+
+LEVERS = tuple(each.name for each in fields(Choices))
+"""All levers, in the order of their description."""
+
+BY_PLAN = ("dispatcher", "graphs", "recompute_modules")
+"""Levers in which plans of one call may differ; they act through the ops and passes of a layer only."""
+
+SHARED = tuple(name for name in LEVERS if name not in BY_PLAN)
+"""Levers that all plans of one call share."""
+
+
+def stated(levers: Levers) -> dict[str, Any]:
+    """The levers that are not left to the release."""
+    values = ((name, getattr(levers, name)) for name in LEVERS)
+    return {name: value for name, value in values if value is not None}
+
+
+def modules_code(names: Iterable[str] | None) -> int:
+    """A set of modules as the bits of a number; -1 where it is left to the release."""
+    return -1 if names is None else sum(1 << MODULE_NAMES.index(name) for name in names)  # type: ignore[arg-type]
+
+
+def modules_of(code: int) -> tuple[ModuleName, ...] | None:
+    """The modules of a code."""
+    return None if code < 0 else tuple(name for bit, name in enumerate(MODULE_NAMES) if code >> bit & 1)
