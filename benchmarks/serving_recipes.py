@@ -1,12 +1,13 @@
 """Whether the first answer of a serving search is the launch that the engines' documentation recommends.
 
-    python -m benchmarks.serving_recipes [--only NAME] [--engine]
+    python -m benchmarks.serving_recipes [--only NAME] [--engine] [--own-drafts]
 
 `serving_recipes.yaml` holds 24 questions, each with a launch and its source. For each question this prints:
 whether the launch is in the space of the default search; its rank among the deployments shown; its goodput
 (with a rate: its cost) over that of the first, on the steady state or with ``--engine`` on the event engine;
 and the error of TPOT against a measured server of that launch, on the event engine with the client's closed
-loop. A launch counts as good within 5 % of the first.
+loop. A launch counts as good within 5 % of the first. ``--own-drafts`` holds the launch's speculation, or
+none, in the search too: what is compared is then the format and the parallelism.
 """
 
 from __future__ import annotations
@@ -121,12 +122,13 @@ def measured_tpot(entry: dict[str, Any]) -> float:
     return 1e3 * result.to_dict()["tpot_s"]["mean"]
 
 
-def answer(entry: dict[str, Any], engine: bool) -> dict[str, Any]:
+def answer(entry: dict[str, Any], engine: bool, drafts: bool) -> dict[str, Any]:
     """One question: space, rank, share of the first, and error of the measured figure."""
     out: dict[str, Any] = {"name": entry["name"]}
     recipe = entry["recipe"]
     try:
-        found = mw.deploy(**entry["ask"], top=SHOWN)
+        held = {"speculation": recipe.get("speculation", "none")} if drafts else None
+        found = mw.deploy(**entry["ask"], top=SHOWN, fix=held)
         question, plans = found.search.question, found.search.plans
         out["space"] = in_space(question, recipe)
         # 0.6.0 has no variants in other formats.
@@ -166,11 +168,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="questions whose name has this")
     parser.add_argument("--engine", action="store_true", help="compare with the first on the event engine")
+    parser.add_argument("--own-drafts", action="store_true", help="hold the launch's speculation")
     given = parser.parse_args()
     entries = [one for one in yaml.safe_load(FILE.read_text()) if (given.only or "") in one["name"]]
     rows = []
     for entry in entries:
-        row = answer(entry, given.engine)
+        row = answer(entry, given.engine, given.own_drafts)
         rows.append(row)
         told = "-" if row["share"] is None else f"{row['share']:.2f}"
         error = f"{row['error']:+6.0%}" if "error" in row else "      "
