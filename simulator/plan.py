@@ -7,7 +7,7 @@ context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from hwmodels.errors import InputError
 from hwmodels.records import record
 from simulator.levers import SHARED, Dispatcher, Graphs, Levers, modules_code, modules_of
 from simulator.state.levels import ShardLevels
@@ -133,6 +134,22 @@ class Plan(Levers):
     place: Tiers | None = Field(None, description="shares of each class of state on host and SSDs")
     update: Update | None = Field(None, description="where and when the optimizer runs")
     sync: Sync | None = Field(None, description="steps between exchanges of replicas, and what they exchange")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_system(cls, data: object) -> object:
+        """The fields of an offload system that ``place`` names, beneath those that the plan states."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("place"), str):
+            return data
+        from simulator.offload import offload_systems
+
+        try:
+            system = offload_systems.get(data["place"])
+        except InputError as error:
+            raise ValueError(f"place: {error}") from None
+        stated = {key: value for key, value in data.items() if key != "place"}
+        zero = {} if system.zero is None else {"zero": system.zero}
+        return {**zero, "update": system.update, **stated, "place": system.place}
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:

@@ -302,7 +302,7 @@ def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Pla
     plan = fill_plan(setting, given, where)
     check(setting, plan, where)
     if plan.place is not None:
-        from simulator.offload.auto import settled
+        from simulator.training.automatic import settled
 
         plan = settled(setting, plan)
     return plan
@@ -314,29 +314,10 @@ def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
     Raises:
         InputError: an unknown key or a wrong value.
     """
-    given = _with_system(given, where)
     usual = {name: value for name, value in setting.framework.defaults.items() if name not in LEVERS}
     plan = build(Plan, {**usual, **_implied(setting, given), **given}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
     return plan
-
-
-def _with_system(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The fields of an offload system that ``place`` names, beneath those that the plan states.
-
-    Raises:
-        UnknownNameError: no such system.
-    """
-    name = given.get("place")
-    if not isinstance(name, str):
-        return given
-    from simulator.offload import offload_systems
-
-    system = offload_systems.get(name, f"{where}.place")
-    zero = {} if system.zero is None else {"zero": system.zero}
-    stated = {key: value for key, value in given.items() if key != "place"}
-    tiers = system.place.model_dump(exclude_defaults=True)
-    return {**zero, "update": system.update.model_dump(exclude_defaults=True), **stated, "place": tiers}
 
 
 def changed(data: Mapping[str, Any], key: str, value: object, where: str) -> dict[str, Any]:

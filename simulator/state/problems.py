@@ -84,7 +84,7 @@ def _sync(cluster: Cluster, policy: StatePolicy) -> str:
     sync = policy.sync
     if sync is None:
         return ""
-    if sync.every == 1 and WIRE_FORMATS[sync.payload].coded:
+    if not sync.apart and WIRE_FORMATS[sync.payload].coded:
         return f"sync.payload: with every: 1 gradients are exchanged; wire.reduce: {sync.payload} says so"
     if sync.link_gbps == 0:
         return "sync.link_gbps: a link without bandwidth"

@@ -40,6 +40,11 @@ class Sync(Strict):
         1.0, ge=1, le=1000, description="steps to the same loss, over those of synchronous training; an input"
     )
 
+    @property
+    def apart(self) -> bool:
+        """Whether replica groups have an exchange of their own, beside that of gradients inside a group."""
+        return self.every > 1 or self.link_gbps is not None
+
     @model_validator(mode="after")
     def _spread(self) -> Sync:
         if self.fragments > 1 and self.outer == "none":

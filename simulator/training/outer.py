@@ -45,7 +45,7 @@ class OuterExchange:
         seconds, sent, update = (np.zeros(len(plans)) for _ in range(3))
         for number, sync in enumerate(syncs):
             chosen = plans.policy == number
-            if sync is None or sync.every == 1 or sync.outer == "none" or not chosen.any():
+            if sync is None or not sync.apart or sync.outer == "none" or not chosen.any():
                 continue
             form = WIRE_FORMATS[sync.payload]
             groups = sharding.replica_groups
@@ -74,7 +74,7 @@ class OuterExchange:
         """
         found = np.zeros(len(step))
         for number, sync in enumerate(self.policies):
-            if sync is None or sync.every == 1:
+            if sync is None or not sync.apart:
                 continue
             if sync.late == "none":
                 shown = self.seconds
@@ -102,13 +102,13 @@ def outer_seconds(
 
 def synchronised_apart(sharding: Sharding) -> bool:
     """Whether any plan lets replica groups train apart."""
-    return any(policy.sync is not None and policy.sync.every > 1 for policy in sharding.plans.policies)
+    return any(policy.sync is not None and policy.sync.apart for policy in sharding.plans.policies)
 
 
 def outer_bytes(sharding: Sharding) -> np.ndarray:
     """Bytes a parameter that the outer optimizer keeps, shape (plans,)."""
 
     def of(sync: Sync | None) -> float:
-        return OUTER_BYTES[sync.outer] if sync is not None and sync.every > 1 else 0.0
+        return OUTER_BYTES[sync.outer] if sync is not None and sync.apart else 0.0
 
     return sharding.by_policy(lambda policy: of(policy.sync))

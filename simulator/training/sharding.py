@@ -88,7 +88,7 @@ def _wire_bytes(wire: Wire | None, name: str, otherwise: float) -> float:
 def replica_groups(plans: Plans) -> np.ndarray | int:
     """Groups of replicas that exchange nothing inside a step, shape (plans,); 1 where all replicas do."""
     syncs = [policy.sync for policy in plans.policies]
-    apart = [sync.groups if sync and sync.every > 1 else -1 for sync in syncs]
+    apart = [sync.groups if sync and sync.apart else -1 for sync in syncs]
     if max(apart) < 0:
         return 1
     groups = np.array(apart)[plans.policy]

@@ -30,6 +30,9 @@ serving_papers = benchmark("serving_papers")
 SERVED = sorted({claim.scenario for claim in serving_papers.SERVING_CLAIMS})
 run_papers = benchmark("run_papers")
 RUN = sorted({claim.scenario for claim in run_papers.RUN_CLAIMS})
+tiers = benchmark("tiers")
+TIERED = sorted(tiers.TIER_SCENARIOS)
+TIERS_PAGE = (ROOT / "docs" / "tiers-accuracy.md").read_text(encoding="utf-8")
 SERVING_PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
 
@@ -41,10 +44,10 @@ def runs():
 
 def test_every_scenario_of_a_paper_has_a_claim():
     shipped = {name.removeprefix("papers/") for name in shipped_scenarios() if name.startswith("papers/")}
-    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *RUN}
+    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *RUN, *TIERED}
 
 
-@pytest.mark.parametrize("name", [*NAMES, *SERVED, *RUN])
+@pytest.mark.parametrize("name", [*NAMES, *SERVED, *RUN, *TIERED])
 def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
     words = question_of(shipped_scenarios()[f"papers/{name}"])
     assert "claim" in words and "Answer:" in words
@@ -110,3 +113,15 @@ def test_the_runs_of_a_serving_claim_are_there(name):
 def test_the_page_shows_every_serving_claim_as_the_command_prints_it():
     for line in serving_papers.serving_rows([]):
         assert line in SERVING_PAGE, line
+
+
+@pytest.mark.slow
+def test_the_page_of_tiers_is_that_of_the_command():
+    for line in tiers.rows():
+        assert line in TIERS_PAGE
+
+
+@pytest.mark.parametrize("point", [p for p in tiers.POINTS if p.unit == "times"][:4], ids=lambda p: p.run[0])
+def test_zero_plus_plus_gains_what_was_measured(point):
+    """Within 12 %, the band set before looking."""
+    assert tiers.TierRuns(point.scenario).figure(point) == pytest.approx(point.published, rel=0.12)

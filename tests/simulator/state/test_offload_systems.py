@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import UnknownNameError
+from hwmodels.errors import InputError
 from simulator.offload import offload_systems
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
@@ -42,7 +42,7 @@ def test_every_system_is_a_plan(name):
 def test_fields_of_the_plan_replace_those_of_a_system():
     made = scenario(place="zero-offload", update={"on": "host", "delayed": True})
     assert made.plan.update.delayed
-    with pytest.raises(UnknownNameError, match="did you mean 'zero-infinity'"):
+    with pytest.raises(InputError, match="did you mean 'zero-infinity'"):
         scenario(place="zero-infinite")
 
 

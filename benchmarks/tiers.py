@@ -1,0 +1,159 @@
+"""Published runs with state off the device, coded wires or rare exchanges: ``python -m benchmarks.tiers``.
+
+Prints, for each run of ``scenarios/papers`` that stands for a published figure, the prediction and its
+deviation, as docs/tiers-accuracy.md shows them. Bands are those that were set before the first run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from meshwright.scenarios import shipped_scenarios
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
+from simulator.plan import Plans
+from simulator.training import predict
+
+Unit = Literal["TFLOP/s", "times", "s", "words/s", "h"]
+
+
+class Point(NamedTuple):
+    """One published figure.
+
+    ``run`` is a variation's name, or two for a ratio: the slower one first. ``band`` is the relative
+    deviation that was allowed before looking; 0: none was set, or a rate was fitted on the row.
+    """
+
+    row: str
+    scenario: str
+    run: tuple[str, ...]
+    published: float
+    unit: Unit
+    band: float
+
+
+def _zero_plus_plus() -> Iterator[Point]:
+    name, published = "zero-plus-plus-v100", {"": (36, 51), ", 1K": (23, 36)}
+    slow = {"": (20, 38), ", 1K": (11, 22)}
+    ids = {(400, ", 1K"): 2, (400, ""): 10, (100, ", 1K"): 18, (100, ""): 26}
+    for rate, found in ((400, published), (100, slow)):
+        for tokens, (plain, coded) in found.items():
+            for at, size in enumerate(("49B, ", "91B, ", "")):
+                run, first = f"{size}{rate} Gb/s{tokens}", ids[rate, tokens] + at
+                better = 50 if (rate, tokens, size) == (400, "", "") else coded
+                yield Point(f"L{first:04}", name, (run,), plain, "TFLOP/s", 0.15)
+                yield Point(f"L{first + 4:04}", name, (f"{run}, ZeRO++",), better, "TFLOP/s", 0.0)
+    for run, gain in (("400 Gb/s, 1K", 1.57), ("400 Gb/s", 1.40), ("100 Gb/s, 1K", 2.0), ("100 Gb/s", 1.9)):
+        yield Point("ratio", name, (run, f"{run}, ZeRO++"), gain, "times", 0.12)
+    yield Point("L0038/39", name, ("base", "200 Gb/s, ZeRO++"), 1.0, "times", 0.08)
+
+
+POINTS = (
+    *_zero_plus_plus(),
+    Point("O0058/78", "patrickstar-a100", ("6B", "6B, PatrickStar"), 1.62, "times", 0.20),
+    Point("O0060/79", "patrickstar-a100", ("15B", "15B, PatrickStar"), 1.47, "times", 0.20),
+    Point("O0061/80", "patrickstar-a100", ("base", "PatrickStar"), 1.42, "times", 0.20),
+    Point("O0099/100", "deep-optimizer-states-7b", ("base", "in turn"), 1.39, "times", 0.15),
+    Point("O0102", "mlp-offload-52b", ("base",), 238.74, "s", 0.0),
+    Point("O0103", "mlp-offload-52b", ("two paths",), 92.01, "s", 0.0),
+    Point("O0104", "mlp-offload-52b", ("69B",), 370.89, "s", 0.15),
+    Point("O0105", "mlp-offload-52b", ("69B, two paths",), 151.27, "s", 0.15),
+    Point("O0106", "mlp-offload-52b", ("106B",), 572.44, "s", 0.15),
+    Point("O0107", "mlp-offload-52b", ("106B, two paths",), 275.81, "s", 0.15),
+    Point("O0119", "twin-flow-opt", ("base", "Twin-Flow"), 3.04, "times", 0.35),
+    Point("O0120", "twin-flow-opt", ("30B", "30B, Twin-Flow"), 6.08, "times", 0.35),
+    Point("O0123", "deepcompile-70b", ("base", "DeepCompile"), 6.85, "times", 0.25),
+    Point("O0126", "deepcompile-70b", ("1K", "1K, DeepCompile"), 6.96, "times", 0.25),
+    Point("O0129", "deepcompile-70b", ("2K", "2K, DeepCompile"), 5.33, "times", 0.25),
+    Point("L0043", "co2-7b", ("8 GPUs",), 18444, "words/s", 0.20),
+    Point("L0044", "co2-7b", ("16 GPUs",), 3488, "words/s", 0.0),
+    Point("L0045", "co2-7b", ("DDP",), 22810, "words/s", 0.20),
+    Point("L0046", "co2-7b", ("CO2",), 304736, "words/s", 0.20),
+    Point("L0046/45", "co2-7b", ("DDP", "CO2"), 13.4, "times", 0.20),
+    Point("L0050", "diloco-1b", ("base",), 109, "h", 0.10),
+    Point("L0053", "diloco-1b", ("streaming",), 0.88, "h", 0.10),
+    Point("L0056", "diloco-1b", ("eager",), 0.67, "h", 0.10),
+)
+"""Published figures, with their ids in the tables of faults, offload and low communication."""
+
+TIER_SCENARIOS = tuple(dict.fromkeys(point.scenario for point in POINTS))
+DILOCO_TOKENS = 25e9
+
+
+class TierRuns:
+    """The runs of one scenario by name, each predicted once."""
+
+    def __init__(self, scenario: str) -> None:
+        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
+        self._seconds: dict[str, float] = {}
+
+    @cached_property
+    def by_name(self) -> dict[str, ScenarioRun]:
+        """Base and variations."""
+        return {run.name: run for run in (self.question.base, *self.question.runs())}
+
+    def step(self, name: str) -> float:
+        """Seconds of a step."""
+        if name not in self._seconds:
+            made = self.by_name[name].scenario()
+            assert made.plan is not None
+            self._seconds[name] = float(predict(made.setting, Plans.of(made.plan)).time[0])
+        return self._seconds[name]
+
+    def figure(self, point: Point) -> float:
+        """What a published figure should be."""
+        seconds = [self.step(name) for name in point.run]
+        setting = self.by_name[point.run[-1]].scenario().setting
+        training, model = setting.training, setting.model
+        if point.unit == "times":
+            rates = [
+                training_of.tokens / training_of_seconds
+                for training_of, training_of_seconds in zip(
+                    (self.by_name[name].scenario().setting.training for name in point.run),
+                    seconds,
+                    strict=True,
+                )
+            ]
+            return rates[1] / rates[0]
+        if point.unit == "TFLOP/s":
+            # As the authors count: 8 FLOPs a parameter of the layers and token, recomputation included.
+            flops = 8 * 12 * model.layers * model.hidden**2 * training.tokens
+            return flops / seconds[0] / setting.cluster.devices / 1e12
+        if point.unit == "words/s":
+            return training.tokens / seconds[0]
+        if point.unit == "h":
+            return DILOCO_TOKENS / training.tokens * seconds[0] / 3600
+        return seconds[0]
+
+
+def rows() -> Iterator[str]:
+    """Lines of the table, in Markdown."""
+    yield "| row | scenario | run | published | predicted | deviation | band |"
+    yield "|---|---|---|---|---|---|---|"
+    known: dict[str, TierRuns] = {}
+    for point in POINTS:
+        runs = known.setdefault(point.scenario, TierRuns(point.scenario))
+        found = runs.figure(point)
+        gap = found / point.published - 1
+        band = (
+            "none or fitted"
+            if not point.band
+            else f"{point.band:.0%}" + ("" if abs(gap) <= point.band else ", missed")
+        )
+        name = " / ".join(reversed(point.run))
+        yield (
+            f"| {point.row} | `{point.scenario}` | {name} | {point.published:g} {point.unit} | {found:.3g} | "
+            f"{gap:+.1%} | {band} |"
+        )
+
+
+def main() -> None:
+    """Print the table, line by line as it is found."""
+    for line in rows():
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
