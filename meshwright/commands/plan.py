@@ -239,8 +239,9 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
         return
     sizes = flags.tokens is not None or flags.days is not None
     if sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or ""):
-        files.refuse("comparisons of sizes", "save", "html", "csv")
-        compare_sizes(flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days, asked, flags.json)
+        files.refuse("comparisons of sizes", "save", "csv")
+        wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days
+        compare_sizes(*wanted, asked, flags.json, files.html)
         return
     asked |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
     if flags.pareto:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from planner.sizing import Sizing
 
 TRILLION = 1e12
@@ -33,6 +35,7 @@ def compare_sizes(
     days: float | None,
     arguments: dict[str, Any],
     json: bool,
+    html: Path | None = None,
 ) -> None:
     """Plan every size and cluster; a fixed number of GPUs is a range of one.
 
@@ -41,7 +44,7 @@ def compare_sizes(
     """
     from hwmodels.errors import InfeasibleError
     from meshwright import api
-    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.sizing import describe_sizing, sizing_tables
     from meshwright.reports.units import counted
 
@@ -65,6 +68,11 @@ def compare_sizes(
         print_json(describe_sizing(sizing))
     else:
         show_tables(*sizing_tables(sizing))
+    if html is not None and sizing.fastest is not None:
+        from meshwright.pages.sizing import write_sizing
+
+        write_sizing(html, sizing)
+        note(f"page written: {html}")
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:

@@ -12,7 +12,7 @@ from meshwright.pages.page import Figure, Section, axis, label, layout, write_pa
 from meshwright.reports.serving import NAMES, PERCENTILES, describe_pool, figures
 from meshwright.reports.units import seconds
 from simulator.serving.fleet.fleet import Member
-from simulator.serving.metrics import Latency
+from simulator.serving.metrics import Latency, ServingMetrics
 from simulator.serving.result import ServingResult
 
 MOST_POINTS = 3000
@@ -48,13 +48,24 @@ def write_serving(path: Path, result: ServingResult) -> None:
     """
     columns = result.records.columns()
     setting = result.setting
+    metrics = result.metrics
     shown = {
+        "goodput" if metrics.goodput is not None else "completed": f"{_rate(metrics):.4g} req/s",
+        **{
+            f"{name.upper()} p90": seconds(found.p90)
+            for name in ("ttft", "tpot", "e2e")
+            if isinstance(found := metrics.latencies.get(name), Latency)
+        },
+        "dollars per million tokens": f"{metrics.dollars_per_million:.3g}",
+    }
+    run = {
         "model": setting.model.name,
         "cluster": f"{setting.gpus:,} x {setting.cluster.device.name} ({setting.cluster.name})",
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
         **figures(result),
     }
-    sections = [_latencies(result)]
+    details = [[name, words] for name, words in run.items()]
+    sections = [_latencies(result), Section("The run", "", columns=("", ""), rows=details, words_in=(0, 1))]
     if len(columns["serial"]):
         sections += [
             Section("Latency of all requests", "Share of requests that were faster.", _cdfs(result, columns)),
@@ -82,6 +93,11 @@ def write_serving(path: Path, result: ServingResult) -> None:
             ),
         ]
     write_page(path, setting.title or "Serving", shown, sections)
+
+
+def _rate(metrics: ServingMetrics) -> float:
+    """Requests a second within the targets, or completed without targets."""
+    return metrics.request_rate if metrics.goodput is None else metrics.goodput
 
 
 def _latencies(result: ServingResult) -> Section:
@@ -157,7 +173,7 @@ def _over_time(columns: Columns) -> Figure:
     width = float(edges[1] - edges[0])
     data = [
         {
-            "type": "scattergl",
+            "type": "scatter",
             "mode": "markers",
             "name": name.upper(),
             "x": arrival[::every].tolist(),

@@ -68,6 +68,7 @@ def test_a_page_draws_every_section(run, path, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert re.findall("<h2>([^<]*)</h2>", text) == [
         "Latencies",
+        "The run",
         "Latency of all requests",
         "Latency over time",
         "Occupancy and KV use over time",

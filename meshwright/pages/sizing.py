@@ -1,0 +1,101 @@
+"""Sizes of a training cluster as an HTML page: cost against days, and all sizes as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.reports.units import counted, percent, seconds
+from planner.sizing import Size, Sizing
+
+COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
+COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "days", "dollars", "MWh", "")
+
+
+def write_sizing(path: Path, sizing: Sizing) -> None:
+    """Write the page.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    planned = [size for size in sizing.sizes if size.planned]
+    front = sizing.front
+    shown = {"tokens": counted(sizing.tokens)}
+    for name, size in (("cheapest in time", sizing.cheapest), ("fastest", sizing.fastest)):
+        if size is not None:
+            shown[name] = f"{size.gpus:,} GPUs"
+            shown[f"its days, {name}"] = f"{size.days:,.1f} d"
+            shown[f"its dollars, {name}"] = f"{size.usd:,.0f}"
+    words = "Each point is the best plan at one size. On the line no other size is better in both."
+    rows = [_row(size, size in front) for size in planned]
+    sections = [
+        Section("Cost against days", words, _figure(sizing, planned)),
+        Section(
+            "All sizes",
+            "",
+            columns=COLUMNS,
+            rows=[_row(size, size in front) for size in planned],
+            words_in=(0, 2),
+        ),
+    ]
+    write_page(path, f"Sizes for {counted(sizing.tokens)} tokens", shown, sections)
+
+
+def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "front",
+            "x": [size.days for size in reversed(sizing.front)],
+            "y": [size.usd for size in reversed(sizing.front)],
+            "line": {"color": "#9fb3c8", "dash": "dot"},
+            "hoverinfo": "skip",
+        }
+    ]
+    names = dict.fromkeys(size.cluster for size in planned)
+    for index, name in enumerate(names):
+        own = [size for size in planned if size.cluster == name]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": label(name),
+                "x": [size.days for size in own],
+                "y": [size.usd for size in own],
+                "text": [f"{size.gpus:,}" for size in own],
+                "textposition": "top center",
+                "marker": {"size": 9, "color": COLOURS[index % len(COLOURS)]},
+                "hovertemplate": "%{text} GPUs: %{x:.1f} days, %{y:,.0f} $<extra></extra>",
+            }
+        )
+    shapes = []
+    if sizing.deadline_days is not None:
+        line = {
+            "type": "line",
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "line": {"dash": "dash", "color": "#c8374a"},
+        }
+        shapes = [{**line, "x0": sizing.deadline_days, "x1": sizing.deadline_days}]
+    axes = {"xaxis": axis("days", rangemode="tozero"), "yaxis": axis("dollars", rangemode="tozero")}
+    return {"data": data, "layout": layout(height=460, hovermode="closest", shapes=shapes, **axes)}
+
+
+def _row(size: Size, on_front: bool) -> list[str]:
+    if size.result is None:
+        raise ValueError("a size without a plan has no row")
+    metrics, plan = size.result.metrics, size.result.plans.plan(0)
+    return [
+        size.cluster,
+        f"{size.gpus:,}",
+        plan.describe(),
+        seconds(float(metrics.step_time_s[0])),
+        percent(float(metrics.model_flops_utilisation[0])),
+        f"{size.days:,.1f}",
+        f"{size.usd:,.0f}",
+        f"{size.kwh / 1000:,.0f}",
+        "front" if on_front else "",
+    ]
