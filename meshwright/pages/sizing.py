@@ -35,7 +35,7 @@ def write_sizing(path: Path, sizing: Sizing) -> None:
             "All sizes",
             "",
             columns=COLUMNS,
-            rows=[_row(size, size in front) for size in planned],
+            rows=rows,
             words_in=(0, 2),
         ),
     ]
