@@ -75,6 +75,11 @@ SEQUENCE, SEQUENCE_SPREAD = CONSTANTS.index("sequence_s"), 4e-6
 NOISE, FIRST_NOISE = 0.08, 0.25
 """Relative errors of a row, and of TTFT, that the fit takes for granted."""
 
+SHARED_NOISE = 0.15
+"""Relative error that all rows of one model on one GPU share (its experts' balance, its server): partial
+pooling, so that many rows of one server count little more than one."""
+LAYER, LEAST_TAU = CONSTANTS.index("layer_s"), 10e-6
+"""Least spread of the time a layer between the classes of an engine, s."""
 FIRST = "dense", "16-bit"
 """Class of layers and format that give the time a sequence."""
 
@@ -212,15 +217,41 @@ def fit(rows: Sequence[Rows], prior: np.ndarray, spread: np.ndarray) -> np.ndarr
     prior = prior * np.maximum(known, np.arange(len(prior)) < 4)
     spread = spread * np.where(known > 0, 1.0, 1e-9)
 
+    noise = noises(rows)
+
     def residuals(scaled: np.ndarray) -> np.ndarray:
         times = np.maximum(prior + scaled * spread, LOWEST)
         assign(rows, times)
-        off = np.concatenate([one.errors() / (FIRST_NOISE if one.first else NOISE) for one in rows])
+        off = np.concatenate([one.errors() / own for one, own in zip(rows, noise, strict=True)])
         return np.concatenate([np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1)), scaled])
 
     low = np.minimum((LOWEST - prior) / spread, -1e-6)
     best = least_squares(residuals, np.zeros(len(prior)), bounds=(low, np.inf), diff_step=0.02, max_nfev=12)
     return np.maximum(prior + best.x * spread, LOWEST)
+
+
+def noises(rows: Sequence[Rows]) -> list[float]:
+    """Relative errors of rows: their own, and that which a model's rows on a GPU share."""
+    counts: dict = defaultdict(int)
+    for one in rows:
+        counts[one.setup.model.name, one.setup.cluster.device.name, one.first] += len(one.measured)
+    shares = [counts[one.setup.model.name, one.setup.cluster.device.name, one.first] for one in rows]
+    return [
+        float(np.hypot(FIRST_NOISE if one.first else NOISE, SHARED_NOISE * count**0.5))
+        for one, count in zip(rows, shares, strict=True)
+    ]
+
+
+def layer_of(family: tuple[str, str, bool], key: Key) -> tuple[float, float] | None:
+    """Mean and spread over an engine's other classes and formats of the time a layer, s."""
+    same = [engines.get(name) for name in engines.names() if family_of(engines.get(name)) == family]
+    found = [
+        t.layer_s
+        for engine in same
+        for t in engine.times
+        if t.kind == "derived" and (t.layers, t.format) != key[:2] and t.generation == key[2]
+    ]
+    return (float(np.mean(found)), max(float(np.std(found)), LEAST_TAU)) if len(found) > 2 else None
 
 
 def family_of(engine: Engine) -> tuple[str, str, bool]:
@@ -348,6 +379,8 @@ def main() -> None:
                 start[EAGER], spread[EAGER] = MIXED_EAGER
             if sequence := sequence_of(family, key):
                 start[SEQUENCE], spread[SEQUENCE] = sequence, SEQUENCE_SPREAD
+            if layer := layer_of(family, key):
+                start[LAYER], spread[LAYER] = layer
             if not any(one.first for one in pooled) and (factor := prefill_of(family, key)):
                 start[PREFILL] = factor
             if arguments.sources:
@@ -376,7 +409,7 @@ def _times(rows: Sequence[Rows], key: Key, times: np.ndarray, count: int, left: 
     if not any(one.first for one in rows):
         found["first_token_s"] = 0.0
     engine = engines.get(rows[0].setup.engine.name)
-    untold = bool(engine.graph_sizes.value) and abs(times[EAGER] / MIXED_EAGER[0] - 1) < 0.01
+    untold = bool(engine.graph_sizes.value) and abs(times[EAGER] / MIXED_EAGER[0] - 1) < 0.05
     if untold or not launches(engine):
         found["eager_layer_s"] = 0.0
     return LayerTimes(
