@@ -410,6 +410,18 @@ def nearest_words(search: ServingSearch) -> str:
     asked = "" if rate is None else f" at {rate:g} requests/s"
     return (
         f"no deployment meets the targets{asked}; the best is {plan.describe()} with "
-        f"{', '.join(missed) or 'a queue that grows without end'}; more devices, a lower rate, "
-        "narrower weights or wider targets would help"
+        f"{', '.join(missed) or 'a queue that grows without end'}{_floor(search)}; more devices, a "
+        "lower rate, narrower weights or wider targets would help"
     )
+
+
+def _floor(search: ServingSearch) -> str:
+    """The least latency of a lone request, where a target is below it."""
+    slo = search.question.workload.slo
+    if search.fastest is None:
+        return ""
+    plan, first, token = search.fastest
+    if first <= (slo.ttft or first) and token <= (slo.tpot or token):
+        return ""
+    least = f"TTFT {seconds(first)} and TPOT {seconds(token)}"
+    return f"; a lone request takes {least} on {plan.describe()}, the fastest"

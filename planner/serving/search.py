@@ -99,7 +99,7 @@ def search_serving(
         removed=dict(removed),
         most=table.plan(_most(table)) if question.unasked and table.goodput.max() > 0 else None,
         undrafted=_undrafted(table, order[:good], plans[0]) if good else None,
-        fastest=_fastest(table, order[:good]) if good and formats else None,
+        fastest=_fastest(table, order[:good] if good else order) if formats else None,
         variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
     )

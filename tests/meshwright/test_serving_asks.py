@@ -80,3 +80,11 @@ def test_requests_without_lengths_are_refused(run, tmp_path):
     assert wrong.code == 2
     assert "no lengths of requests" in wrong.err
     assert "num_prefill_tokens" in wrong.err
+
+
+def test_a_target_below_a_lone_requests_latency_is_told_the_floor(run):
+    asked = [*PLACE, "--isl", "1000", "--osl", "100", "--ttft", "1", "--tpot", "0.0001"]
+    wrong = run(*asked)
+    assert wrong.code == 1
+    assert "a lone request takes TTFT" in wrong.err
+    assert "TPOT" in wrong.err.partition("a lone request takes")[2]
