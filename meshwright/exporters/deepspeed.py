@@ -9,6 +9,7 @@ from typing import Any
 from hwmodels.errors import InputError
 from hwmodels.parsing import parse_json, read_text
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header
+from meshwright.exporters.deepspeed_state import EXPRESSED, state_options
 from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps
 from meshwright.exporters.serving import nested
 from meshwright.exporters.shell import read_script
@@ -40,7 +41,10 @@ def write(question: ExportQuestion) -> Export:
         gaps.append("plan.recompute = full: the model's code must call deepspeed.checkpointing.checkpoint")
     gaps += _shard_group(facts, plan.zero, plan.shard_group, plan.data * plan.context)
     options, more = known.write(facts)
-    gaps = (*question_gaps(scenario, _framework(setting.framework.name)), *gaps, *more)
+    state, lacking = state_options(plan, setting.cluster)
+    options |= state
+    asked = question_gaps(scenario, _framework(setting.framework.name), EXPRESSED)
+    gaps = (*asked, *gaps, *more, *lacking)
     if plan.pipeline == 1:
         check_derived(setting, plan, computed(options, setting.cluster.devices))
     nodes = setting.cluster.nodes_for(setting.cluster.devices)

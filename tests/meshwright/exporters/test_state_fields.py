@@ -1,0 +1,59 @@
+"""State fields of a plan in launch files: DeepSpeed's keys, and gaps elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshwright.exporters import export
+from meshwright.exporters.question import from_scenario
+
+ZEROPP = {
+    "wire": {"gather": "int8", "reduce": "int4", "reduce_hops": 2},
+    "shard": {"copy_parameters": "node"},
+}
+
+
+def files(target="deepspeed", **plan):
+    scenario = {
+        "model": "llama3-8b",
+        "cluster": "dgx-a100-80gb",
+        "gpus": 16,
+        "workload": {"seq_len": 2048, "global_batch": 16, "precision": "fp16"},
+        "framework": {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}[target],
+        "plan": {"zero": 3, "recompute": "full", **plan},
+    }
+    return export(from_scenario(scenario, "test", Path(), "test"), target)
+
+
+def config(**plan):
+    return json.loads(files(**plan).files["ds_config.json"])["zero_optimization"]
+
+
+def test_zero_plus_plus_is_three_keys():
+    found = config(**ZEROPP)
+    assert found["zero_quantized_weights"] and found["zero_quantized_gradients"]
+    assert found["zero_hpz_partition_size"] == 8
+
+
+def test_offload_names_tier_and_ratio():
+    found = config(place={"optimizer": {"host": 0.25}, "parameters": {"nvme": 1.0}}, update={"on": "host"})
+    assert found["offload_optimizer"] == {"device": "cpu", "pin_memory": True, "ratio": 0.25}
+    assert found["offload_param"]["device"] == "nvme"
+
+
+def test_a_plan_without_state_fields_has_no_such_key():
+    assert not {"offload_optimizer", "zero_hpz_partition_size"} & set(config())
+
+
+@pytest.mark.parametrize(
+    ("target", "plan", "gap"),
+    [
+        ("deepspeed", {"place": "zero-offload-delayed"}, "plan.update.delayed"),
+        ("deepspeed", {"place": {"activations": {"host": 0.5}}}, "plan.place.activations"),
+        ("deepspeed", {"sync": {"every": 10}}, "plan.sync"),
+        ("torchtitan", {"place": "zero-infinity", "sequence_parallel": False}, "plan.place"),
+    ],
+)
+def test_what_a_launcher_lacks_is_named(target, plan, gap):
+    assert any(each.startswith(gap) for each in files(target, **plan).gaps)
