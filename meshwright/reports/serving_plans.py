@@ -218,7 +218,7 @@ def _variants(search: ServingSearch) -> list[Table]:
     """The best layouts in other formats, the most goodput for each $ first."""
     if not search.variants:
         return []
-    names = search.question.model.checkpoints
+    names: Mapping[str, list[str]] = dict(search.question.model.checkpoints.items())
     rows = []
     ranked = sorted(search.variants, key=lambda one: one.plan.usd_per_hour / one.plan.goodput)
     for one in ranked[:VARIANTS]:

@@ -27,7 +27,7 @@ docs/basic_usage/deepseek_v3.md; TensorRT-LLM examples/configs/database)."""
 def usual_drafts(model: Model) -> tuple[Speculation | None, ...]:
     """Drafts that a search tries: none, and the heads that the model has."""
     heads = MTP_TOKENS if model.mtp_layers else ()
-    return (None, *(Speculation(kind="mtp", tokens=tokens) for tokens in heads))
+    return (None, *(Speculation.model_validate({"kind": "mtp", "tokens": tokens}) for tokens in heads))
 
 
 class DraftedSteps:

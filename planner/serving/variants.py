@@ -83,7 +83,9 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
 
 
 def _best(
-    question: ServingQuestion, kept: Sequence[ReplicaShape], told: Sequence[tuple[int, str, str | None]]
+    question: ServingQuestion,
+    kept: Sequence[ReplicaShape],
+    told: Sequence[tuple[ServingPlan, str, str | None]],
 ) -> Iterator[Variant]:
     """Replicas of each shape, as many as the plan has; none of a shape that carries nothing."""
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
@@ -93,7 +95,7 @@ def _best(
     load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
     state = cases.state(np.maximum(load, LEAST_RATE))
     first = ttft_quantile(question, state)
-    for index in np.flatnonzero(rates > 0):
+    for index in map(int, np.flatnonzero(rates > 0)):
         count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
         group = replace(plan.groups[0], shape=kept[index], replicas=count)
         carried = float(load[index] * count)

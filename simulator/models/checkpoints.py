@@ -105,7 +105,7 @@ def _modelopt(part: Config) -> CheckpointFormat:
     name = str(algorithm).upper()
     if name == "MIXED_PRECISION":
         layers = part.inner("quantized_layers")
-        found = {
+        found: dict[str, CheckpointFormat] = {
             layer: ALGORITHMS.get(str(layers.inner(layer).values.get("quant_algo")).upper(), WIDE)
             for layer in layers.values
         }
