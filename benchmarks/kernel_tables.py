@@ -24,10 +24,12 @@ from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from profiles.kernel_validation import predict
 from profiles.points import Points
+from simulator.serving.steps.weight_only import WEIGHT_BYTES, WeightFormats, widened_experts
 
 Array = np.ndarray
 MOST_POINTS = 3000
 """Points of a table and half that are predicted: every so many."""
+NARROW_EXPERTS = {"int4_w4a16": "int4", "mxfp4_w4a16": "fp4"}
 COLUMNS = ("gpu", "library", "family", "dtype", "half", "points", "median", "p90", "bias")
 
 
@@ -98,10 +100,25 @@ def predicted(table: SystemTable, points: Points) -> Array:
         "decode": "attention_decode",
         "experts": "grouped_gemm",
     }
+    if table.family == "experts" and table.dtype in NARROW_EXPERTS:
+        return _narrow_experts(kernels, table.dtype, points)
     if table.family in operation:
         return predict(kernels, operation[table.family], points)
     family, _, rule = table.family.partition("/")
     return OTHERS[family](kernels, points, rule)
+
+
+def _narrow_experts(kernels: KernelModel, dtype: str, points: Points) -> Array:
+    """Experts whose weights are widened to 16 bits, as steps of engines are priced: without start-up."""
+    sizes = [
+        points[name].astype(np.float64) for name in ("tokens", "hidden", "inter", "topk", "n_experts", "tp")
+    ]
+    tokens, hidden, inter, topk, _, tensor = sizes
+    skewed = points["dist"].astype(str) != "balanced"
+    seconds = kernels.expert_layer(*sizes, dtype="bf16", skewed=skewed)
+    size = WEIGHT_BYTES[NARROW_EXPERTS[dtype]]
+    formats = WeightFormats("bf16", "bf16", size, size, True, True)
+    return widened_experts(formats, kernels.device, seconds, 6.0 * tokens * topk * hidden * inter / tensor)
 
 
 def _scan(kernels: KernelModel, points: Points, rule: str) -> Array:

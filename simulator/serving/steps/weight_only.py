@@ -49,16 +49,16 @@ FIRST_UNTIL = "vllm", (0, 9)
 
 WIDE_EXPERTS_READ_SHARE = 0.89
 """Share of the bandwidth of experts in 16 bits (`GroupedTileWave.served_memory_efficiency`)."""
-EXPERTS_READ_SHARE = 0.86
-"""The same of narrow weights, where memory bounds them: 1.68 of A100's 2.04 TB/s, 2.85 of H100's 3.35 and 0.7
-of L40S' 0.86 at 16 to 64 tokens (aiconfigurator 0.12, int4 of SGLang 0.5.10 and vLLM 0.24)."""
-EXPERTS_READ_RATE = {"marlin": 24e9, "triton": 19e9}
-"""Bytes/s of narrow weights that one multiprocessor reads and widens. Marlin: 3.0 to 3.2 TB/s on H200, 3.75
-on B200 (same tables), 1.6 to 1.8 on H20 (flagos-ai/FlagGems, pull 3609). Triton's MXFP4: 2.3 to 2.5 TB/s on
-H100 and H200 alike (vLLM 0.24, gpt-oss)."""
-EXPERTS_COMPUTE_RATE = {"marlin": 1.95e12, "triton": 4.2e12}
-"""FLOP/s of one multiprocessor in these kernels: 250 to 280 and 555 TFLOP/s on H100 and H200 at 4,096 tokens
-and more (same tables)."""
+EXPERTS_READ_SHARE = 0.75
+"""The same of narrow weights, where memory bounds them: over the shapes of one half of aiconfigurator 0.12's
+tables (int4 of SGLang 0.5.10 and vLLM 0.24 on A100, H100 and L40S); the largest experts reach 0.85."""
+EXPERTS_READ_RATE = {"marlin": 21e9, "triton": 16.5e9}
+"""Bytes/s of narrow weights that one multiprocessor reads and widens, over the same shapes; the largest reach
+24 (3.1 TB/s on H200, 3.75 on B200; 1.6 to 1.8 on H20: flagos-ai/FlagGems, pull 3609) and 19 (Triton's MXFP4 of
+gpt-oss in vLLM 0.24, 2.5 TB/s on H100 and H200 alike)."""
+EXPERTS_COMPUTE_RATE = {"marlin": 1.75e12, "triton": 3.4e12}
+"""FLOP/s of one multiprocessor in these kernels from 2,048 tokens on: 230 and 450 TFLOP/s on H100 and H200
+(same tables; the largest experts reach 280 and 555)."""
 EXPERTS_COMPUTE_SHARE = 0.54
 """Share of the 16-bit peak that they reach at most: 150 of A100's 312 TFLOP/s, 194 of L40S' 362, 80 of H20's
 148 (flagos-ai/FlagGems, pull 4483)."""
