@@ -54,7 +54,7 @@ EXPERTS_READ_SHARE = 0.75
 tables (int4 of SGLang 0.5.10 and vLLM 0.24 on A100, H100 and L40S); the largest experts reach 0.85."""
 EXPERTS_READ_RATE = {"marlin": 21e9, "triton": 16.5e9}
 """Bytes/s of narrow weights that one multiprocessor reads and widens, over the same shapes; the largest reach
-24 (3.1 TB/s on H200, 3.75 on B200; 1.6 to 1.8 on H20: flagos-ai/FlagGems, pull 3609) and 19 (Triton's MXFP4 of
+24 (3.1 TB/s on H200, 3.75 on B200; 1.7 on H20: flagos-ai/FlagGems, pull 3609) and 19 (Triton's MXFP4 of
 gpt-oss in vLLM 0.24, 2.5 TB/s on H100 and H200 alike)."""
 EXPERTS_COMPUTE_RATE = {"marlin": 1.75e12, "triton": 3.4e12}
 """FLOP/s of one multiprocessor in these kernels from 2,048 tokens on: 230 and 450 TFLOP/s on H100 and H200
