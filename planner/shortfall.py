@@ -11,7 +11,11 @@ from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory
 from planner.space import Space
-from simulator.plan import Plan
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
+from simulator.plan import Plan, Plans
+from simulator.state.place import Shares, Tiers, Update
+from simulator.training.memory import memory
 
 SAVERS = (
     "recompute",
@@ -112,6 +116,23 @@ def nearest(space: Space) -> Nearest | None:
     return best
 
 
+def _on_host(space: Space, near: Nearest) -> Iterator[Remedy]:
+    """The nearest plan with gradients and the optimizer's state in host memory, where both fit."""
+    setting, off = space.setting, Shares(host=1.0)
+    node = setting.cluster.node
+    if node is None or node.host_bytes is None or near.plan.place is not None:
+        return
+    place, update = Tiers(gradients=off, optimizer=off), Update(on="host")
+    plan = near.plan.model_copy(update={"place": place, "update": update})
+    plans = Plans.of(plan)
+    stages = Stages.of(setting, plans)
+    held = memory(setting, plans, stages, parameters(setting, plans, stages))
+    if held.peak[0] <= space.usable_bytes and held.on_tier("host")[0] <= node.host_bytes:
+        row = int(np.argmax(held.stages[:, 0]))
+        found = Nearest(plan, float(held.peak[0]), stages.name(row), held.breakdown(0, row))
+        yield Remedy("gradients and optimizer on the host (plan.place)", found, True)
+
+
 def explain(space: Space) -> Shortfall | None:
     """Explain why nothing in a space fits, and try changes that help; None if no plan has a valid shape."""
     near = nearest(space)
@@ -127,6 +148,9 @@ def explain(space: Space) -> Shortfall | None:
             if change.startswith("more devices") and found.peak_bytes <= capacity:
                 break
     remedies.sort(key=lambda remedy: (not remedy.fits, remedy.nearest.peak_bytes))
+    # Changes of the question come first, then state off the device, which takes time.
+    fitting = sum(remedy.fits for remedy in remedies)
+    remedies[fitting:fitting] = _on_host(space, near)
     return Shortfall(near, capacity, tuple(remedies))
 
 

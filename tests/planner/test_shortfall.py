@@ -10,6 +10,8 @@ from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory
 from planner.search import search
+from planner.shortfall import explain
+from planner.space import Space
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.setting import Setting
@@ -78,3 +80,15 @@ def test_a_model_of_several_kinds_of_layers_that_fits_nowhere_has_a_reason():
     found = search(setting, 8, Constraints.parse(["micro_batch=1", "pipeline=1"]))
     assert found.scored == len(found.plans) == 0
     assert found.shortfall.short_bytes > 0
+
+
+def test_what_the_host_could_hold_is_offered():
+    """70B with full state on one node of 640 GB: gradients and optimizer fit in its host memory."""
+    training = Training(seq_len=2048, global_batch=64)
+    cluster = clusters.get("dgx-h100").resized(8)
+    setting = Setting(models.get("llama3-70b"), cluster, training, frameworks.get("torch-fsdp"))
+    found = explain(Space.of(setting, 8))
+    remedy = next(each for each in found.remedies if "plan.place" in each.change)
+    assert remedy.fits
+    assert remedy.nearest.plan.place.optimizer.host == 1.0
+    assert remedy.nearest.peak_bytes <= found.capacity_bytes
