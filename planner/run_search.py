@@ -26,7 +26,7 @@ CANDIDATES = 32
 TRIED = ("synchronous", "asynchronous", "lazy", "peers")
 """Mechanisms that are compared where the scenario states none."""
 
-DRAWN = 20
+DRAWN = 8
 """Replications of each of the best runs."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9}

@@ -83,7 +83,10 @@ def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
         ),
     ]
     shown = [section for section in sections if section.figure is None or section.figure["data"]]
-    write_page(path, title, run_facts(run), shown)
+    told = run_facts(run)
+    words = {"closed form lacks": "What the closed form lacks", "assumed": "What the run assumes"}
+    shown += [Section(heading, told.pop(name)) for name, heading in words.items() if name in told]
+    write_page(path, title, told, shown)
 
 
 def _calendar(run: PlannedRun) -> Figure:

@@ -78,7 +78,7 @@ class RunQuestion(Strict):
     """The keys of ``run``."""
 
     days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = Field(
-        None, description="wall time of the run; the answer is what it gets done"
+        None, description="days of the run without any loss"
     )
     steps: Annotated[int, Field(ge=1, le=10**10)] | None = Field(None, description="optimizer steps to do")
     tokens: Annotated[float, Field(gt=0, le=1e18)] | None = Field(None, description="tokens to train on")

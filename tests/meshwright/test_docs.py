@@ -1,5 +1,6 @@
 """The docs say what the code does: every key is there, every command line runs."""
 
+import importlib.util
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from meshwright.commands import COMMANDS, command
 from simulator.plan import Plan
+from simulator.runs.question import RunQuestion
 from simulator.scenario import Definition, Search, Variation
 from simulator.workload import Training
 
@@ -45,6 +47,12 @@ def field_row(name, field) -> str:
 def test_every_key_of_a_scenario_is_documented(model):
     page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
     for name, field in model.model_fields.items():
+        assert field_row(name, field) in page
+
+
+def test_every_key_of_a_run_is_documented():
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    for name, field in RunQuestion.model_fields.items():
         assert field_row(name, field) in page
 
 
@@ -159,3 +167,13 @@ def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
     ran = run(*shlex.split(line)[1:])
     assert ran.code == 0, ran.err
     assert ran.out
+
+
+def test_the_tables_of_runs_are_those_of_the_registries():
+    spec = importlib.util.spec_from_file_location(
+        "meshwright_benchmarks_runs", ROOT / "benchmarks" / "runs.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert module.with_tables(page) == page
