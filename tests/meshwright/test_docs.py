@@ -4,6 +4,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,18 @@ def test_the_tables_of_runs_are_those_of_the_registries():
     spec.loader.exec_module(module)
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     assert module.with_tables(page) == page
+
+
+def test_files_that_the_pages_name_exist():
+    pages = [ROOT / "docs" / f"life-of-a-{what}.md" for what in ("step", "request")]
+    for page in [*pages, *(ROOT / "docs" / "decisions").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:meshwright|planner|simulator|hwmodels)/[\w/.]+)`", text):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_the_glossary_is_what_the_command_prints():
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.glossary"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert ran.stdout == (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
