@@ -24,6 +24,7 @@ ONCE = {
     "recompute": "recomputation",
     "optimizer": "optimizer",
     "offload": "copies and updates off the device",
+    "sync": "outer exchanges",
     "launch": "waiting for kernel launches",
     "variation": "waiting for the slowest device",
 }
@@ -39,7 +40,6 @@ WORDS = {
     "to host": "copies to the host",
     "from host": "copies from the host",
     "host": "update on the host",
-    "sync": "outer exchanges",
 }
 
 
