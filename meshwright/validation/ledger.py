@@ -145,6 +145,17 @@ def evaluate(
     return Ledger([entries[index] for index in sorted(entries)], skipped)
 
 
+def predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
+    """Predictions of cases in this process; cases whose prediction fails are left out."""
+    entries: list[PredictedCase] = []
+    for group in _by_setting(cases):
+        try:
+            entries += _predicted([cases[index] for index in group])
+        except MeshwrightError:
+            continue
+    return entries
+
+
 def _inputs(same: Sequence[TrainingCase]) -> dict[str, Any]:
     """Inputs of the predictions of cases that share a setting."""
     return {"ask": "validate", "cases": digest_of([same[0].setting, [case.plan for case in same]])}
