@@ -33,7 +33,8 @@ from planner.search import SearchResult, search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
-from simulator.scenario import Search, make_mixed, make_scenario
+from simulator.recipes import recipes
+from simulator.scenario import Search, find, make_mixed, make_scenario
 from simulator.schedules import schedules
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def plan(
     batch_tokens: int | None = None,
     precision: str | None = None,
     framework: FrameworkReference | None = None,
+    recipe: Reference | None = None,
     price: float | None = None,
     fix: Mapping[str, Any] | None = None,
     limit: Mapping[str, Any] | None = None,
@@ -113,6 +115,7 @@ def plan(
     Args:
         scenario: file, shipped name or mapping; the other arguments replace its keys.
         model, cluster, framework: catalogue name, path, mapping or object.
+        recipe: catalogue name, path or mapping of a partial plan, which the search holds.
         gpus: devices of the job.
         seq_len: tokens in a sequence; by default the longest that the model was built for.
         global_batch, batch_tokens: sequences in an optimizer step, or tokens.
@@ -138,13 +141,16 @@ def plan(
         "batch_tokens": batch_tokens,
         "precision": precision,
         "framework": framework,
+        "recipe": recipe,
         "price": price,
         "objective": objective,
         "top": top,
         "headroom": headroom,
     }
     asked, where = ask(scenario, arguments)
-    held = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
+    partial = find(recipes, recipe, Path(), "recipe").plan if recipe is not None else {}
+    held = Constraints.of(partial, None, "recipe")
+    held = held.overridden(Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search"))
     used, scored = asked.setting.cluster, ScoredPlans() if every else None
     result = search(
         asked.setting,

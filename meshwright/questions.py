@@ -21,6 +21,7 @@ KEYS = {
     "global_batch": "workload.global_batch",
     "precision": "workload.precision",
     "framework": "framework",
+    "recipe": "recipe",
     "plan": "plan",
     "variations": "variations",
     "objective": "search.objective",

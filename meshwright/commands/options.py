@@ -88,6 +88,13 @@ Framework = Annotated[
         help="Framework: name or YAML file; default: by device.", autocompletion=_names("frameworks")
     ),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help="Recipe: name or YAML file; its partial plan is held, --fix changes it.",
+        autocompletion=_names("recipes"),
+    ),
+]
 OneCluster = Annotated[
     str | None,
     typer.Option("--cluster", help="Cluster: name or YAML file.", autocompletion=_names("clusters")),

@@ -23,7 +23,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
-    *("seq_len", "global_batch", "batch_tokens", "framework", "headroom", "raw", "tokens", "days"),
+    *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "raw", "tokens", "days"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -46,6 +46,7 @@ def plan(
     batch_tokens: given.BatchTokens = None,
     precision: given.Precision = None,
     framework: given.Framework = None,
+    recipe: given.Recipe = None,
     price: given.Price = None,
     fix: given.Fix = None,
     limit: given.Limit = None,
@@ -229,7 +230,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
 
     names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
     asked = given.question(**{name: getattr(flags, name) for name in names})
-    asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
+    asked |= {name: getattr(flags, name) for name in ("framework", "recipe", "objective", "headroom")} | held
     if getattr(flags, "run", False):
         from meshwright.commands.plan_run import plan_runs
 

@@ -124,6 +124,9 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     same_end = [path for path in paths if path.endswith(f".{key}")]
     if same_end:
         return UnknownNameError("key", key, same_end, where)
+    whole = get_close_matches(key.lower(), paths, n=3, cutoff=0.85)
+    if whole:
+        return UnknownNameError("key", key, whole, where)
     ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
     short = {} if is_serving(data) else {name: f"plan.{field}" for name, field in SHORT_NAMES.items()}
     named = short | ends

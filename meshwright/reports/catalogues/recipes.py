@@ -12,7 +12,8 @@ from simulator.recipes import Recipe, recipes
 
 
 def _brief(recipe: Recipe) -> dict[str, Any]:
-    return recipe.model_dump(mode="json")
+    # `sets` held keys of the framework until 0.6; they are plan fields now.
+    return {**recipe.model_dump(mode="json"), "sets": {}}
 
 
 def _words(settings: dict[str, Any]) -> str:
@@ -22,14 +23,13 @@ def _words(settings: dict[str, Any]) -> str:
 
 
 def _row(recipe: Recipe) -> list[str]:
-    return [recipe.name, recipe.framework, _words(recipe.sets), _words(recipe.plan), recipe.title]
+    return [recipe.name, recipe.framework, _words(recipe.plan), recipe.title]
 
 
 def _tables(recipe: Recipe) -> list[Table]:
     rows = {
         "what": recipe.title,
         "framework": recipe.framework,
-        "sets": _words(recipe.sets),
         "plan fields": _words(recipe.plan),
         "source": recipe.source,
     }
@@ -41,7 +41,7 @@ KIND = Kind(
     get=recipes.get,
     brief=_brief,
     more=lambda _: {},
-    columns=("recipe", "framework", "sets", "plan fields", "what"),
+    columns=("recipe", "framework", "plan fields", "what"),
     row=_row,
     tables=_tables,
     text_columns=5,
