@@ -36,7 +36,7 @@ class WeibullLaw(Strict):
     """A Weibull law by its mean and shape."""
 
     mean: SomeTime
-    shape: Annotated[float, Field(gt=0, le=100)]
+    shape: Annotated[float, Field(gt=0.05, le=100)]
 
     @property
     def scale(self) -> float:

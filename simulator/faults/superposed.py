@@ -90,10 +90,11 @@ def read_faults(reference: object, where: str, folder: Path) -> Faults:
     if isinstance(reference, Mapping) and "preset" in reference:
         return _preset(build(_PresetUse, reference, where), where, folder)
     if isinstance(reference, Mapping) and "kind" in reference:
-        if reference["kind"] not in PROCESSES:
-            raise UnknownNameError("fault process", str(reference["kind"]), PROCESSES, f"{where}.kind")
-        model = PROCESSES[reference["kind"]]
-        return Faults(str(reference["kind"]), (build(model, reference, where, folder),))
+        kind = reference["kind"]
+        if not isinstance(kind, str) or kind not in PROCESSES:
+            raise UnknownNameError("fault process", str(kind), PROCESSES, f"{where}.kind")
+        model = PROCESSES[kind]
+        return Faults(kind, (build(model, reference, where, folder),))
     raise InputError(
         "faults are a preset's name, a path, a mapping with kind or preset, or a list of them, "
         f"found {shown(reference)}",

@@ -17,7 +17,7 @@ class Weibull(RatedCause):
     HELP: ClassVar[str] = "gaps of the job's faults are Weibull; shape below 1: bursts"
 
     kind: Literal["weibull"] = "weibull"
-    shape: Annotated[float, Field(gt=0, le=100)] = Field(
+    shape: Annotated[float, Field(gt=0.05, le=100)] = Field(
         description="1: exponential; below: bursts; above: wear"
     )
 

@@ -95,6 +95,8 @@ def test_every_preset_draws_and_names_its_sources(name):
         ({"per_1000_node_days": -1}, "greater than 0"),
         ({"mtbf": 10.0}, "a rate is needed"),
         ({"kind": "weibull", "shape": 0}, "greater than 0"),
+        ({"kind": "weibull", "shape": 7e-19}, "greater than 0.05"),
+        ({"kind": ["weibull"]}, "unknown fault process"),
         ({"kind": "exponentail"}, "did you mean 'exponential'"),
         ({"repair": {"lognormal": {"median": 5, "mean": 4}}}, "at least the median"),
         ({"repair": "3 weeks"}, "'20 min'"),
