@@ -14,6 +14,7 @@ from hwmodels.errors import MeshwrightError
 from meshwright.validation.cases import TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of
+from simulator.levers import SHARED
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
@@ -172,10 +173,11 @@ def _plain(same: Sequence[TrainingCase]) -> dict[str, Any]:
 
 
 def _by_setting(cases: Sequence[TrainingCase]) -> list[list[int]]:
-    """Indices of the cases that share a setting and a schedule, so that one call predicts them."""
+    """Indices of the cases that share a setting, a schedule and levers, so that one call predicts them."""
     groups: dict[str, list[int]] = {}
     for index, case in enumerate(cases):
-        groups.setdefault(f"{case.plan.schedule} {case.setting!r}", []).append(index)
+        levers = [getattr(case.plan, name) for name in SHARED]
+        groups.setdefault(f"{case.plan.schedule} {levers} {case.setting!r}", []).append(index)
     return list(groups.values())
 
 

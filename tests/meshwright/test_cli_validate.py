@@ -257,3 +257,10 @@ def test_attainable_tau_falls_from_one_to_none_as_noise_grows():
     # One pair one standard deviation of a difference apart: 2 Phi(1) - 1.
     assert attainable_tau((1.0, float(np.exp(0.1 * np.sqrt(2)))), 0.1) == pytest.approx(0.6827, abs=1e-4)
     assert attainable_tau((1.0,), 0.1) == 1.0
+
+
+def test_runs_that_differ_in_what_a_script_chose_are_predicted_apart(run, cases):
+    path = cases({}, {"framework": "Megatron-LM, FlashAttention-2"})
+    report = json.loads(run("validate", "--cases", str(path), "--json").out)
+    slow, fast = (case["predicted_step_time_s"] for case in report["cases"])
+    assert slow != fast
