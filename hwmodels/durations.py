@@ -33,7 +33,7 @@ def seconds_of(value: object) -> object:
 
 def written(seconds: float) -> str:
     """A duration with the largest unit that it fills: ``3.1 h``."""
-    for name, factor in reversed(UNITS.items()):
+    for name, factor in reversed(tuple(UNITS.items())):
         if abs(seconds) >= factor:
             return f"{seconds / factor:.3g} {name}"
     return f"{seconds:.3g} s"

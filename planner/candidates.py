@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Candidates:
     @cached_property
     def plans(self) -> Plans:
         """The candidates as plans."""
-        columns = {name: self[name] for name in COLUMNS if name in self.space.values}
+        columns: dict[str, Any] = {name: self[name] for name in COLUMNS if name in self.space.values}
         first, last = end_layers(self.space.setting.model.layers, self["pipeline"], self["virtual_pipeline"])
         return Plans(
             **columns,

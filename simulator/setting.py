@@ -263,7 +263,7 @@ class Setting:
         adapter, groups = self.training.adapter, self.model.layer_groups
         if adapter is None:
             return 1.0
-        plain = layers(self.rank(Plans.of(Plan())), groups)
+        plain = layers(self.rank(Plans.of(Plan.model_validate({}))), groups)
         listed = with_adapters(plain, adapter, self.width)
         own = sum(
             len(places) * sum(float(np.max(op.parameters)) for op in ops if is_adapter(op))

@@ -18,7 +18,7 @@ class OffloadSystem(Strict):
     source: str = Field(description="paper or documentation")
     zero: int | None = Field(None, ge=0, le=3, description="ZeRO stage that it runs on; empty: any")
     place: Tiers = Field(description="where classes of state lie")
-    update: Update = Field(Update(), description="where and when the optimizer runs")
+    update: Update = Field(Update.model_validate({}), description="where and when the optimizer runs")
     missing: str = Field("", description="what of the system the fields do not express")
 
 

@@ -45,8 +45,8 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
     found: list[Op] = []
     if adapter.coded:
         moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
-        decode = {"name": f"{op.name} decode", "kind": "copy", "part": op.part}
-        found.append(MemoryBound(**decode, bytes=moved, backward_bytes=moved))
+        name = f"{op.name} decode"
+        found.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
     if PARTS.get(op.part) not in adapter.targets:
         return found
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
@@ -55,10 +55,17 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
     second = {"k": rank, "parameters": op.groups * rank * op.n, **bare}
     size = rows * op.n * width
     # The second product's output is scaled (read, written) and added (two read, one written).
-    added = {"name": f"{op.name} sum", "kind": "elementwise", "part": op.part, "launches": 2.0}
+    added = MemoryBound(
+        name=f"{op.name} sum",
+        kind="elementwise",
+        part=op.part,
+        launches=2.0,
+        bytes=5 * size,
+        backward_bytes=2 * size,
+    )
     return [
         *found,
         op.changed(name=f"{op.name} first{MARK}", **first),
         op.changed(name=f"{op.name} second{MARK}", **second),
-        MemoryBound(**added, bytes=5 * size, backward_bytes=2 * size),
+        added,
     ]

@@ -50,7 +50,7 @@ class Shares(Strict):
         return sum(share for share in (self.host, self.nvme, self.file_system) if share != "auto")
 
 
-NOWHERE = Shares()
+NOWHERE = Shares.model_validate({})
 
 
 class Tiers(Strict):

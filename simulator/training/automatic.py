@@ -41,7 +41,7 @@ def settled(setting: Setting, plan: Plan) -> Plan:
 
 
 def _with(plan: Plan, shares: dict[str, tuple[str, float]]) -> Plan:
-    place = plan.place or Tiers()
+    place = plan.place or Tiers.model_validate({})
     changed = {
         kind: getattr(place, kind).model_copy(update={tier: share}) for kind, (tier, share) in shares.items()
     }

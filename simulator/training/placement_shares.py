@@ -7,7 +7,7 @@ import numpy as np
 from simulator.state.place import Shares, StateClass, Tiers
 from simulator.training.sharding import Sharding
 
-NOTHING_PLACED = Tiers()
+NOTHING_PLACED = Tiers.model_validate({})
 
 
 def placed(sharding: Sharding) -> bool:

@@ -130,11 +130,11 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
     """All-gather to the level of the parameters, reduce-scatter from that of the gradients."""
     outer, count = _stacked(sharding.groups("optimizer"), dense, experts)
     cluster, found = sharding.setting.cluster, []
-    for operation, kind, width in (
-        ("all_gather", "parameters", sharding.setting.framework.gather_bytes),
-        ("reduce_scatter", "gradients", sharding.setting.choices.reduce_bytes),
+    for operation, groups, width in (
+        ("all_gather", sharding.groups("parameters"), sharding.setting.framework.gather_bytes),
+        ("reduce_scatter", sharding.groups("gradients"), sharding.setting.choices.reduce_bytes),
     ):
-        inner, _ = _stacked(sharding.groups(kind), dense, experts)
+        inner, _ = _stacked(groups, dense, experts)
         ranks = np.maximum(outer.shard // inner.shard, 1)
         size = count / inner.shard * width
         stride = inner.shard_stride * inner.shard

@@ -25,7 +25,7 @@ CPU_ADAM_S_PER_BILLION = 0.25
 """Seconds of a node's CPUs for the Adam update of 1e9 parameters, where the cluster does not state it: 30
 bytes a parameter (gradient, three values read and written, the 16-bit copy) at an assumed 120 GB/s."""
 
-DEVICE_UPDATE = Update()
+DEVICE_UPDATE = Update.model_validate({})
 
 
 @record()
@@ -150,10 +150,11 @@ class Offload:
         """
         tail = 1 / np.maximum(layers, 1)
         out, back = self.copies(kept, held)
-        return tuple(
-            np.maximum(*(hide(seconds, window, tail, 0.0) for seconds in copies))
-            for copies, window in zip((out, back), (forward, backward), strict=True)
-        )
+
+        def exposed(copies: tuple[np.ndarray, np.ndarray], window: np.ndarray) -> np.ndarray:
+            return np.maximum(*(hide(seconds, window, tail, np.zeros(())) for seconds in copies))
+
+        return exposed(out, forward), exposed(back, backward)
 
     def copies(
         self, kept: np.ndarray, held: np.ndarray
