@@ -14,7 +14,7 @@ from planner.space import Space
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
-from simulator.state.place import Shares, Tiers, Update
+from simulator.state.place import Tiers, Update
 from simulator.training.memory import memory
 
 SAVERS = (
@@ -118,11 +118,12 @@ def nearest(space: Space) -> Nearest | None:
 
 def _on_host(space: Space, near: Nearest) -> Iterator[Remedy]:
     """The nearest plan with gradients and the optimizer's state in host memory, where both fit."""
-    setting, off = space.setting, Shares(host=1.0)
+    setting, off = space.setting, {"host": 1.0}
     node = setting.cluster.node
     if node is None or node.host_bytes is None or near.plan.place is not None:
         return
-    place, update = Tiers(gradients=off, optimizer=off), Update(on="host")
+    place = Tiers.model_validate({"gradients": off, "optimizer": off})
+    update = Update.model_validate({"on": "host"})
     plan = near.plan.model_copy(update={"place": place, "update": update})
     plans = Plans.of(plan)
     stages = Stages.of(setting, plans)
