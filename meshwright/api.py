@@ -148,7 +148,8 @@ def plan(
         "headroom": headroom,
     }
     asked, where = ask(scenario, arguments)
-    partial = find(recipes, recipe, Path(), "recipe").plan if recipe is not None else {}
+    named = str(recipe) if isinstance(recipe, Path) else recipe
+    partial = find(recipes, named, Path(), "recipe").plan if named is not None else {}
     held = Constraints.of(partial, None, "recipe")
     held = held.overridden(Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search"))
     used, scored = asked.setting.cluster, ScoredPlans() if every else None
