@@ -226,20 +226,25 @@ def _execution(flags: SimpleNamespace) -> Execution:
 
 def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFiles) -> None:
     from meshwright.commands.fronts import show_training_fronts
+    from meshwright.commands.serving_plan import refuse_given
     from meshwright.commands.sizing import compare_sizes, count
 
     names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
     asked = given.question(**{name: getattr(flags, name) for name in names})
-    asked |= {name: getattr(flags, name) for name in ("framework", "recipe", "objective", "headroom")} | held
+    asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
     if getattr(flags, "run", False):
         from meshwright.commands.plan_run import plan_runs
 
         files.refuse("rankings of runs", "save", "html", "csv")
+        refuse_given({"--recipe": flags.recipe}, "rankings of one size read it")
         asked |= {"cluster": flags.cluster}
         plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, asked, flags.json)
         return
     sizes = flags.tokens is not None or flags.days is not None
-    if sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or ""):
+    sizes = sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or "")
+    if sizes or flags.pareto:
+        refuse_given({"--recipe": flags.recipe}, "rankings of one size read it")
+    if sizes:
         files.refuse("comparisons of sizes", "save", "csv")
         wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days
         compare_sizes(*wanted, asked, flags.json, files.html)
@@ -248,7 +253,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
     if flags.pareto:
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ("top", "raw", "refine")}
+    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "raw", "refine")}
     asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json)
 

@@ -89,3 +89,8 @@ def test_the_api_reads_numbers_as_people_write_them():
     assert {size.gpus for size in sized.sizes} == {8, 16}
     with pytest.raises(InputError, match="must be a whole number, as 8192, 8k or 4M"):
         mw.plan(**asked, gpus=16, seq_len="long")
+
+
+def test_sizes_read_no_recipe(refused):
+    asked = "plan --tokens 1T --model llama3.1-8b --cluster dgx-h100 --global-batch 64"
+    assert "rankings of one size read it" in refused(*asked.split(), "--recipe", "any")
