@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.node import FileSystem, Node, SolidStates
+from hwmodels.sources import USER
 
 NODES_PER_LEAF = 16
 """Nodes below one leaf switch, as in half of the catalogue's clusters."""
@@ -123,3 +124,14 @@ def file_system_with_assumptions(
         if filled[f"client_{name}"] is None:
             filled[f"client_{name}"] = min(nic_bytes_s, filled[name])
     return FileSystem.model_construct(**filled), assumed
+
+
+def assumed_figures(name: str, part: Node | FileSystem) -> str:
+    """The figures that a cluster's file states and calls assumed, in one line; empty where there are none.
+
+    Args:
+        name: key of the part in the file.
+        part: what the file states.
+    """
+    keys = [key for key, origin in part.origins.items() if origin.kind == "assumed" and origin.source != USER]
+    return f"{name}: {', '.join(keys)}, assumed in the cluster's file" if keys else ""

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from hwmodels.assumed import (
     HOST_SHARE,
+    assumed_figures,
     file_system_with_assumptions,
     node_with_assumptions,
     with_assumptions,
@@ -277,8 +278,10 @@ class Cluster(Strict):
 
     @property
     def assumed_storage(self) -> list[str]:
-        """What `full_node` and `full_file_system` assume."""
-        return [*self._full_node[1], *self._full_file_system[1]]
+        """What `full_node` and `full_file_system` assume, and which figures the file itself calls assumed."""
+        stated = {"node": self.node, "file_system": self.file_system}
+        told = [assumed_figures(name, part) for name, part in stated.items() if part is not None]
+        return [*self._full_node[1], *self._full_file_system[1], *filter(None, told)]
 
     @property
     def _full_node(self) -> tuple[Node, list[str]]:

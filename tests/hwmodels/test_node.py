@@ -29,9 +29,12 @@ def test_every_shipped_figure_has_a_source_and_the_rest_is_assumed(name):
             assert all(origin.source != "user" for origin in sourced.origins.values())
     full = cluster.full_node
     absent = [key for key, value in dict(cluster.node or {}).items() if value is None and getattr(full, key)]
-    assert len(cluster.assumed_storage) == (len(absent) if cluster.node else 4) + (
-        cluster.file_system is None
-    )
+    told = [line for line in cluster.assumed_storage if not line.endswith("assumed in the cluster's file")]
+    assert len(told) == (len(absent) if cluster.node else 4) + (cluster.file_system is None)
+    for name, sourced in (("node", cluster.node), ("file_system", cluster.file_system)):
+        for key, origin in (sourced.origins if sourced else {}).items():
+            stated = any(line.startswith(f"{name}: ") and key in line for line in cluster.assumed_storage)
+            assert stated or origin.kind != "assumed"
     assert full.host_bytes and full.host_copy_bytes_s and full.pcie_roots and full.ssds
     assert cluster.full_file_system.client_write_bytes_s <= cluster.network.bandwidth
 
