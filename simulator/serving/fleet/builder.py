@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simulator.serving.question.places import read_rate
 from simulator.serving.replica.base import Listener, StepLoop
+from simulator.serving.replica.guards import guard, guarded
 from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks, TieredBlocks, TierStore
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
@@ -47,7 +48,7 @@ class Builder:
             self._made += 1
             for batcher in replica.batchers:
                 batcher.drafts = Drafts(pool.pool.speculation, seed)
-        return replica
+        return guard(replica) if guarded() else replica
 
     def _blocks(self, pool: PoolSetting) -> PagedBlocks:
         """KV blocks of one attention rank."""

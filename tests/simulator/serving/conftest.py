@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.guards import guard, guarding
 from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.replica import Replica
@@ -51,6 +52,7 @@ class Run:
             lambda sequence, now: self.done.append(sequence),
             stretches,
         )
+        guard(self.replica)
         for request in requests:
             self.replica.advance(request.arrival_s)
             self.replica.submit(Sequence(request, request.arrival_s), request.arrival_s)
@@ -61,6 +63,13 @@ class Run:
     def times(self) -> np.ndarray:
         """First scheduled, first token and last token of each request, shape (requests, 3)."""
         return np.array([[one.scheduled_s, one.first_s, one.last_s] for one in self.done])
+
+
+@pytest.fixture(autouse=True)
+def guards():
+    """Every run of these tests keeps blocks, slots, tokens and the order of time."""
+    with guarding():
+        yield
 
 
 @pytest.fixture

@@ -29,6 +29,15 @@ class PagedBlocks:
         self.sequences = 0
         """Admitted sequences, over all micro batches in flight of a pipeline."""
 
+    @property
+    def shared(self) -> int:
+        """Blocks of units that sequences share and use."""
+        return 0
+
+    def in_units(self, sequence: Sequence) -> int:
+        """Blocks of a sequence that lie in shared units."""
+        return 0
+
     def blocks(self, tokens: int) -> int:
         """Blocks that hold the given tokens."""
         return -(-tokens // self.block_tokens)

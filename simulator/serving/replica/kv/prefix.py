@@ -29,6 +29,15 @@ class PrefixBlocks(PagedBlocks):
         self._users: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
 
+    @property
+    def shared(self) -> int:
+        """See `PagedBlocks.shared`."""
+        return (len(self._users) - len(self._idle)) * self._unit_blocks
+
+    def in_units(self, sequence: Sequence) -> int:
+        """See `PagedBlocks.in_units`."""
+        return len(sequence.held) * self._unit_blocks
+
     def units(self, request: Request) -> tuple[int, ...]:
         """Ids of the request's units."""
         return request.prefix[self._step - 1 :: self._step]
