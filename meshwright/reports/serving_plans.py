@@ -72,6 +72,11 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
             if search.variants
             else {}
         ),
+        **(
+            {"with_assumed_acceptance": _described(search, {}, search.guessed, 0)}
+            if search.guessed is not None
+            else {}
+        ),
         "candidates": search.candidates,
         "scored": search.scored,
         "removed": search.removed,
@@ -182,6 +187,9 @@ def _choices(search: ServingSearch) -> list[Table]:
     if search.undrafted is not None:
         plan = search.undrafted
         rows["without speculation"] = f"{plan.describe()}, {plan.goodput:.3g}/s"
+    if search.guessed is not None:
+        plan = search.guessed
+        rows["with assumed acceptance"] = f"{plan.describe()}, {plan.goodput:.3g}/s; no source for this model"
     cheap = min(search.plans, key=lambda plan: plan.usd_per_hour / plan.goodput)
     if cheap.usd_per_hour and cheap is not search.plans[0]:
         rows["most goodput for each $"] = cheap.describe()
@@ -334,7 +342,9 @@ def _levers(search: ServingSearch) -> dict[str, str]:
     tried = {drafts_words(one): one for one in _drafts(question)}
     if tried:
         assumed = [f"{name} {one.mean():.2g} tokens a step" for name, one in tried.items() if one.assumed]
+        read = [f"{name} {one.mean():.3g} tokens a step" for name, one in tried.items() if not one.assumed]
         told = f"; acceptance assumed: {', '.join(assumed)}" if assumed else ""
+        told += f"; acceptance stated: {', '.join(read)}" if read else ""
         rows["speculation"] = (
             f"tried: none, {', '.join(tried)}{told}" if len(tried) > 1 else f"{next(iter(tried))}{told}"
         )

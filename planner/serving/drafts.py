@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.models import Model
-from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.speculation import Speculation, published_acceptance
 from simulator.serving.steady.steady import Steady
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
@@ -25,9 +25,19 @@ docs/basic_usage/deepseek_v3.md; TensorRT-LLM examples/configs/database)."""
 
 
 def usual_drafts(model: Model) -> tuple[Speculation | None, ...]:
-    """Drafts that a search tries: none, and the heads that the model has."""
+    """Drafts that a search tries: none, and the heads that the model has, with published acceptance."""
     heads = MTP_TOKENS if model.mtp_layers else ()
-    return (None, *(Speculation.model_validate({"kind": "mtp", "tokens": tokens}) for tokens in heads))
+    return (None, *(sourced(Speculation(kind="mtp", tokens=tokens), model) for tokens in heads))
+
+
+def sourced(drafts: Speculation | None, model: Model) -> Speculation | None:
+    """Drafts with the acceptance that a source states for the model; others stay assumed."""
+    if drafts is None or not drafts.assumed:
+        return drafts
+    published = published_acceptance(drafts.kind, model.name)
+    if published is None:
+        return drafts
+    return drafts.model_copy(update={"acceptance_by_position": published[: drafts.tokens]})
 
 
 class DraftedSteps:

@@ -15,6 +15,7 @@ from planner.serving.score import ReplicaCases
 from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.variants import Variant, variants
+from simulator.serving.question.speculation import Speculation
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class ServingSearch:
     """The plan that carries most on all devices, beside the one that carries a stated rate at least cost."""
     undrafted: ServingPlan | None = field(default=None)
     """The best plan without speculation, where the first has some."""
+    guessed: ServingPlan | None = field(default=None)
+    """The best plan with an assumed acceptance of drafts, where it beats the first, which has none."""
     fastest: tuple[ServingPlan, float, float] | None = field(default=None)
     """The plan that is fastest for one user, with its TTFT and TPOT for a lone request, s."""
     variants: Sequence[Variant] = ()
@@ -86,7 +89,9 @@ def search_serving(
     keys = table.latency, table.groups, table.devices, np.round(table.value, 9), ~table.meets
     if question.unasked and question.objective == "cost":
         keys = table.latency, _steps(table.joules), table.devices, np.round(table.value, 9), ~table.meets
-    order = np.lexsort(keys)
+    guessed = _guessed(table, question)
+    by_figure = np.lexsort(keys)
+    order = np.lexsort((*keys[:-1], guessed, keys[-1]))
     good = int(np.count_nonzero(table.meets))
     chosen = _different(table, order[:good], top) if good else [_nearest(table)]
     plans = [table.plan(int(index)) for index in chosen]
@@ -97,8 +102,9 @@ def search_serving(
         candidates=table.stands_for + sum(count for name, count in removed.items() if name != "slo"),
         scored=len(table),
         removed=dict(removed),
-        most=table.plan(_most(table)) if question.unasked and table.goodput.max() > 0 else None,
+        most=table.plan(_most(table, guessed)) if question.unasked and table.goodput.max() > 0 else None,
         undrafted=_undrafted(table, order[:good], plans[0]) if good else None,
+        guessed=table.plan(int(by_figure[0])) if good and guessed[by_figure[0]] > guessed[order[0]] else None,
         fastest=_fastest(table, order[:good] if good else order) if formats else None,
         variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
@@ -114,22 +120,33 @@ def _steps(joules: np.ndarray) -> np.ndarray:
     return np.round(np.log(np.maximum(joules, 1e-12)) / ALIKE)
 
 
-def _most(table: Scores) -> int:
+def _most(table: Scores, guessed: np.ndarray) -> int:
     """The row with the most goodput; of equal ones that with fewest devices, pools and seconds."""
-    return int(np.lexsort((table.latency, table.groups, table.devices, -np.round(table.goodput, 9)))[0])
+    keys = table.latency, table.groups, table.devices, -np.round(table.goodput, 9)
+    return int(np.lexsort((*keys, guessed, table.goodput <= 0))[0])
 
 
 def _undrafted(table: Scores, order: np.ndarray, first: ServingPlan) -> ServingPlan | None:
     """The best row without speculation, where the first plan has some."""
     if all(group.shape.pool.speculation is None for group in first.groups):
         return None
-    plain = np.array([phase.shape.pool.speculation is None for phase in table.mixed] or [False])
-    last = np.array([phase.shape.pool.speculation is None for phase in table.decode] or [False])
-    alone = table.second[order] < 0
-    kept = np.where(
-        alone, plain[np.where(alone, table.first[order], 0)], last[np.maximum(table.second[order], 0)]
-    )
+    kept = _decoding(table, lambda drafts: drafts is None)[order]
     return table.plan(int(order[np.argmax(kept)])) if kept.any() else None
+
+
+def _guessed(table: Scores, question: ServingQuestion) -> np.ndarray:
+    """Rows that rest on an assumed acceptance which nobody named."""
+    if "speculation" in question.fix:
+        return np.zeros(len(table), bool)
+    return _decoding(table, lambda drafts: drafts is not None and drafts.assumed)
+
+
+def _decoding(table: Scores, holds: Callable[[Speculation | None], bool]) -> np.ndarray:
+    """Whether the speculation of the replicas that decode has a property, for each row."""
+    mixed = np.array([holds(phase.shape.pool.speculation) for phase in table.mixed] or [False])
+    decode = np.array([holds(phase.shape.pool.speculation) for phase in table.decode] or [False])
+    alone = table.second < 0
+    return np.where(alone, mixed[np.where(alone, table.first, 0)], decode[np.maximum(table.second, 0)])
 
 
 def _fastest(table: Scores, order: np.ndarray) -> tuple[ServingPlan, float, float] | None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hwmodels.errors import InfeasibleError
-from planner.serving.drafts import usual_drafts
+from planner.serving.drafts import sourced, usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.question.deployment import Pool
@@ -202,6 +202,8 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
         elif name in question.limit:
             most = question.limit[name]
             found = tuple(value for value in found if value is not None and value <= most) or (most,)
+        if name == "speculation":
+            found = tuple(sourced(drafts, question.model) for drafts in found)
         allowed.append(found)
     for values in product(*allowed):
         yield dict(zip(VALUES, values, strict=True))

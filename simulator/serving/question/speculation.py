@@ -29,6 +29,15 @@ LARGEST_DRAFT = 1.0
 """Layers of the target that one pass of a head may cost, as a share of all layers."""
 
 
+class PublishedAcceptance(Strict):
+    """Acceptance by position that was measured on some models."""
+
+    models: list[str]
+    """Names in the catalogue."""
+    by_position: Figure[list[float]]
+    """Probability that proposal 1, 2, ... is accepted after those before it; the last for later ones."""
+
+
 class DraftingDefaults(Strict):
     """Defaults of one kind, each with its source."""
 
@@ -38,6 +47,7 @@ class DraftingDefaults(Strict):
     layers: Figure[float]
     host_s: Figure[float]
     verified: Figure[int] | None = None
+    published: PublishedAcceptance | None = None
 
 
 @cache
@@ -47,6 +57,12 @@ def drafting_defaults() -> Mapping[str, DraftingDefaults]:
         name: build(DraftingDefaults, values, f"{FILE}: {name}")
         for name, values in read_mapping(FILE).items()
     }
+
+
+def published_acceptance(kind: Kind, model: str) -> list[float] | None:
+    """Acceptance by position that a source states for a kind on a model of the catalogue."""
+    published = drafting_defaults()[kind].published
+    return published.by_position.value if published is not None and model in published.models else None
 
 
 class Speculation(Strict):

@@ -34,12 +34,32 @@ def found():
 
 
 def test_drafts_are_told_and_written_into_the_scenario(found):
-    drafted = next(plan for plan in found.plans if plan.groups[0].shape.pool.speculation)
+    drafted = found.guessed
     deployment = scenario_of(found.question, drafted)["deployment"]
     assert deployment["speculation"]["kind"] == "mtp"
     assert "mtp:" in drafted.describe()
     told = [entry["pools"][0].get("speculation") for entry in describe_deployments(found, {})["deployments"]]
     assert set(told) == {None, "mtp:1", "mtp:2", "mtp:3"}
+    assert told[0] is None
+
+
+def test_gains_of_an_assumed_acceptance_are_told_beside_the_ranking(found):
+    assert found.plans[0].groups[-1].shape.pool.speculation is None
+    assert found.guessed.groups[-1].shape.pool.speculation.assumed
+    assert found.guessed.goodput > found.plans[0].goodput
+    told = describe_deployments(found, {})
+    assert told["with_assumed_acceptance"]["goodput_requests_s"] == found.guessed.goodput
+
+
+def test_published_acceptance_ranks_and_stands_in_the_scenario():
+    drafts = usual_drafts(models.get("deepseek-v3"))
+    assert not any(one.assumed for one in drafts[1:])
+    assert [one.acceptance_by_position for one in drafts[1:]] == [[0.85], [0.85, 0.69], [0.85, 0.69, 0.58]]
+    # 2.44 tokens a step with two proposals (lmsys.org/blog/2025-07-17-mtp), 3.20 with seven (Nebius).
+    assert drafts[2].mean() == pytest.approx(2.44, abs=0.02)
+    seven = Speculation(kind="mtp", tokens=7, acceptance_by_position=drafts[3].acceptance_by_position)
+    assert seven.mean() == pytest.approx(3.20, abs=0.05)
+    assert all(one.assumed for one in usual_drafts(models.get("qwen3.5-35b-a3b"))[1:])
 
 
 def test_fixed_drafts_alone_are_searched():
