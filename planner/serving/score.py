@@ -18,6 +18,7 @@ from hwmodels.errors import InputError
 from planner.serving.drafts import DraftedSteps
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
+from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
 from simulator.serving.steps.capped import step_arrays
 
@@ -152,10 +153,10 @@ class ReplicaCases:
             rate: requests a second of one replica, shape (cases,).
             prefill_s: computation of a prompt, s.
         """
-        layer, busy = 1.0 / self.question.model.layers, rate * self.sending_s
-        wait = self.sending_s * busy / (2.0 * np.maximum(1.0 - busy, 1e-9))
-        last, late = layer * self.sending_s, self.sending_s + wait - (1.0 - layer) * prefill_s
-        return np.where(busy < 1.0, np.maximum(last, late), np.inf)
+        sending, busy = self.sending_s, rate * self.sending_s
+        wait = sending * busy / (2.0 * np.maximum(1.0 - busy, 1e-9))
+        arrival = arrival_s(sending, prefill_s, self.question.model.layers, wait)
+        return np.where(busy < 1.0, arrival, np.inf)
 
     def __len__(self) -> int:
         return len(self.shape)

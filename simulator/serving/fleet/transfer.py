@@ -8,9 +8,39 @@ those of their nodes. A replica sends and receives one prompt at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
 from hwmodels.topology import NETWORK
+
+Array = NDArray[np.float64]
+
+
+@overload
+def arrival_s(sending_s: float, computed_s: float, layers: int, wait_s: float = ...) -> float: ...
+@overload
+def arrival_s(sending_s: Array, computed_s: Array, layers: int, wait_s: Array = ...) -> Array: ...
+def arrival_s(
+    sending_s: float | Array, computed_s: float | Array, layers: int, wait_s: float | Array = 0.0
+) -> float | Array:
+    """Return seconds from the end of a prompt to the arrival of its KV; numbers or arrays of one shape.
+
+    A layer is sent when it is computed: sending begins with the first of ``layers`` equal parts of the
+    prompt's computation, and the last part leaves no earlier than the prompt ends. One part (``layers`` 1)
+    sends the KV as a whole, after the prompt.
+
+    Args:
+        sending_s: time on the link of the whole KV, s.
+        computed_s: computation of the prompt, s.
+        layers: parts that are sent on their own.
+        wait_s: wait for the link from the moment at which the first part is there, s.
+    """
+    part = 1.0 / layers
+    last, late = part * sending_s, sending_s + wait_s - (1.0 - part) * computed_s
+    return max(last, late) if isinstance(last, float) and isinstance(late, float) else np.maximum(last, late)
 
 
 @dataclass(frozen=True)
@@ -49,7 +79,7 @@ class Transfers:
     """
 
     def __init__(self, layers: int, layerwise: bool) -> None:
-        self.layers, self.layerwise = layers, layerwise
+        self.parts = layers if layerwise else 1
         self._free_s: dict[int, float] = {}
         self.bytes = 0.0
 
@@ -65,12 +95,10 @@ class Transfers:
             source, target: indices of the prefill and the decode replica.
         """
         whole = bytes_ / route.bandwidth
-        earliest, last = ended, whole
-        if self.layerwise:
-            last = whole / self.layers
-            earliest = ended - (ended - started) * (1 - 1 / self.layers)
+        computed = ended - started
+        earliest = ended - computed * (1.0 - 1.0 / self.parts)
         begin = max(earliest, self._free_s.get(source, 0.0), self._free_s.get(target, 0.0))
-        end = max(begin + whole, ended + last)
+        end = ended + arrival_s(whole, computed, self.parts, begin - earliest)
         self._free_s[source] = self._free_s[target] = end
         self.bytes += bytes_
         return end + route.latency_s

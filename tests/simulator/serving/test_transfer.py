@@ -1,0 +1,42 @@
+"""KV transfers: scalars, arrays and the event queue by one formula, against its limits."""
+
+import numpy as np
+import pytest
+
+from simulator.serving.fleet.transfer import Route, Transfers, arrival_s
+
+LAYERS = 40
+
+
+def test_arrays_are_their_scalars():
+    random = np.random.default_rng(3)
+    sending, computed, wait = random.exponential(0.1, (3, 50))
+    cases = np.stack([sending, computed, wait], axis=1).tolist()
+    each = [arrival_s(send, compute, LAYERS, waited) for send, compute, waited in cases]
+    assert arrival_s(sending, computed, LAYERS, wait) == pytest.approx(np.array(each), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("sending", "computed", "layers", "expected"),
+    [
+        # A fast link: only the last layer is left when the prompt ends.
+        (0.04, 1.0, LAYERS, 0.001),
+        # A slow link: it is busy from the first layer on.
+        (2.0, 0.4, LAYERS, 2.0 - 0.4 * 39 / 40),
+        # As a whole: nothing overlaps.
+        (0.04, 1.0, 1, 0.04),
+    ],
+)
+def test_limits(sending, computed, layers, expected):
+    assert arrival_s(sending, computed, layers) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("layerwise", [True, False])
+def test_prompts_of_one_replica_go_one_after_the_other(layerwise):
+    transfers, route = Transfers(LAYERS, layerwise), Route(1e9, 0.0)
+    first = transfers.end(route, 1e9, 0.0, 0.5, 0, 1)
+    second = transfers.end(route, 1e9, 0.0, 0.5, 0, 2)
+    other = transfers.end(route, 1e9, 0.0, 0.5, 3, 4)
+    assert second == pytest.approx(first + 1.0)
+    assert other == first
+    assert transfers.bytes == 3e9
