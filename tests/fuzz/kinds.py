@@ -6,7 +6,13 @@ that read it.
 
 from __future__ import annotations
 
-from tests.fuzz import command_lines, launch, serving, training
+from tests.fuzz import command_lines, launch, runs, serving, training
 from tests.fuzz.case import Kind
 
-KINDS: dict[str, Kind] = {**training.KINDS, **serving.KINDS, **command_lines.KINDS, **launch.KINDS}
+KINDS: dict[str, Kind] = {
+    **training.KINDS,
+    **serving.KINDS,
+    **runs.KINDS,
+    **command_lines.KINDS,
+    **launch.KINDS,
+}

@@ -36,6 +36,14 @@ def test_without_faults_and_checkpoints_a_run_is_its_steps():
     assert done.planned.outcome.mean_s == pytest.approx(1234 * step, rel=1e-9)
 
 
+def test_an_empty_overlap_changes_nothing():
+    stages = {"detect": 60, "initialise": 30, "load": 20}
+    plain, empty = (
+        run(asked(recovery={**stages, "overlap": each})).planned.outcome.mean_s for each in ([], [[]])
+    )
+    assert plain == empty
+
+
 def test_a_search_beats_the_plan_that_is_given():
     stated = run(asked()).planned.outcome.quantile(0.5) / 86400
     best = plan_run(asked(), top=3).best

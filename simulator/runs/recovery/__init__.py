@@ -46,7 +46,7 @@ class Recovery(Strict):
     def hidden(self, seconds: dict[str, float]) -> dict[str, float]:
         """Seconds that each stage adds to the recovery: of overlapping ones only the longest counts."""
         shown = dict(seconds)
-        for group in self.overlap:
+        for group in filter(None, self.overlap):
             longest = max(group, key=lambda name: seconds[name])
             for name in group:
                 if name != longest:
