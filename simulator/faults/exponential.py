@@ -24,3 +24,8 @@ class Exponential(RatedCause):
     def draw(self, rng: np.random.Generator, job: Exposed, horizon_s: float) -> FaultList:
         """Faults of a job before ``horizon_s``."""
         return self.listed(rng, poisson_times(rng, self.rate(job), horizon_s))
+
+    def gap(self, rng: np.random.Generator, job: Exposed) -> float:
+        """Seconds until the next fault, one draw: for a part that cannot fail while it is away."""
+        mean = 1 / self.rate(job) if self.mtbf is None else self.mtbf / self.units(job)
+        return float(rng.exponential(mean))

@@ -179,8 +179,11 @@ class RatedCause(SingleCause):
         if self.per_1000_node_days is not None:
             return self.per_1000_node_days * job.nodes / THOUSAND_NODE_DAYS
         assert self.mtbf is not None
-        units = {"device": job.devices, "node": job.nodes, "job": 1}[self.of]
-        return units / self.mtbf
+        return self.units(job) / self.mtbf
+
+    def units(self, job: Exposed) -> int:
+        """How many of what ``mtbf`` is of the job has."""
+        return {"device": job.devices, "node": job.nodes, "job": 1}[self.of]
 
 
 def poisson_times(rng: np.random.Generator, rate: float, horizon_s: float) -> NDArray[np.float64]:

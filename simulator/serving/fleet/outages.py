@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from hwmodels.cluster import Cluster
+from simulator.faults import Exposed
+from simulator.faults.exponential import Exponential
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 from simulator.serving.question.failures import Drain, Failures, Outage
@@ -38,10 +40,11 @@ def outages(fleet: Fleet) -> None:
         if outage.replica < len(fleet.members):
             yield from fail(fleet.members[outage.replica])
 
-    def random(member: Member, mean: float) -> Generator[Any, Any, Any]:
+    def random(member: Member, process: Exponential) -> Generator[Any, Any, Any]:
         draws = np.random.default_rng([fleet.setting.seed, 13, member.index])
+        replica = Exposed(1, member.pool.pool.devices)
         while not fleet.ended:
-            yield clock.timeout(float(draws.exponential(mean)))
+            yield clock.timeout(process.gap(draws, replica))
             if not fleet.ended:
                 yield from fail(member)
 
@@ -54,9 +57,9 @@ def outages(fleet: Fleet) -> None:
 
     for outage in failures.at:
         clock.process(listed(outage))
-    if failures.mtbf is not None:
+    if failures.process is not None:
         for member in fleet.members:
-            clock.process(random(member, failures.mtbf / member.pool.pool.devices))
+            clock.process(random(member, failures.process))
 
 
 def drains(fleet: Fleet) -> None:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from hwmodels.loading import Strict
 from hwmodels.quantities import Duration
+from simulator.faults.exponential import Exponential
 from simulator.serving.question.places import Place
 
 
@@ -41,3 +42,11 @@ class Failures(Strict):
     weights: Place = Field("nvme", description="where weights are loaded from: host, nvme or remote")
     retries: int = Field(3, ge=0, le=1000, description="times that a lost request is sent again at most")
     retry_after: Duration = Field(1.0, description="seconds until the router sends a lost request again")
+
+    @property
+    def process(self) -> Exponential | None:
+        """Random failures as a fault process; None where there are none."""
+        if self.mtbf is None:
+            return None
+        # `mtbf` is checked here, and may be longer than a run of weeks allows.
+        return Exponential.model_construct(mtbf=self.mtbf, of="device", component="unknown", notice="crash")

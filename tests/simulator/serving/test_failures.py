@@ -4,13 +4,16 @@ import gc
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwmodels.cluster import clusters
+from simulator.faults import Exposed
 from simulator.serving.fleet.outages import restore_seconds
 from simulator.serving.question.failures import Failures
-from simulator.serving.question.places import NVME_BYTES_S
+from simulator.serving.question.places import read_rate
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -79,11 +82,25 @@ def test_a_replica_is_back_when_its_weights_are_loaded():
     result = run({"replicas": 1, "failures": {"at": [{"time": 1, "replica": 0}], "start": 10.0}})
     pool, cluster = result.setting.pools[0], result.setting.cluster
     seconds = restore_seconds(failures, cluster, pool)
-    assert seconds == pytest.approx(10 + pool.costs.weight_bytes / (NVME_BYTES_S / cluster.devices_per_node))
+    drives = cluster.full_node.ssds
+    rate = drives.count * drives.read_bytes_s / cluster.devices_per_node
+    assert seconds == pytest.approx(10 + pool.costs.weight_bytes / rate)
     columns = result.records.columns()
     away = (columns["scheduled_s"] > 1) & (columns["scheduled_s"] < 1 + seconds)
     assert not away.any()
     assert (columns["retries"] > 0).any()
+
+
+def test_nodes_without_drives_load_weights_over_the_network():
+    cluster = clusters.get("perlmutter")
+    assert read_rate(cluster, 4, "nvme") == read_rate(cluster, 4, "remote")
+
+
+def test_random_failures_are_those_of_a_fault_process():
+    process = Failures(mtbf=7200.0).process
+    draws = [np.random.default_rng(3) for _ in range(2)]
+    gaps = [process.gap(draws[0], Exposed(1, 8)) for _ in range(5)]
+    assert gaps == [float(draws[1].exponential(7200 / 8)) for _ in range(5)]
 
 
 def test_weights_in_host_memory_return_sooner():
