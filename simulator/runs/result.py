@@ -96,7 +96,9 @@ class RunOutcome:
         rate = inputs.faults.rate(inputs.job)
         recovery = sum(inputs.means().values()) if rate else 0.0
         late = self.late_s if inputs.tiers else 0.0
-        exact = effective(rate, inputs.period_s, inputs.stall_s, recovery, late)
+        # Without checkpoints the whole work is one period: a fault starts it again.
+        period = min(inputs.period_s, inputs.work_s)
+        exact = effective(rate, period, inputs.stall_s, recovery, late)
         if not rate or np.isinf(inputs.period_s):
             return {"exact": float(exact)}
         return {

@@ -36,6 +36,13 @@ def test_without_faults_and_checkpoints_a_run_is_its_steps():
     assert done.planned.outcome.mean_s == pytest.approx(1234 * step, rel=1e-9)
 
 
+def test_without_checkpoints_the_closed_form_is_that_of_one_period():
+    question = {**SMALL, "run": {"steps": 2000, "replications": 400}}
+    faults = {**FAILING, "mtbf": "2 d"}
+    done = run({**question, "run": {**question["run"], "faults": faults}}).planned.outcome
+    assert done.closed_form["exact"] == pytest.approx(done.inputs.work_s / done.mean_s, rel=0.1)
+
+
 def test_an_empty_overlap_changes_nothing():
     stages = {"detect": 60, "initialise": 30, "load": 20}
     plain, empty = (

@@ -18,7 +18,7 @@ class Locate(RecoveryStage):
 
     HELP: ClassVar[str] = "from knowing of a fault to knowing its node"
 
-    after: Law = Field(Law.of(0.0), description="duration or law")
+    after: Law = Field(Law.of(0.0), description="duration or law; default: 0 s")
 
     @model_validator(mode="before")
     @classmethod
@@ -33,3 +33,7 @@ class Locate(RecoveryStage):
     def draw(self, rng: np.random.Generator, faults: FaultList, devices: int) -> NDArray[np.float64]:
         """Seconds after each fault."""
         return np.where(faults.nodes > 0, self.after.draw(rng, len(faults)), 0.0)
+
+    def assumed(self, devices: int) -> str:
+        """The default, which takes no time."""
+        return "" if "after" in self.model_fields_set else "recovery.locate: 0 s"
