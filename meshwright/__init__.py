@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         whatif,
     )
     from meshwright.launch_api import Export, Imported, export, import_
+    from meshwright.run_api import RunRanking, RunSimulation, plan_run, run
     from meshwright.serving_api import (
         DayPlan,
         DayRun,
@@ -59,6 +60,8 @@ __all__ = [
     "MixedSimulation",
     "PlanReport",
     "PlanSearch",
+    "RunRanking",
+    "RunSimulation",
     "Sizing",
     "StepSimulation",
     "SweepResult",
@@ -69,6 +72,8 @@ __all__ = [
     "import_",
     "mix",
     "plan",
+    "plan_run",
+    "run",
     "serving_front",
     "simulate",
     "simulate_mixed",
@@ -80,6 +85,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "meshwright.launch_api": ("Export", "Imported", "export", "import_"),
+    "meshwright.run_api": ("RunRanking", "RunSimulation", "plan_run", "run"),
     "meshwright.serving_api": (
         "DayPlan",
         "DayRun",
