@@ -24,12 +24,13 @@ from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from profiles.kernel_validation import predict
 from profiles.points import Points
-from simulator.serving.steps.weight_only import WEIGHT_BYTES, WeightFormats, widened_experts
+from simulator.serving.steps.weight_only import MXFP4_BYTES, WEIGHT_BYTES, WeightFormats, widened_experts
 
 Array = np.ndarray
 MOST_POINTS = 3000
 """Points of a table and half that are predicted: every so many."""
-NARROW_EXPERTS = {"int4_w4a16": "int4", "mxfp4_w4a16": "fp4"}
+NARROW_EXPERTS = {"int4_w4a16": WEIGHT_BYTES["int4"], "mxfp4_w4a16": MXFP4_BYTES}
+"""Bytes of a weight."""
 COLUMNS = ("gpu", "library", "family", "dtype", "half", "points", "median", "p90", "bias")
 
 
@@ -116,7 +117,7 @@ def _narrow_experts(kernels: KernelModel, dtype: str, points: Points) -> Array:
     tokens, hidden, inter, topk, _, tensor = sizes
     skewed = points["dist"].astype(str) != "balanced"
     seconds = kernels.expert_layer(*sizes, dtype="bf16", skewed=skewed)
-    size = WEIGHT_BYTES[NARROW_EXPERTS[dtype]]
+    size = NARROW_EXPERTS[dtype]
     formats = WeightFormats("bf16", "bf16", size, size, True, True)
     return widened_experts(formats, kernels.device, seconds, 6.0 * tokens * topk * hidden * inter / tensor)
 

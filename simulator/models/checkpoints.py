@@ -48,6 +48,12 @@ def format_of_config(config: Config) -> CheckpointFormat:
     return METHODS[method.lower()](part)
 
 
+def blocks_of_config(config: Config) -> str:
+    """Blocks of the 4-bit floating-point weights of a ``config.json``: ``mxfp4`` where its method says so."""
+    parts = [config.values[key] for key in KEYS if isinstance(config.values.get(key), Mapping)]
+    return "mxfp4" if any(str(part.get("quant_method")).lower() == "mxfp4" for part in parts) else "nvfp4"
+
+
 def _always(found: CheckpointFormat) -> Callable[[Config], CheckpointFormat]:
     return lambda part: found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build, exists, read_mapping
-from simulator.models.checkpoints import format_of_config, format_of_name
+from simulator.models.checkpoints import blocks_of_config, format_of_config, format_of_name
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
@@ -66,6 +66,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
     fields["checkpoint"] = format_of_config(config)
+    fields["fp4"] = blocks_of_config(config)
     if constants := numerics_of(config):
         fields["numerics"] = constants
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]

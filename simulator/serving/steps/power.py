@@ -16,7 +16,7 @@ from hwmodels.clocks import dynamic_power
 from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
 from simulator.serving.steps.all_reduce import all_reduce_seconds
 from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.weight_only import WEIGHT_BYTES
+from simulator.serving.steps.weight_only import stored_bytes
 
 Array = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ class PowerModel:
             limit_w=device.tdp_watts,
             host_w=price.cluster.host_watts * pool.devices / price.cluster.devices_per_node,
             dense_bytes=dense * price.weights.dense_bytes * pool.data,
-            expert_bytes=routed * WEIGHT_BYTES[pool.stored],
+            expert_bytes=routed * stored_bytes(model, pool.stored),
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
             kv_bytes=model.cached_layers * model.kv_cache_width * kv,

@@ -29,6 +29,14 @@ NARROW: dict[str, tuple[str, ...]] = {
 
 WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
 """Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
+MXFP4_BYTES = 0.5 + 1 / 32
+"""The same of fp4 in blocks of 32 (OCP Microscaling Formats 1.0: one scale of 8 bits)."""
+
+
+def stored_bytes(model: Model, weights: str) -> float:
+    """Bytes of a weight of a model, scales included."""
+    return MXFP4_BYTES if weights == "fp4" and model.fp4 == "mxfp4" else WEIGHT_BYTES[weights]
+
 
 READ_SHARE = 0.95
 """Share of the bandwidth at which a product saves its weights' bytes. 8,192 x 8,192 weights in 16, 8 and 4
@@ -52,10 +60,10 @@ WIDE_EXPERTS_READ_SHARE = 0.89
 EXPERTS_READ_SHARE = 0.75
 """The same of narrow weights, where memory bounds them: over the shapes of one half of aiconfigurator 0.12's
 tables (int4 of SGLang 0.5.10 and vLLM 0.24 on A100, H100 and L40S); the largest experts reach 0.85."""
-EXPERTS_READ_RATE = {"marlin": 21e9, "triton": 16.5e9}
+EXPERTS_READ_RATE = {"marlin": 21e9, "triton": 15.6e9}
 """Bytes/s of narrow weights that one multiprocessor reads and widens, over the same shapes; the largest reach
-24 (3.1 TB/s on H200, 3.75 on B200; 1.7 on H20: flagos-ai/FlagGems, pull 3609) and 19 (Triton's MXFP4 of
-gpt-oss in vLLM 0.24, 2.5 TB/s on H100 and H200 alike)."""
+24 (3.1 TB/s on H200, 3.75 on B200; 1.7 on H20: flagos-ai/FlagGems, pull 3609) and 18 (Triton's MXFP4 of
+gpt-oss in vLLM 0.24, 2.4 TB/s on H100 and H200 alike)."""
 EXPERTS_COMPUTE_RATE = {"marlin": 1.75e12, "triton": 3.4e12}
 """FLOP/s of one multiprocessor in these kernels from 2,048 tokens on: 230 and 450 TFLOP/s on H100 and H200
 (same tables; the largest experts reach 280 and 555)."""
@@ -93,7 +101,7 @@ class WeightFormats:
             weights: format of the weights.
             activations: format of the products' inputs; that of the weights where the device computes in it.
         """
-        size = WEIGHT_BYTES[weights]
+        size = stored_bytes(model, weights)
         if weights not in NARROW:
             return cls("bf16", "bf16", 2.0, 2.0, False, False)
         peaks = cluster.device.peak_flops
@@ -151,7 +159,7 @@ def widened_experts(formats: WeightFormats, device: Specifications, seconds: Arr
     the rate at which memory or the multiprocessors deliver them.
     """
     # gpt-oss' experts run in Triton on Hopper (vLLM, SGLang); other narrow experts run in Marlin.
-    mxfp4 = device.generation == "hopper" and formats.expert_bytes == WEIGHT_BYTES["fp4"]
+    mxfp4 = device.generation == "hopper" and formats.expert_bytes == MXFP4_BYTES
     kernel = "triton" if mxfp4 else "marlin"
     delivered = EXPERTS_READ_RATE[kernel] * device.multiprocessors / device.memory_bandwidth
     slower = WIDE_EXPERTS_READ_SHARE / min(EXPERTS_READ_SHARE, delivered)

@@ -43,6 +43,11 @@ def test_a_config_states_the_format_of_its_weights(tmp_path, quantization, found
     assert read(tmp_path, quantization).checkpoint == found
 
 
+@pytest.mark.parametrize("method", ["mxfp4", "modelopt_fp4"])
+def test_a_config_states_the_blocks_of_its_4_bit_weights(tmp_path, method):
+    assert read(tmp_path, {"quant_method": method}).fp4 == ("mxfp4" if method == "mxfp4" else "nvfp4")
+
+
 def test_an_older_config_states_its_compression(tmp_path):
     groups = {"config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}}
     assert read(tmp_path, groups, "compression_config").checkpoint == "int8"

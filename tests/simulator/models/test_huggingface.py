@@ -21,6 +21,7 @@ ABOUT = {
     "stated_parameters",
     "checkpoint",
     "checkpoints",
+    "fp4",
     "mtp_layers",
 }
 

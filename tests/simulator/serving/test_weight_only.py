@@ -8,6 +8,7 @@ from meshwright.validation.serving.ledger import PUBLISHED, evaluate
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.memory import weight_bytes
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.weight_only import WeightFormats
 
@@ -78,3 +79,10 @@ def test_published_latencies_of_weight_only_formats():
     found = {entry.case.case_id: entry.relative_error for entry in entries}
     assert len(found) == 12
     assert max(map(abs, found.values())) < 0.12
+
+
+@pytest.mark.parametrize(("model", "gibibytes"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])
+def test_blocks_of_32_store_as_much_as_the_published_checkpoints(model, gibibytes):
+    """Sizes of OpenAI's checkpoints (arXiv 2508.10925, table 1)."""
+    price = StepPrice(models.get(model), usual_cluster("h100-sxm"), Pool(), engines.get("vllm-0.15"))
+    assert weight_bytes(price) / 2**30 == pytest.approx(gibibytes, rel=0.01)
