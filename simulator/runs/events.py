@@ -228,7 +228,8 @@ class _Run:
         start, end = self.time, self.time + spent
         self.time = end
         for back in self.down[: self.inputs.spares]:
-            self.found.spare_s -= max(min(back, end) - start, 0.0)
+            if back > start:
+                self.found.spare_s -= (back if back < end else end) - start
 
     # Saves
 
