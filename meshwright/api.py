@@ -103,6 +103,7 @@ def plan(
     objective: str | None = None,
     top: int | None = None,
     headroom: float | str | None = None,
+    offload: bool = False,
     raw: bool = False,
     refine: int = 0,
     execution: Execution | None = None,
@@ -124,6 +125,7 @@ def plan(
         fix, limit: plan fields held at a value, and their highest values.
         objective, top: time, cost or energy; the number of plans to return.
         headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
+        offload: try optimizer and gradients on the host, and on SSDs where nodes have them.
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
@@ -163,6 +165,7 @@ def plan(
         headroom_share(asked.search.headroom, used.device.memory_bytes),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
+        offload=offload,
     )
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored)

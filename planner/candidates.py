@@ -62,10 +62,12 @@ class Candidates:
     @cached_property
     def plans(self) -> Plans:
         """The candidates as plans."""
-        columns: dict[str, Any] = {name: self[name] for name in COLUMNS if name in self.space.values}
+        branched = (*COLUMNS, "policy")
+        columns: dict[str, Any] = {name: self[name] for name in branched if name in self.space.values}
         first, last = end_layers(self.space.setting.model.layers, self["pipeline"], self["virtual_pipeline"])
         return Plans(
             **columns,
+            policies=self.space.policies,
             data=self.data,
             sequence_parallel=self.sequence_parallel,
             first_stage_layers=first,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.candidates import CandidateRule, Candidates
+from planner.offload import fits_tiers
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.rules import RULES as POSSIBLE
@@ -89,13 +90,26 @@ def plan_memory(c: Candidates) -> StageMemory:
 
 
 def _memory(c: Candidates) -> np.ndarray:
-    return plan_memory(c).peak <= c.space.usable_bytes
+    held = plan_memory(c)
+    return (held.peak <= c.space.usable_bytes) & fits_tiers(c.space.setting.cluster, held)
+
+
+def _needed_off_device(c: Candidates) -> np.ndarray:
+    """Whether the placement before would not fit; the first placement has none before it."""
+    keep = np.ones(c.count, bool)
+    later = np.flatnonzero(c["policy"] > 0)
+    if len(later):
+        others = c.take(later)
+        before = {**others.columns, "policy": others["policy"] - 1}
+        keep[later] = ~_memory(Candidates(c.space, before, others.count))
+    return keep
 
 
 def _least_memory(c: Candidates) -> np.ndarray:
     setting, plans = c.space.setting, c.plans
     stages = Stages.of(setting, plans)
-    least = least_memory(setting, plans, stages, parameters(setting, plans, stages))
+    leaving = ("gradients", "optimizer") if len(c.space.policies) > 1 else ()
+    least = least_memory(setting, plans, stages, parameters(setting, plans, stages), leaving)
     return least <= c.space.usable_bytes * (1 + ROUNDING)
 
 
@@ -212,3 +226,16 @@ RULES: tuple[CandidateRule, ...] = (
     CandidateRule(MEMORY, HOLDS_ALL, (*SHAPE, *STATE, "recompute"), _memory),
 )
 """All rules; those of memory are the last, and the only ones that depend on more than the cluster's shape."""
+
+PLACED = (*SHAPE, *STATE, "recompute", "policy")
+PLACEMENT_RULES: tuple[CandidateRule, ...] = (
+    *RULES[:-1],
+    CandidateRule(MEMORY, HOLDS_ALL, PLACED, _memory),
+    CandidateRule(
+        "duplicate",
+        "state leaves the device only where the plan does not fit with less of it elsewhere",
+        PLACED,
+        _needed_off_device,
+    ),
+)
+"""Rules of a search over placements of state: those of memory read the placement."""

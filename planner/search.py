@@ -13,7 +13,7 @@ from planner.candidates import Candidates, Enumeration
 from planner.constraints import Constraints
 from planner.families import FAMILIES
 from planner.metrics import OBJECTIVES, Metrics
-from planner.rules import RULES
+from planner.rules import PLACEMENT_RULES, RULES
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
@@ -74,6 +74,7 @@ def search(
     headroom: float = 0.0,
     alternatives: bool = False,
     keep: Callable[[Plans, np.ndarray], None] | None = None,
+    offload: bool = False,
 ) -> SearchResult:
     """Score every plan that the rules keep and return the best.
 
@@ -90,10 +91,11 @@ def search(
         headroom: share of a device's memory that plans leave free.
         alternatives: fold near duplicates and add the best plan of each family.
         keep: called with every block of scored plans and the figure that ranks them.
+        offload: try placements of optimizer and gradients on host and SSDs too (``planner.offload``).
 
     Raises:
         InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
-            ``top`` or ``devices`` cannot be used.
+            ``top`` or ``devices`` cannot be used; or nodes have no host memory for ``offload``.
         UnknownNameError: no such objective.
     """
     if objective not in OBJECTIVES:
@@ -103,8 +105,8 @@ def search(
     if setting.stragglers:
         raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
     _keep_freed_memory()
-    space = Space.of(setting, devices, constraints, headroom)
-    enumeration = Enumeration(space, RULES)
+    space = Space.of(setting, devices, constraints, headroom, offload)
+    enumeration = Enumeration(space, PLACEMENT_RULES if offload else RULES)
     best, scored = _Best(max(top, POOL) if alternatives else top), 0
     families = {family.name: _Best(1) for family in FAMILIES} if alternatives else {}
     for plans in _chunks(enumeration):

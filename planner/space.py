@@ -18,10 +18,12 @@ import numpy as np
 from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.constraints import Constraints, Value
+from planner.offload import placements
 from simulator.levers import BY_PLAN, SHARED, Levers, modules_code
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
+from simulator.state.policy import PLAIN, StatePolicy
 
 SHORTEST_SLICE = 1024
 """Tokens below which a context-parallel rank's share of a sequence is not cut: its attention would be shorter
@@ -108,21 +110,30 @@ class Space:
     ``setting.cluster`` holds exactly the devices to use. ``headroom`` is the share of a device's memory that
     plans leave free. ``values`` maps each field to the values that the
     constraints leave, in the order of ``VALUES``; what the framework sets by default has one value.
+    ``policies`` holds the placements of state that are tried; where there are several,
+    ``values["policy"]`` counts them.
     """
 
     setting: Setting
     constraints: Constraints
     values: Mapping[str, tuple[Value, ...]]
     headroom: float = 0.0
+    policies: tuple[StatePolicy, ...] = (PLAIN,)
 
     @classmethod
     def of(
-        cls, setting: Setting, devices: int, constraints: Constraints | None = None, headroom: float = 0.0
+        cls,
+        setting: Setting,
+        devices: int,
+        constraints: Constraints | None = None,
+        headroom: float = 0.0,
+        offload: bool = False,
     ) -> Space:
-        """Build the space of a job of that many devices.
+        """Build the space of a job of that many devices; ``offload`` adds placements of state off them.
 
         Raises:
-            InputError: the cluster has fewer devices, or a constraint leaves a field without a value.
+            InputError: the cluster has fewer devices, a constraint leaves a field without a value, or
+                ``offload`` is asked of nodes without host memory.
         """
         constraints = constraints or Constraints()
         setting = replace(setting, cluster=setting.cluster.resized(devices))
@@ -144,7 +155,10 @@ class Space:
                 raise InputError(
                     f"the schedule {name!r} has no closed form to search with; simulate it instead"
                 )
-        return cls(setting, constraints, MappingProxyType(values), headroom)
+        policies = placements(setting.cluster) if offload else (PLAIN,)
+        if len(policies) > 1:
+            values["policy"] = tuple(range(len(policies)))
+        return cls(setting, constraints, MappingProxyType(values), headroom, policies)
 
     @cached_property
     def shared(self) -> Levers:

@@ -137,6 +137,9 @@ Headroom = Annotated[
     str | None,
     typer.Option(help="Free memory to keep (10%, 8GiB); default: from the memory model's error."),
 ]
+Offload = Annotated[
+    bool, typer.Option("--offload", help="Try optimizer and gradients on the host and on SSDs too.")
+]
 Raw = Annotated[bool, typer.Option("--all", help="Show near duplicates too, in the order of the objective.")]
 Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Run the best N plans on the event engine.")]
 Save = Annotated[

@@ -23,7 +23,8 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
-    *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "raw", "tokens", "days"),
+    *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
+    *("tokens", "days"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -53,6 +54,7 @@ def plan(
     objective: given.Objective = None,
     top: given.Top = None,
     headroom: given.Headroom = None,
+    offload: given.Offload = False,
     raw: given.Raw = False,
     refine: given.Refine = 0,
     executor: given.Executor = "local",
@@ -232,18 +234,19 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
     names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
+    unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
     if getattr(flags, "run", False):
         from meshwright.commands.plan_run import plan_runs
 
         files.refuse("rankings of runs", "save", "html", "csv")
-        refuse_given({"--recipe": flags.recipe}, "rankings of one size read it")
+        refuse_given(unranked, "rankings of one size read it")
         asked |= {"cluster": flags.cluster}
         plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, asked, flags.json)
         return
     sizes = flags.tokens is not None or flags.days is not None
     sizes = sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or "")
     if sizes or flags.pareto:
-        refuse_given({"--recipe": flags.recipe}, "rankings of one size read it")
+        refuse_given(unranked, "rankings of one size read it")
     if sizes:
         files.refuse("comparisons of sizes", "save", "csv")
         wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days
@@ -253,7 +256,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
     if flags.pareto:
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "raw", "refine")}
+    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "offload", "raw", "refine")}
     asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json)
 

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from meshwright.reports.tables import facts, table
-from meshwright.reports.tiers import tier_rows, tier_shortage, tiers_of
+from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
@@ -179,6 +179,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "schedule": [plan.schedule if plan.pipeline > 1 else "" for plan in plans],
         "recompute": [plan.recompute for plan in plans],
         "sharding": [sharding(plan) for plan in plans],
+        **_off_device(plans),
         "step": [seconds(value) for value in metrics.step_time_s],
         "slower": [_slower(value, metrics.step_time_s) for value in metrics.step_time_s],
         "±": [percent(value, 0) for value in band(prediction.setting, prediction.step)],
@@ -215,6 +216,13 @@ def _slower(step_s: float, all_s: np.ndarray) -> str:
 def chance(share: float) -> str:
     """A probability in whole percent, never rounded to certainty."""
     return percent(min(max(share, 0.01), 0.99), 0)
+
+
+def _off_device(plans: Sequence[Plan]) -> dict[str, list[str]]:
+    """Shares of state off the device, where a plan of the table has any."""
+    if all(plan.place is None for plan in plans):
+        return {}
+    return {"off device": [placed(plan.place) if plan.place else "none" for plan in plans]}
 
 
 def sharding(plan: Plan) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.reports.units import gibibytes
+from meshwright.reports.units import gibibytes, percent
+from simulator.state.place import STATE_CLASSES, Tiers
 
 if TYPE_CHECKING:
     from planner.prediction import Prediction
@@ -62,3 +63,14 @@ def tier_shortage(prediction: Prediction, index: int) -> str:
             f"place.{part}.{tier}: {fitting:.2f} would fit"
         )
     return ""
+
+
+def placed(place: Tiers) -> str:
+    """Shares of each class of state off the device, in words."""
+    shares = [
+        f"{percent(share, 0)} of {kind}, {WORDS[tier]}"
+        for kind in STATE_CLASSES
+        for tier in WORDS
+        if isinstance(share := getattr(place.of(kind), tier), float) and share
+    ]
+    return "; ".join(shares)

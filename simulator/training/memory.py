@@ -149,10 +149,13 @@ def _split_by_tier(
     return here, {tier: held for tier, held in tiers.items() if held}
 
 
-def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
+def least_memory(
+    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, leaving: Iterable[str] = ()
+) -> np.ndarray:
     """Lower bound of each plan's peak over all kinds of sharding: ``zero`` and ``shard_group`` are not read.
 
-    All states are sharded over all ranks that share them, and nothing is gathered.
+    All states are sharded over all ranks that share them, and nothing is gathered; the classes of
+    ``leaving`` may lie off the device.
 
     Returns:
         Bytes of the fullest device, shape (plans,).
@@ -162,7 +165,8 @@ def least_memory(setting: Setting, plans: Plans, stages: Stages, counts: Paramet
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
     passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
-    held = state["parameters"] + state["gradients"] + state["optimizer"] + passes * framework.fragmentation
+    kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
+    held = sum(kept) + passes * framework.fragmentation
     fullest = np.where(stages.present, held, 0.0).max(axis=0)
     return fullest + _buffers(setting, plans) + framework.context_bytes
 
