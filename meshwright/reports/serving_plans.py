@@ -195,7 +195,10 @@ def _choices(search: ServingSearch) -> list[Table]:
         rows["most goodput for each $"] = cheap.describe()
     if search.fastest is not None:
         plan, first, token = search.fastest
-        rows["fastest for one user"] = f"{plan.describe()}: TTFT {seconds(first)}, TPOT {seconds(token)}"
+        drafts = plan.groups[-1].shape.pool.speculation
+        told = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
+        times = f"TTFT {seconds(first)}, TPOT {seconds(token)}"
+        rows["fastest for one user"] = f"{plan.describe()}: {times}{told}"
     proven = max(search.plans, key=lambda plan: _evidence(search, plan).closeness)
     if _evidence(search, proven).closeness > _evidence(search, search.plans[0]).closeness:
         words = _evidence(search, proven).words(_place(search, proven))
