@@ -91,6 +91,10 @@ class StepPrice:
         self.times, self.assumed = layer_times(
             engine, layer_class(model), format_class(pool.stored), generation
         )
+        self.dense_times = self.times
+        """Times of layers without experts beside layers with them."""
+        if model.moe is not None and model.linear is None and model.dense_layers:
+            self.dense_times, _ = layer_times(engine, "dense", format_class(pool.stored), generation)
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
         """Number of layers by kind."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
@@ -191,13 +195,14 @@ class StepPrice:
     @property
     def gaps(self) -> float:
         """Launches and gaps of all layers, and the wait for the slowest rank at their all-reduces, s."""
-        return self.model.layers * (self.times.layer_s + self.reduces_a_layer * self.times.all_reduce_s)
+        reduces = self.model.layers * self.reduces_a_layer * self.times.all_reduce_s
+        return self._host(self.times.layer_s, self.dense_times.layer_s) + reduces
 
     @property
     def eager(self) -> float:
         """Minimum time of the layers of a step without a graph: their kernel launches, s."""
         slower = SLOWER_HOSTS.get(self.cluster.device.generation, 1.0)
-        return self.model.layers * self.times.eager_layer_s * slower
+        return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
     def reduces_a_layer(self) -> int:
@@ -205,6 +210,11 @@ class StepPrice:
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
 
     # Implementation
+
+    def _host(self, own: float, dense: float) -> float:
+        """Host time of all layers, each charged by its class, s."""
+        others = self.model.dense_layers if self.dense_times is not self.times else 0
+        return (self.model.layers - others) * own + others * dense
 
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)

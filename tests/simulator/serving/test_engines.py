@@ -2,10 +2,14 @@
 
 import pytest
 
+from hwmodels.cluster import usual_cluster
 from hwmodels.device import devices
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
+from simulator.models import models
 from simulator.serving.engines import Engine, engines, layer_times, nearest
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.price import StepPrice, format_class, layer_class
 
 
 def test_every_engine_loads_and_names_its_own_version():
@@ -133,3 +137,17 @@ def test_a_version_keeps_its_own_time_a_sequence_for_classes_that_it_lacks():
     own, _ = layer_times(newer, "experts", "fp8")
     assert assumed and found.layer_s == other.layer_s
     assert found.sequence_s == own.sequence_s < other.sequence_s
+
+
+@pytest.mark.parametrize(
+    ("model", "dense"), [("llama4-maverick", 24), ("deepseek-v3", 3), ("qwen3-30b-a3b", 0)]
+)
+def test_layers_without_experts_are_launched_as_dense_layers(model, dense):
+    engine = engines.get("vllm-0.19")
+    price = StepPrice(models.get(model), usual_cluster("h100-sxm"), Pool(tensor=8), engine)
+    stored = format_class(price.pool.stored)
+    own, _ = layer_times(engine, layer_class(price.model), stored)
+    other, _ = layer_times(engine, "dense", stored)
+    layers = price.model.layers
+    launches = (layers - dense) * own.layer_s + dense * other.layer_s
+    assert price.gaps == pytest.approx(launches + 2 * layers * own.all_reduce_s)

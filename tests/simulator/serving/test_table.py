@@ -139,7 +139,7 @@ def test_more_work_takes_longer(table):
 def test_a_step_without_a_graph_takes_no_less_than_its_launches():
     price = made("latent").price
     launched = price.model.layers * 2e-3
-    price.times = price.times.model_copy(update={"eager_layer_s": 2e-3})
+    price.times = price.dense_times = price.times.model_copy(update={"eager_layer_s": 2e-3})
     table = IterationTable(price, *MOST)
     assert table.step([(64, 0)], 0, 0) == pytest.approx(launched), "kernels of few tokens take less"
     assert table.step([(4096, 0)] * 4, 0, 0) > 1.01 * launched, "those of many tokens hide their launches"
