@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from meshwright.sweep_api import SweepResult, sweep
     from planner.sizing import Sizing
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "Comparison",

@@ -1,6 +1,43 @@
-"""Lets tests import `benchmarks`, which is not installed; installed packages come first."""
+"""Lets tests import `benchmarks`, which is not installed; installed packages come first. Marks the quick tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+import pytest
+
+ROOT = Path(__file__).resolve().parent
+sys.path.append(str(ROOT.parent))
+
+QUICK = (
+    "hwmodels/test_cluster.py",
+    "hwmodels/test_collectives.py",
+    "hwmodels/test_traffic.py",
+    "meshwright/test_units.py",
+    "planner/test_constraints.py",
+    "planner/test_rules.py",
+    "simulator/engine",
+    "simulator/faults",
+    "simulator/ops",
+    "simulator/runs/test_closed_form.py",
+    "simulator/serving/test_engines.py",
+    "simulator/training/test_boundary.py",
+    "simulator/training/test_sharding.py",
+)
+"""Modules and folders of `pytest -m quick`: one or two of each package, ten seconds in all."""
+QUICK_PATHS = tuple(ROOT / name for name in QUICK)
+
+
+def _quick(path: Path) -> bool:
+    return any(path.is_relative_to(quick) or quick.is_relative_to(path) for quick in QUICK_PATHS)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import quick modules only where nothing else is asked for: importing all tests takes ten seconds."""
+    return True if config.option.markexpr == "quick" and not _quick(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of quick modules that are not slow."""
+    for item in items:
+        if _quick(item.path) and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.quick)
