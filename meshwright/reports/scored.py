@@ -12,7 +12,8 @@ from hwmodels.files import atomic_write, plain_cell
 from meshwright.reports.plans import figures
 from planner.prediction import Prediction
 from planner.scored import ScoredPlans
-from simulator.plan import COLUMNS, Choice, Plan
+from simulator.levers import modules_of
+from simulator.plan import COLUMNS, Choice, Plan, Plans
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit
 
@@ -52,12 +53,9 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
     plans, peak = prediction.plans, prediction.memory.peak
     columns: dict[str, Iterable[str]] = {"rank": map(str, range(before + 1, before + len(plans) + 1))}
     for name in COLUMNS:
-        info = Plan.model_fields[name]
-        words = plans.schedule_names if name == "schedule" else Choice.get(name)
-        words = words or (("false", "true") if info.annotation is bool else ())
         # A field has few values: each is written once and repeated.
-        found, which = np.unique(getattr(plans, name), return_inverse=True)
-        cells = [plain_cell(words[int(value)]) if words else str(value) for value in found.tolist()]
+        values, which = np.unique(getattr(plans, name), return_inverse=True)
+        cells = [_cell(name, plans, int(value)) for value in values.tolist()]
         columns[name] = np.array(cells, dtype=object)[which].tolist()
     numbers = {
         **figures(prediction.metrics),
@@ -65,6 +63,16 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
         "chance_to_fit": chance_to_fit(peak, prediction.setting.cluster.device.memory_bytes),
     }
     return columns | {name: _cells(values) for name, values in numbers.items()}
+
+
+def _cell(name: str, plans: Plans, value: int) -> str:
+    """One value of a plan field; empty where the choice is left to the release."""
+    if name == "recompute_modules":
+        return " ".join(modules_of(value) or ())
+    words = plans.schedule_names if name == "schedule" else Choice.get(name)
+    if words is None and Plan.model_fields[name].annotation is bool:
+        words = ("false", "true")
+    return str(value) if words is None else plain_cell(words[value] or "")
 
 
 def _cells(values: np.ndarray) -> list[str]:
