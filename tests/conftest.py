@@ -1,4 +1,4 @@
-"""Lets tests import `benchmarks`, which is not installed; installed packages come first. Marks the quick tests."""
+"""Lets tests import `benchmarks`, which is not installed, and marks the quick tests."""
 
 import sys
 from pathlib import Path
