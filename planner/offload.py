@@ -6,14 +6,14 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InputError
-from simulator.state.place import Shares, Tiers, Update
+from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.training.memory import StageMemory
 
 OPTIMIZER_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the optimizer's state on the host. The share that the device updates is the closed form's."""
-UPDATE = Update(on="host", share_on_device="auto")
-GRADIENTS = Shares(host=1.0)
+UPDATE = Update.model_validate({"on": "host", "share_on_device": "auto"})
+WHOLE = {"host": 1.0}
 
 
 def placements(cluster: Cluster) -> tuple[StatePolicy, ...]:
@@ -29,12 +29,12 @@ def placements(cluster: Cluster) -> tuple[StatePolicy, ...]:
         raise InputError(
             f"{cluster.name} states no host memory; add node.host_bytes to the cluster", "offload"
         )
-    on_host = [Tiers(optimizer=Shares(host=share)) for share in OPTIMIZER_SHARES]
-    on_host.append(Tiers(gradients=GRADIENTS, optimizer=Shares(host=1.0)))
+    places = [{"optimizer": {"host": share}} for share in OPTIMIZER_SHARES]
+    places.append({"gradients": WHOLE, "optimizer": WHOLE})
     drives = cluster.full_node.ssds
     if drives is not None and drives.count:
-        on_host.append(Tiers(gradients=GRADIENTS, optimizer=Shares(nvme=1.0)))
-    return PLAIN, *(StatePolicy(place=place, update=UPDATE) for place in on_host)
+        places.append({"gradients": WHOLE, "optimizer": {"nvme": 1.0}})
+    return PLAIN, *(StatePolicy(place=Tiers.model_validate(place), update=UPDATE) for place in places)
 
 
 def fits_tiers(cluster: Cluster, memory: StageMemory) -> np.ndarray | bool:
