@@ -50,8 +50,9 @@ def format_of_config(config: Config) -> CheckpointFormat:
 
 def blocks_of_config(config: Config) -> str:
     """Blocks of the 4-bit floating-point weights of a ``config.json``: ``mxfp4`` where its method says so."""
-    parts = [config.values[key] for key in KEYS if isinstance(config.values.get(key), Mapping)]
-    return "mxfp4" if any(str(part.get("quant_method")).lower() == "mxfp4" for part in parts) else "nvfp4"
+    parts = (config.values.get(key) for key in KEYS)
+    methods = (part.get("quant_method") for part in parts if isinstance(part, Mapping))
+    return "mxfp4" if any(str(method).lower() == "mxfp4" for method in methods) else "nvfp4"
 
 
 def _always(found: CheckpointFormat) -> Callable[[Config], CheckpointFormat]:

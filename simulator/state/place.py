@@ -17,12 +17,16 @@ Share = float | Literal["auto"]
 class Shares(Strict):
     """The shares of one class of state on each tier; the rest stays on the device."""
 
-    host: Share = Field(0.0, description="share in host memory; auto: as much as costs no time or must leave")
-    nvme: Share = Field(0.0, description="share on the node's SSDs")
-    file_system: float = Field(0.0, ge=0, le=1, description="share on the file system of the cluster")
-    device: float | None = Field(None, ge=0, le=1, description="share on the device; by default what is left")
-    unit: Unit = Field("layer", description="what one copy moves")
-    prefetch: int = Field(1, ge=0, le=2**10, description="units copied ahead of their use")
+    host: Share = Field(
+        default=0.0, description="share in host memory; auto: as much as costs no time or must leave"
+    )
+    nvme: Share = Field(default=0.0, description="share on the node's SSDs")
+    file_system: float = Field(default=0.0, ge=0, le=1, description="share on the file system of the cluster")
+    device: float | None = Field(
+        default=None, ge=0, le=1, description="share on the device; by default what is left"
+    )
+    unit: Unit = Field(default="layer", description="what one copy moves")
+    prefetch: int = Field(default=1, ge=0, le=2**10, description="units copied ahead of their use")
 
     @model_validator(mode="after")
     def _add_up(self) -> Shares:
@@ -56,10 +60,10 @@ NOWHERE = Shares.model_validate({})
 class Tiers(Strict):
     """Where each class of state lies."""
 
-    parameters: Shares = Field(NOWHERE, description="working parameters")
-    gradients: Shares = Field(NOWHERE, description="accumulated gradients")
-    optimizer: Shares = Field(NOWHERE, description="master copy and moments")
-    activations: Shares = Field(NOWHERE, description="what forward passes keep for backward passes")
+    parameters: Shares = Field(default=NOWHERE, description="working parameters")
+    gradients: Shares = Field(default=NOWHERE, description="accumulated gradients")
+    optimizer: Shares = Field(default=NOWHERE, description="master copy and moments")
+    activations: Shares = Field(default=NOWHERE, description="what forward passes keep for backward passes")
 
     @model_validator(mode="after")
     def _tiers(self) -> Tiers:
@@ -79,32 +83,37 @@ class Update(Strict):
     """Where and when the optimizer runs."""
 
     on: Literal["device", "host"] = Field(
-        "device", description="what updates the state that lies off the device"
+        default="device", description="what updates the state that lies off the device"
     )
     delayed: bool = Field(
-        False,
+        default=False,
         description="whether the update of a step runs beside the next one, whose gradients come a step late",
     )
     beside_backward: bool = Field(
-        False, description="whether sub-groups are updated as their gradients come, beside the backward pass"
+        default=False,
+        description="whether sub-groups are updated as their gradients come, beside the backward pass",
     )
     pipelined: bool = Field(
-        True, description="whether sub-groups are copied while others are updated, or one after the other"
+        default=True,
+        description="whether sub-groups are copied while others are updated, or one after the other",
     )
     share_on_device: Share = Field(
-        0.0,
+        default=0.0,
         description="share of the sub-groups of the host that are copied to the device, updated there and "
         "copied back; auto: the closed form's best",
     )
     every: int = Field(
-        1,
+        default=1,
         ge=1,
         le=1000,
         description="steps between two updates on the host of the gradients that the device does not apply "
         "at once (ZenFlow)",
     )
     important: float = Field(
-        0.0, ge=0, le=1, description="share of the parameters that the device updates in every step (top-k)"
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of the parameters that the device updates in every step (top-k)",
     )
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ Kind = Literal["measured", "read", "derived", "assumed"]
 `benchmarks/fit_engines.py`; assumed: neither."""
 LayerClass = Literal["dense", "experts", "latent-experts", "linear-experts"]
 FormatClass = Literal["16-bit", "fp8", "fp4"]
-ValueT = TypeVar("ValueT", int, float, str, bool)
+ValueT = TypeVar("ValueT", int, float, str, bool, list[float])
 
 
 class Figure(Strict, Generic[ValueT]):

@@ -69,42 +69,46 @@ class Speculation(Strict):
     """Speculation of a pool."""
 
     kind: Kind = Field(
-        DRAFT_MODEL, description=f"how tokens are proposed: {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        default=DRAFT_MODEL, description=f"how tokens are proposed: {', '.join(KINDS[:-1])} or {KINDS[-1]}"
     )
     draft: str | dict[str, Any] | None = Field(
-        None, description="draft model: catalogue name, path or mapping; needed by `draft-model` alone"
+        default=None,
+        description="draft model: catalogue name, path or mapping; needed by `draft-model` alone",
     )
     tokens: int = Field(
-        0, ge=0, le=64, description="tokens proposed in a step, one after the other; 0: the kind's default"
+        default=0,
+        ge=0,
+        le=64,
+        description="tokens proposed in a step, one after the other; 0: the kind's default",
     )
     acceptance: Annotated[float, Field(ge=0, lt=1)] | list[Annotated[float, Field(ge=0)]] | None = Field(
-        None,
+        default=None,
         description="probability that a proposal is accepted after those before it; or a list of how often "
         "0, 1, ... `tokens` of them are; default: the kind's, an assumption",
     )
     acceptance_by_position: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
-        None,
+        default=None,
         description="probability that proposal 1, 2, ... is accepted after those before it, instead of "
         "`acceptance`; the last one holds for later positions",
     )
     verified: int | None = Field(
-        None,
+        default=None,
         ge=1,
         le=1024,
         description="tokens of a sequence that the target computes in a step: nodes of a tree; default: "
         "`tokens` + 1, or the kind's",
     )
     passes: int | None = Field(
-        None, ge=0, le=64, description="passes of the draft in a step; default: by kind"
+        default=None, ge=0, le=64, description="passes of the draft in a step; default: by kind"
     )
     layers: float | None = Field(
-        None,
+        default=None,
         ge=0,
         le=1000,
         description="cost of a pass of draft heads, in layers of the target; default: by kind",
     )
     host: Duration | None = Field(
-        None, description="host time of a step for drafts and verification; default: by kind"
+        default=None, description="host time of a step for drafts and verification; default: by kind"
     )
 
     @property
