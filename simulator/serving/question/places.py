@@ -9,8 +9,8 @@ from hwmodels.cluster import Cluster
 Place = Literal["host", "nvme", "remote"]
 
 NODE_BYTES_S = 6e9
-"""Most that a node reads from its SSDs into device memory, B/s: 144 GB in 24 s, 68 GB in 11 s (DeepFlow, arXiv
-2501.14417, table of cold starts). Raw rates of the drives are higher."""
+"""Most that a node reads from its SSDs into device memory, B/s: 144 GB in 24 s, 68 GB in 11 s (DeepFlow,
+arXiv 2501.14417, table of cold starts). Raw rates of the drives are higher."""
 
 
 def read_rate(cluster: Cluster, devices: int, place: Place) -> float:
