@@ -45,8 +45,8 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
         "spare_node_hours": sum(each.spare_s for each in outcome.replications)
         / len(outcome.replications)
         / 3600,
-        "usd": run.usd,
-        "kwh": run.kwh,
+        "usd": _finite(run.usd),
+        "kwh": _finite(run.kwh),
         "replications": len(outcome.replications),
         "unfinished": sum(not each.done for each in outcome.replications),
         "interrupted": outcome.interrupted,
@@ -119,7 +119,9 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
             f"{name} {written(took)}" for name, took in made["recovery_s"].items() if took > 0
         ),
         "spares": f"{inputs.spares} nodes" if inputs.spares else "none",
-        "cost": f"{run.usd:,.0f} USD at list price, {run.kwh:,.0f} kWh, spares included",
+        "cost": f"{run.usd:,.0f} USD at list price, {run.kwh:,.0f} kWh, spares included"
+        if math.isfinite(run.usd)
+        else "without bound: the run never finishes",
         "replications": f"{len(outcome.replications)}"
         + (", ended by Ctrl-C" if outcome.interrupted else "")
         + (f", {made['unfinished']} of them never finish" if made["unfinished"] else ""),
