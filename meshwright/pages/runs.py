@@ -140,6 +140,10 @@ def _waterfall(run: PlannedRun) -> Figure:
     }
 
 
+BINS = 24
+"""Bars of the distribution of finishes."""
+
+
 def _finish(run: PlannedRun) -> Figure:
     days = np.sort(run.outcome.wall_s[np.isfinite(run.outcome.wall_s)]) / DAY
     if not len(days):
@@ -157,10 +161,11 @@ def _finish(run: PlannedRun) -> Figure:
         for at in (run.outcome.quantile(share) / DAY for share in (0.1, 0.5, 0.9))
         if np.isfinite(at)
     ]
+    counts, edges = np.histogram(days, bins=BINS)
+    middles = [round(float(day), 5) for day in (edges[:-1] + edges[1:]) / 2]
     return {
         "data": [
-            {"type": "histogram", "x": [round(float(day), 5) for day in days], "nbinsx": 40}
-            | {"marker": {"color": COLOURS["replace"]}}
+            {"type": "bar", "x": middles, "y": counts.tolist(), "marker": {"color": COLOURS["replace"]}}
         ],
         "layout": layout(
             height=320, shapes=lines, xaxis=axis("days"), yaxis=axis("replications"), bargap=0.05
@@ -200,7 +205,7 @@ def _over_period(run: PlannedRun) -> Figure:
             | {"x": [round(float(p) / 60, 5) for p in periods], "y": [round(float(s), 4) for s in shares]},
             point | {"x": [inputs.period_s / 60], "y": [here]},
         ],
-        "layout": layout(height=340, xaxis=axis("minutes of work between saves", type="log"))
+        "layout": layout(height=340, xaxis=axis("minutes of work between saves", type="log", tickformat="~g"))
         | {"yaxis": axis("goodput, percent")},
     }
 
@@ -231,7 +236,9 @@ def _over_size(run: PlannedRun) -> Figure:
                 "yaxis": "y2",
             },
         ],
-        "layout": layout(height=360, xaxis=axis("devices", type="log"), yaxis=axis("goodput, percent"))
+        "layout": layout(
+            height=360, xaxis=axis("devices", type="log", tickformat=",d"), yaxis=axis("goodput, percent")
+        )
         | {"yaxis2": axis("times", overlaying="y", side="right", showgrid=False)}
         | {"margin": {"l": 70, "r": 70, "t": 30, "b": 45}},
     }
