@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf, sqrt
+from typing import NamedTuple
 
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.meter import Meter
@@ -20,6 +21,16 @@ from simulator.serving.workload.request import Request
 
 Listener = Callable[[Sequence, float], None]
 """Called with a sequence that leaves a replica, and the time."""
+
+
+class Evicted(NamedTuple):
+    """A sequence that left a replica before its last token; `StepLoop.submit` continues it elsewhere."""
+
+    sequence: Sequence
+    tokens: int
+    """Tokens whose KV moves with it, also its ``loaded``; at zero its prompt is computed again."""
+    ready_s: float
+    """End of the last step that computes for it, s; no other replica may run it earlier."""
 
 
 def ignore(_sequence: Sequence, _now: float) -> None:
@@ -105,6 +116,31 @@ class StepLoop(ABC):
     @abstractmethod
     def use(self, steps: StepTimes, now: float) -> None:
         """Switch to other step times when the running step ends; the replica was advanced to ``now``."""
+
+    def evict(self, sequence: Sequence, now: float) -> Evicted | None:
+        """Remove a sequence, with its KV and its tokens so far; the replica was advanced to ``now``.
+
+        Steps that are planned still compute for it. Its slot and blocks are free from the next plan on. The
+        caller reads ``next_s`` again: a stretch of decode steps ends with the step under way.
+
+        Returns:
+            None where the sequence is not here, or its last token is planned.
+        """
+        self.settle(now)
+        for rank, batcher in enumerate(self.batchers):
+            waits = sequence in batcher.waiting
+            tokens = batcher.evict(sequence)
+            if tokens is not None:
+                return Evicted(sequence, tokens, now if waits else max(self.planned_until(rank), now))
+        return None
+
+    @abstractmethod
+    def settle(self, now: float) -> None:
+        """End a running stretch with the step under way, and bring all counters up to that step."""
+
+    @abstractmethod
+    def planned_until(self, rank: int) -> float:
+        """End of the last planned step of a rank or micro batch, s, after `settle`."""
 
     @property
     @abstractmethod

@@ -224,6 +224,17 @@ class Batcher:
     def preempt_sequence(self, step: PlannedStep, sequence: Sequence) -> None:
         """Free the blocks of a sequence (already off ``admitted``), and queue it again at the head."""
         step.preempted = True
+        held = self._take_out(sequence)
+        sequence.preemptions += 1
+        self.preemptions += 1
+        self.kv.release(sequence, held, preempted=True)
+        if self.swaps:
+            sequence.loaded = held
+            step.copied += held
+        self.waiting.appendleft(sequence)
+
+    def _take_out(self, sequence: Sequence) -> int:
+        """Take a running sequence out of the counters; returns its KV tokens. Its blocks stay allocated."""
         if sequence.end_step > self.steps:
             passed = self.steps - sequence.join_step
             held = sequence.join_kv + passed
@@ -240,19 +251,34 @@ class Batcher:
         else:
             self.prefilling.remove(sequence)
             held = sequence.computed
-        sequence.preemptions += 1
-        self.preemptions += 1
-        self.kv.release(sequence, held, preempted=True)
         sequence.target = sequence.prompt + sequence.made
-        if self.swaps:
-            sequence.loaded = held
-            step.copied += held
         sequence.computed = 0
         self.running -= 1
         self.kv.sequences -= 1
-        self.waiting.appendleft(sequence)
+        return held
 
     # Called by replicas.
+
+    def evict(self, sequence: Sequence) -> int | None:
+        """Remove a waiting or running sequence; returns its KV tokens, also set as ``loaded``.
+
+        None where it is not on this rank, or leaves at the end of a planned step.
+        """
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+            sequence.ghost = None
+            return sequence.loaded
+        if sequence not in self.admitted:
+            return None
+        if sequence.end_step <= self.steps and sequence not in self.prefilling:
+            return None
+        self.admitted.remove(sequence)
+        held = self._take_out(sequence)
+        self.kv.release(sequence, sequence.prompt + sequence.output if self.reserves else held)
+        # Under speculation a step yields several tokens: no more KV moves than those of its tokens.
+        sequence.loaded = min(held, sequence.target - 1)
+        sequence.ghost = None
+        return sequence.loaded
 
     def sequences(self) -> list[Sequence]:
         """Sequences in slots, those about to leave included."""

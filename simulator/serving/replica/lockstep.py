@@ -76,6 +76,32 @@ class LockstepReplica(StepLoop):
             self._cut(now)
         self.steps = steps
 
+    def settle(self, now: float) -> None:
+        """See `StepLoop.settle`."""
+        if self._count < 2:
+            return
+        self._cut(now)
+        earlier, self._count = self._count - 1, 1
+        if not earlier:
+            return
+        end = self._start_s + self._lasting(earlier)
+        self._record(end, earlier)
+        self._start_s, self._first_s = end, self._first_s + earlier * self._growth_s
+        following = self._planned if self.ahead else self._running
+        for rank, step, after in zip(self.ranks, self._running, following, strict=True):
+            if step is None or after is None:
+                continue
+            rank.extend(after, earlier)
+            if after is not step:
+                step.kv_tokens += earlier * step.decodes
+
+    def planned_until(self, rank: int) -> float:
+        """See `StepLoop.planned_until`."""
+        planned = self._planned
+        if self.next_s == inf or not any(planned):
+            return self.next_s if any(self._running) else 0.0
+        return self.next_s + self._seconds(0, planned)
+
     @property
     def under_way(self) -> tuple[int, int, int, float] | None:
         """Query tokens, decodes and KV tokens of all ranks, and seconds of the running step."""
@@ -108,7 +134,7 @@ class LockstepReplica(StepLoop):
                 ):
                     if step is not None:
                         rank.extend(step, self._count - 1)
-            self._record(now)
+            self._record(now, self._count)
             for rank, step in zip(self.ranks, self._running, strict=True):
                 if step is not None and (step.firsts or step.leaving):
                     finish(step, rank, now, self.on_leave)
@@ -142,14 +168,14 @@ class LockstepReplica(StepLoop):
     def _lasting(self, count: int) -> float:
         return count * self._first_s + self._growth_s * count * (count - 1) * 0.5
 
-    def _seconds(self, later: int) -> float:
-        """Seconds of the running step (``later`` 0), or of the decode step ``later`` steps after it."""
+    def _seconds(self, later: int, steps: list[PlannedStep | None] | None = None) -> float:
+        """Seconds of ``steps`` (the running ones), or of the decode step ``later`` steps after them."""
         return self.steps.lockstep(
             [
                 IDLE
                 if step is None
                 else RankBatch(step.chunks, step.decodes, step.kv_tokens + later * step.decodes)
-                for step in self._running
+                for step in (self._running if steps is None else steps)
             ]
         )
 
@@ -170,8 +196,8 @@ class LockstepReplica(StepLoop):
             most = min(most, rank.quiet())
         return most
 
-    def _record(self, now: float) -> None:
-        """Keep the row of the running step of all ranks."""
+    def _record(self, now: float, count: int) -> None:
+        """Keep the row of the running step of all ranks, or of ``count`` steps from it on."""
         decodes = kv_tokens = prompt = firsts = 0
         for step in self._running:
             if step is not None:
@@ -184,7 +210,7 @@ class LockstepReplica(StepLoop):
             self._token_s = now
         free = sum(rank.kv.free for rank in self.ranks)
         self.meter.cells += (
-            self._start_s, now, since, self._count, decodes, kv_tokens, prompt, firsts, self.running,
+            self._start_s, now, since, count, decodes, kv_tokens, prompt, firsts, self.running,
             self.queue, free,
         )  # fmt: skip
         if len(self.meter.cells) >= FULL:

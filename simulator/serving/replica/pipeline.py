@@ -125,11 +125,20 @@ class PipelinedReplica(StepLoop):
 
     def use(self, steps: StepTimes, now: float) -> None:
         """Switch to other step times where each micro batch's running step ends."""
+        self.settle(now)
+        self.steps = steps
+
+    def settle(self, now: float) -> None:
+        """See `StepLoop.settle`."""
         if self._rounds:
             self._commit(now)
-        self.steps = steps
         for lane in self.lanes:
             lane.growth_s, lane.valid = 0.0, 0
+
+    def planned_until(self, rank: int) -> float:
+        """See `StepLoop.planned_until`."""
+        lane = self.lanes[rank]
+        return 0.0 if lane.running is None else lane.exit_s
 
     @property
     def under_way(self) -> tuple[int, int, int, float] | None:

@@ -84,6 +84,36 @@ class Replica(StepLoop):
             self._cut(now)
         self.steps = steps
 
+    def settle(self, now: float) -> None:
+        """See `StepLoop.settle`."""
+        step, planned = self._running, self._planned
+        if step is None or self._count < 2:
+            return
+        self._cut(now)
+        earlier, self._count = self._count - 1, 1
+        if not earlier:
+            return
+        first, growth = self._first_s, self._growth_s
+        end = self._start_s + earlier * first + growth * earlier * (earlier - 1) * 0.5
+        since = self._token_s if self._token_s > 0.0 else self._start_s
+        self.meter.cells += (
+            self._start_s, end, since, earlier, step.decodes, step.kv_tokens, 0,
+            0, self.batcher.running, len(self.waiting), self.kv.free,
+        )  # fmt: skip
+        self._start_s = self._token_s = end
+        if planned is not None:
+            self.batcher.extend(planned, earlier)
+            step.kv_tokens += earlier * step.decodes
+        else:
+            self.batcher.extend(step, earlier)
+
+    def planned_until(self, rank: int) -> float:
+        """See `StepLoop.planned_until`."""
+        planned = self._planned
+        if self.next_s == inf or planned is None:
+            return self.next_s if self._running is not None else 0.0
+        return self.next_s + self.steps.step(planned.chunks, planned.decodes, planned.kv_tokens)
+
     @property
     def under_way(self) -> tuple[int, int, int, float] | None:
         """Query tokens, decodes, KV tokens and seconds of the running step; of a stretch, its first step."""
