@@ -6,16 +6,19 @@ Results are frozen dataclasses; ``to_dict`` gives what ``--json`` prints, ``colu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from hwmodels.loading import Catalogue
+from meshwright.arguments import SearchArguments, SizeArguments, StepArguments, check_names
+from meshwright.numbers import number
 from meshwright.questions import ask, scenario_data, size_range
-from meshwright.references import ClusterReference, FrameworkReference, ModelReference, Reference
+from meshwright.references import ClusterReference, Reference
 from meshwright.results import (
     Comparison,
     MixedSimulation,
@@ -88,21 +91,6 @@ catalogue = Catalogues()
 def plan(
     scenario: Reference | None = None,
     *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    seq_len: int | None = None,
-    global_batch: int | None = None,
-    batch_tokens: int | None = None,
-    precision: str | None = None,
-    framework: FrameworkReference | None = None,
-    recipe: Reference | None = None,
-    price: float | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    objective: str | None = None,
-    top: int | None = None,
-    headroom: float | str | None = None,
     offload: bool = False,
     raw: bool = False,
     refine: int = 0,
@@ -110,46 +98,25 @@ def plan(
     every: bool = False,
     progress: Callable[[float], None] | None = None,
     refining: Callable[[float], None] | None = None,
+    **arguments: Unpack[SearchArguments],
 ) -> PlanSearch:
     """Search all plans for training a model on a cluster, and rank those that fit.
 
     Args:
-        scenario: file, shipped name or mapping; the other arguments replace its keys.
-        model, cluster, framework: catalogue name, path, mapping or object.
-        recipe: catalogue name, path or mapping of a partial plan, which the search holds.
-        gpus: devices of the job.
-        seq_len: tokens in a sequence; by default the longest that the model was built for.
-        global_batch, batch_tokens: sequences in an optimizer step, or tokens.
-        precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
-        price: dollars an hour and device, instead of the list price.
-        fix, limit: plan fields held at a value, and their highest values.
-        objective, top: time, cost or energy; the number of plans to return.
-        headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
+        scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         offload: try optimizer and gradients on the host, and on SSDs where nodes have them.
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
+        arguments: see ``SearchArguments``.
 
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    arguments = {
-        "model": model,
-        "cluster": cluster,
-        "gpus": gpus,
-        "seq_len": seq_len,
-        "global_batch": global_batch,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "framework": framework,
-        "recipe": recipe,
-        "price": price,
-        "objective": objective,
-        "top": top,
-        "headroom": headroom,
-    }
-    asked, where = ask(scenario, arguments)
+    given = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
+    fix, limit, recipe = (given.pop(name) for name in ("fix", "limit", "recipe"))
+    asked, where = ask(scenario, {**given, "recipe": recipe})
     named = str(recipe) if isinstance(recipe, Path) else recipe
     partial = find(recipes, named, Path(), "recipe").plan if named is not None else {}
     held = Constraints.of(partial, None, "recipe")
@@ -174,49 +141,31 @@ def plan(
 def size(
     scenario: Reference | None = None,
     *,
-    tokens: float,
+    tokens: float | str,
     days: float | None = None,
     clusters: Sequence[ClusterReference] = (),
     gpus: tuple[int, int] | str | None = None,
-    model: ModelReference | None = None,
-    seq_len: int | None = None,
-    global_batch: int | None = None,
-    batch_tokens: int | None = None,
-    precision: str | None = None,
-    framework: FrameworkReference | None = None,
-    price: float | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    objective: str | None = None,
-    headroom: float | str | None = None,
     progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[SizeArguments],
 ) -> Sizing:
     """Choose the number of GPUs for training: time and cost of all tokens over sizes and clusters.
 
     Args:
-        scenario: file, shipped name or mapping; the other arguments replace its keys.
-        tokens: tokens to train on.
+        scenario: file, shipped name or mapping; ``arguments`` replace its keys.
+        tokens: tokens to train on (15e12, "15T").
         days: deadline; the cheapest size is chosen among those that meet it.
         clusters: clusters to compare; by default the scenario's.
         gpus: minimum and maximum of devices, or "64..256"; by default from one node to the whole cluster.
-        model, seq_len, global_batch, batch_tokens, precision, framework, price: as for ``plan``.
-        fix, limit, objective, headroom: as for ``plan``.
         progress: called with the finished share.
+        arguments: see ``SizeArguments``.
 
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    arguments = {
-        "model": model,
-        "seq_len": seq_len,
-        "global_batch": global_batch,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "framework": framework,
-        "price": price,
-        "objective": objective,
-        "headroom": headroom,
-    }
+    given = check_names(arguments, SizeArguments, inspect.signature(size).parameters)
+    fix, limit = given.pop("fix"), given.pop("limit")
+    if isinstance(tokens, str):
+        tokens = number(tokens, "tokens")
     if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
         raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
     from planner.sizing import counts, size_up
@@ -227,7 +176,7 @@ def size(
     settings, searched = [], Search()
     for cluster in clusters or (None,):
         data, where, folder = scenario_data(
-            scenario, {**arguments, "cluster": cluster, "gpus": 1}, "command line"
+            scenario, {**given, "cluster": cluster, "gpus": 1}, "command line"
         )
         # The plan of a saved or imported scenario has one size.
         asked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
@@ -269,52 +218,30 @@ def _refined(
 def simulate(
     scenario: Reference | None = None,
     *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    seq_len: int | None = None,
-    global_batch: int | None = None,
-    batch_tokens: int | None = None,
-    precision: str | None = None,
-    framework: FrameworkReference | None = None,
-    price: float | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
-    fix: Mapping[str, Any] | None = None,
     engine: bool = False,
     detail: int = 100_000,
     progress: Callable[[float], None] | None = None,
     notice: Callable[[str], None] | None = None,
+    **arguments: Unpack[StepArguments],
 ) -> StepSimulation:
     """Predict a training step of a given plan: time and memory by part.
 
     Args:
-        scenario: file, shipped name or mapping; the other arguments replace its keys.
-        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, price: as for
-            ``plan``.
+        scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         plan: fields of the plan; the framework fills the rest.
-        fix: fields that replace those of the plan.
         engine: run the step on the event engine too; schedules without a closed form always do.
         detail: maximum number of kernels and collectives that the engine runs as separate tasks.
         progress: called with the finished share of the engine's run.
         notice: called with a message when the engine's run is long.
+        arguments: see ``StepArguments``; ``fix`` replaces fields of the plan.
 
     Raises:
         InputError: a wrong or unknown argument, a scenario without a plan, or a step too long for the engine.
     """
-    arguments = {
-        "model": model,
-        "cluster": cluster,
-        "gpus": gpus,
-        "seq_len": seq_len,
-        "global_batch": global_batch,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "framework": framework,
-        "price": price,
-        "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
-        "fix": fix,
-    }
-    asked, where = ask(scenario, arguments)
+    given = check_names(arguments, StepArguments, inspect.signature(simulate).parameters)
+    given["plan"] = plan.model_dump() if isinstance(plan, Plan) else plan
+    asked, where = ask(scenario, given)
     if asked.plan is None:
         if isinstance(scenario, str | Path):
             raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", where)
@@ -359,54 +286,32 @@ def whatif(
     scenario: Reference | None = None,
     *,
     variations: Mapping[str, Any] | None = None,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    seq_len: int | None = None,
-    global_batch: int | None = None,
-    batch_tokens: int | None = None,
-    precision: str | None = None,
-    framework: FrameworkReference | None = None,
-    price: float | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
-    fix: Mapping[str, Any] | None = None,
     engine: bool = False,
     execution: Execution | None = None,
+    **arguments: Unpack[StepArguments],
 ) -> Comparison:
     """Time a scenario and its variations: the change of every variation, and the parts of the step that
     moved.
 
     Args:
-        scenario: file, shipped name or mapping; the other arguments replace its keys.
+        scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
-        model, cluster, gpus, seq_len, global_batch, batch_tokens, precision, framework, price, plan: as for
-            ``simulate``.
-        fix: fields that replace those of the plan, and hold in searches.
+        plan: fields of the plan; the framework fills the rest.
         engine: time every run with the event engine.
         execution: where variations run, and the store of their results; by default all cores.
+        arguments: see ``StepArguments``; ``fix`` replaces fields of the plan, and holds in searches.
 
     Raises:
         InputError: a wrong or unknown argument, or a key path that the scenario does not have.
     """
-    arguments = {
-        "model": model,
-        "cluster": cluster,
-        "gpus": gpus,
-        "seq_len": seq_len,
-        "global_batch": global_batch,
-        "batch_tokens": batch_tokens,
-        "precision": precision,
-        "framework": framework,
-        "price": price,
-        "plan": plan.model_dump() if isinstance(plan, Plan) else plan,
-        "fix": fix,
-        "plans": True,
-        "variations": variations,
-    }
+    given = check_names(arguments, StepArguments, inspect.signature(whatif).parameters)
+    given |= {"plan": plan.model_dump() if isinstance(plan, Plan) else plan}
+    given |= {"plans": True, "variations": variations}
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import WhatIfQuestion
 
-    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, arguments, "whatif")), engine, execution)
+    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, given, "whatif")), engine, execution)
     outcomes, work = inquiry.base()
     found = dict(inquiry.variations(work))
     outcomes += [found[number] for number in sorted(found)]

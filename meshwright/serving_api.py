@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 from hwmodels.errors import InfeasibleError, InputError
-from meshwright.references import ClusterReference, ModelReference, Reference
+from meshwright.arguments import DayArguments, DeployArguments, MixArguments, ReplicaArguments, check_names
+from meshwright.references import Reference
 from meshwright.results import check_rank
 from meshwright.serving_questions import serving_question
 from meshwright.shown import Shown
@@ -69,65 +71,32 @@ class DeploymentSearch(Shown):
 def deploy(
     scenario: Reference | None = None,
     *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    rate: float | None = None,
-    ttft: float | None = None,
-    tpot: float | None = None,
-    share: float | None = None,
-    engine: str | None = None,
-    objective: str | None = None,
-    watts: float | None = None,
-    prefix: str | float | None = None,
-    requests: str | None = None,
-    use: str | None = None,
     split: bool = True,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
     top: int = 5,
     refine: int = 0,
     execution: Execution | None = None,
     progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[DeployArguments],
 ) -> DeploymentSearch:
     """Search deployments for the lowest cost, energy or latency at a rate, or for the highest goodput.
 
     Where nothing carries the rate, the deployments are those that carry most, at the rate that they carry.
 
     Args:
-        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
-        model: catalogue name, path, mapping or object.
-        cluster: the same; or GPU types to choose from as ``"dgx-h100=8,dgx-a100-80gb=16@1.2"``, each with the
-            devices available and $ an hour and device. Prompts and outputs may then run on different types.
-        gpus: devices to use at most.
-        isl, osl: prompt and output tokens of a request.
-        rate: requests a second.
-        ttft, tpot: targets, s; ``share`` of the requests must meet both.
-        engine: preset by name.
-        objective: goodput, cost, energy or latency; by default cost where ``rate`` is given, else goodput.
-        watts: power of all devices at most, W.
-        prefix: tokens of ``isl`` that all prompts share, or their share of it (``0.75``).
-        requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
-            and, without ``rate``, arrivals.
-        use: chat, code, agents or batch: lengths and targets where none are given.
+        scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
         split: try separate pools for prefill and decode too.
-        fix, limit: tensor, data, pipeline, expert, replicas, weights, kv, speculation, token_budget,
-            max_sequences.
         top: deployments to return.
         refine: number of best deployments whose highest rate the event engine finds too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         progress: called with the finished share.
+        arguments: see ``DeployArguments``.
 
     Raises:
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
-    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "rate": rate}
-    given |= {"ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": objective}
-    given |= {"watts": _budget(watts), "prefix": prefix, "requests": requests, "use": use}
-    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
+    given = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
+    question = _question(scenario, given, split)
     found = search_serving(question, max(top, refine), progress, formats=True)
     if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
@@ -170,19 +139,9 @@ def mix(
     types: Sequence[str],
     scenario: Reference | None = None,
     *,
-    model: ModelReference | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    rate: float | None = None,
-    ttft: float | None = None,
-    tpot: float | None = None,
-    share: float | None = None,
-    engine: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
-    watts: float | None = None,
     split: bool = True,
     progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[MixArguments],
 ) -> Mix:
     """Rent the cheapest mix of GPU types that carries a load within its targets.
 
@@ -190,61 +149,42 @@ def mix(
         types: devices or clusters, each ``NAME``, ``NAME=COUNT`` (devices available) or ``NAME=COUNT@PRICE``
             ($ an hour and device).
         scenario: a serving scenario (file, shipped name or mapping), whose distributions of lengths or trace
-            fill the buckets; the other arguments replace its keys.
-        model: catalogue name, path, mapping or object.
-        isl, osl: prompt and output tokens of a request.
-        rate: requests a second.
-        ttft, tpot: targets, s; ``share`` of the requests must meet both.
-        engine: preset by name.
-        fix, limit: fields of a replica, as for ``deploy``.
-        watts: maximum power of all devices, W.
+            fill the buckets; ``arguments`` replace its keys.
         split: let prompts and outputs of a request run on different replicas, of any two types, too.
         progress: called with the finished share.
+        arguments: see ``MixArguments``.
 
     Raises:
         InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
         InfeasibleError: no mix carries the load.
     """
+    given = check_names(arguments, MixArguments, inspect.signature(mix).parameters)
     offers = [Offer.parse(text) for text in types]
-    cluster = offers[0].cluster
-    given = {"model": model, "cluster": cluster.name, "gpus": cluster.domain, "isl": isl, "osl": osl}
-    given |= {"rate": rate, "ttft": ttft, "tpot": tpot, "share": share, "engine": engine, "objective": "cost"}
-    question = replace(serving_question(scenario, given, fix or {}, limit or {}), split=split)
-    return search_mix(question, offers, watts=_budget(watts), progress=progress)
+    cluster, watts = offers[0].cluster, _budget(given.pop("watts"))
+    given |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
+    return search_mix(_question(scenario, given, split), offers, watts=watts, progress=progress)
 
 
 def serving_front(
     scenario: Reference | None = None,
     *,
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    engine: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
     progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[ReplicaArguments],
 ) -> Fronts:
     """Pareto fronts of one replica: throughput, cost and energy against tokens/s per user.
 
     Args:
-        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
-        model, cluster: catalogue name, path, mapping or object.
-        gpus: maximum number of devices of a replica.
-        isl, osl: prompt and output tokens of a request.
-        engine: preset by name.
-        fix, limit: fields of a replica, as for ``deploy``.
+        scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
         progress: called with the finished share.
+        arguments: see ``ReplicaArguments``; ``gpus`` is the maximum of a replica.
 
     Raises:
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
-    given: dict[str, Any] = dict.fromkeys(("ttft", "tpot", "share"))
-    given |= {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "engine": engine}
+    given = check_names(arguments, ReplicaArguments, inspect.signature(serving_front).parameters)
     # The rate is not read: every point has its own concurrency.
-    question = serving_question(scenario, {**given, "rate": 1.0, "objective": "cost"}, fix or {}, limit or {})
+    question = _question(scenario, {**given, "rate": 1.0, "objective": "cost"})
     _one_type(question, "a front")
     return serving_fronts(question, progress)
 
@@ -253,45 +193,37 @@ def day(
     scenario: Reference | None = None,
     *,
     rates: Sequence[float],
-    model: ModelReference | None = None,
-    cluster: ClusterReference | None = None,
-    gpus: int | None = None,
-    isl: int | None = None,
-    osl: int | None = None,
-    ttft: float | None = None,
-    tpot: float | None = None,
-    share: float | None = None,
-    engine: str | None = None,
     cold_start: float = 60.0,
     refine: bool = False,
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, Any] | None = None,
     progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[DayArguments],
 ) -> tuple[DayPlan, list[DayRun]]:
     """Plan replicas for given rates over a day: the cheapest shape and timetable.
 
     Args:
-        scenario: a serving scenario (file, shipped name or mapping); the other arguments replace its keys.
+        scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
         rates: requests a second in equal parts of 24 hours.
-        model, cluster: catalogue name, path, mapping or object.
-        gpus: devices to use at most.
-        isl, osl: prompt and output tokens of a request.
-        ttft, tpot: targets, s; ``share`` of the requests must meet both.
-        engine: preset by name.
         cold_start: seconds from renting a replica to its first request.
         refine: run the timetable, autoscaling and a fixed count on the event engine too.
-        fix, limit: fields of a replica, as for ``deploy``.
         progress: called with the finished share of the runs on the event engine.
+        arguments: see ``DayArguments``.
 
     Raises:
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
-    given = {"model": model, "cluster": cluster, "gpus": gpus, "isl": isl, "osl": osl, "ttft": ttft}
-    given |= {"tpot": tpot, "share": share, "engine": engine, "objective": "cost", "rate": max(rates)}
-    question = serving_question(scenario, given, fix or {}, limit or {})
+    given = check_names(arguments, DayArguments, inspect.signature(day).parameters)
+    question = _question(scenario, {**given, "rate": max(rates), "objective": "cost"})
     _one_type(question, "a day")
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
     workload = question.workload.model_copy(update={"arrivals": arrivals})
     found = plan_day(replace(question, workload=workload, split=False), cold_start)
     return found, list(run_day(found, progress)) if refine else []
+
+
+def _question(scenario: Reference | None, given: Mapping[str, Any], split: bool = True) -> ServingQuestion:
+    """The checked question of arguments; those that its function has not are left out."""
+    given = {**check_names({}, DeployArguments), **given}
+    fix, limit, watts = given.pop("fix"), given.pop("limit"), _budget(given["watts"])
+    question = serving_question(scenario, {**given, "watts": watts}, fix or {}, limit or {})
+    return replace(question, split=split)

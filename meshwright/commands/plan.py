@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from meshwright.commands import options as given
-from meshwright.commands.output import Json
+from meshwright.commands.flags import COLD_START_S, PlanFlags, spread
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
@@ -34,61 +33,10 @@ OTHERWISE_IN_SERVING = {
 """Flags of training that serving plans spell otherwise."""
 OF_RANKINGS = ("objective", "top", "refine", "together")
 SPELLINGS = {"raw": "--all"}
-COLD_START_S = 60.0
 
 
-def plan(
-    scenario: given.Scenario = "",
-    model: given.Model = None,
-    cluster: given.Cluster = None,
-    gpus: given.Gpus = None,
-    seq_len: given.SeqLen = None,
-    global_batch: given.GlobalBatch = None,
-    batch_tokens: given.BatchTokens = None,
-    precision: given.Precision = None,
-    framework: given.Framework = None,
-    recipe: given.Recipe = None,
-    price: given.Price = None,
-    fix: given.Fix = None,
-    limit: given.Limit = None,
-    objective: given.Objective = None,
-    top: given.Top = None,
-    headroom: given.Headroom = None,
-    offload: given.Offload = False,
-    raw: given.Raw = False,
-    refine: given.Refine = 0,
-    executor: given.Executor = "local",
-    address: given.Address = "",
-    workers: given.Workers = None,
-    store: given.Store = None,
-    tokens: given.Tokens = None,
-    days: given.Days = None,
-    run: given.Run = False,
-    quantile: given.Quantile = "p50",
-    serve: given.Serve = False,
-    isl: given.Isl = None,
-    osl: given.Osl = None,
-    rate: given.Rate = None,
-    ttft: given.Ttft = None,
-    tpot: given.Tpot = None,
-    engine: given.Engine = None,
-    prefix: given.Prefix = None,
-    requests: given.Requests = None,
-    use: given.Use = None,
-    speculate: given.Speculate = None,
-    kv: given.Kv = None,
-    together: given.Together = False,
-    mix: given.Mix = None,
-    watts: given.Watts = None,
-    day: given.Day = None,
-    cold_start: given.ColdStart = COLD_START_S,
-    pareto: given.Pareto = False,
-    save: given.Save = None,
-    rank: given.Rank = 1,
-    html: given.Html = None,
-    csv: given.Csv = None,
-    json: Json = False,
-) -> None:
+@spread
+def plan(flags: PlanFlags) -> None:
     """Search all training plans of a model on a cluster, and rank the plans that fit.
 
     Flags change keys of the scenario, or replace it. [bold]--serve[/bold] searches serving deployments for the
@@ -100,12 +48,11 @@ def plan(
 
     [bold]Serving:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """  # noqa: E501 - one line to copy
-    flags = SimpleNamespace(**locals())
     answer(flags)
     _name_question(flags)
 
 
-def _name_question(flags: SimpleNamespace) -> None:
+def _name_question(flags: PlanFlags) -> None:
     """Say which question the flags ask, whose own command reads no other flags."""
     from meshwright.commands.output import note
 
@@ -116,7 +63,7 @@ def _name_question(flags: SimpleNamespace) -> None:
         note(f"note: `plan {words}` becomes `plan {question}` in the next version")
 
 
-def answer(flags: SimpleNamespace) -> None:
+def answer(flags: PlanFlags) -> None:
     """Run ``plan``; one attribute per flag."""
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, refuse_given
@@ -146,7 +93,7 @@ def answer(flags: SimpleNamespace) -> None:
         _answer_training(flags, held, files)
 
 
-def _refuse_unread(flags: SimpleNamespace) -> None:
+def _refuse_unread(flags: PlanFlags) -> None:
     """Refuse flags that the question does not read, which would change nothing in silence.
 
     Raises:
@@ -176,9 +123,7 @@ def _refuse_unread(flags: SimpleNamespace) -> None:
         refuse(("cold_start",), "only --day starts replicas")
 
 
-def _answer_serving(
-    flags: SimpleNamespace, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles
-) -> None:
+def _answer_serving(flags: PlanFlags, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles) -> None:
     from meshwright.commands.fronts import show_serving_fronts
     from meshwright.commands.serving_plan import plan_serving, refuse_given
 
@@ -194,7 +139,7 @@ def _answer_serving(
     plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
 
 
-def _levers(flags: SimpleNamespace, fixed: dict[str, Any]) -> dict[str, Any]:
+def _levers(flags: PlanFlags, fixed: dict[str, Any]) -> dict[str, Any]:
     """Fields that flags of their own fix.
 
     Raises:
@@ -211,7 +156,7 @@ def _levers(flags: SimpleNamespace, fixed: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _execution(flags: SimpleNamespace) -> Execution:
+def _execution(flags: PlanFlags) -> Execution:
     """Where --refine runs.
 
     Raises:
@@ -226,7 +171,7 @@ def _execution(flags: SimpleNamespace) -> Execution:
     return given.execution(flags.executor, flags.address, flags.workers, flags.store)
 
 
-def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFiles) -> None:
+def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -> None:
     from meshwright.commands.fronts import show_training_fronts
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.commands.sizing import compare_sizes, count
@@ -235,7 +180,7 @@ def _answer_training(flags: SimpleNamespace, held: dict[str, Any], files: PlanFi
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
-    if getattr(flags, "run", False):
+    if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
         files.refuse("rankings of runs", "save", "html", "csv")

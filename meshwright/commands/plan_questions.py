@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.models import OptionInfo
+
+from meshwright.commands.flags import PlanFlags, options_of, with_signature
+from meshwright.commands.options import SERVING
 
 MORE = "More options"
 EXECUTION = ("executor", "address", "workers", "store")
@@ -117,41 +119,30 @@ SPELT = {"--mix": ("mix", "--types"), "--day": ("day", "--rates")}
 
 def flags_of(name: str) -> tuple[str, ...]:
     """Flags that a question reads: its own, and those of ``plan`` that no question lists."""
-    from meshwright.commands.options import SERVING
-    from meshwright.commands.plan import plan
-
     listed = {flag for question in QUESTIONS.values() for flag in (*question.flags, *question.fixed)}
-    more = [flag for flag in inspect.signature(plan).parameters if flag not in listed]
-    hints = get_type_hints(plan, include_extras=True) if more else {}
-    of_serving = {
-        flag for flag in more if any(info.rich_help_panel == SERVING for info in _options(hints[flag]))
-    }
-    reads = {"train": lambda flag: flag not in of_serving, "serve": lambda flag: flag in of_serving}
-    return (*QUESTIONS[name].flags, *(flag for flag in more if name in reads and reads[name](flag)))
+    more = {flag.name: _serves(flag.annotation) for flag in options_of(PlanFlags) if flag.name not in listed}
+    reads = {"train": False, "serve": True}
+    return (*QUESTIONS[name].flags, *(flag for flag, serves in more.items() if serves == reads.get(name)))
 
 
-def _options(kind: Any) -> list[OptionInfo]:
-    return [info for info in get_args(kind)[1:] if isinstance(info, OptionInfo)]
+def _serves(kind: Any) -> bool:
+    """Whether an option is shown among those of serving plans."""
+    return any(info.rich_help_panel == SERVING for info in get_args(kind)[1:] if isinstance(info, OptionInfo))
 
 
 def question_command(name: str) -> Callable[..., None]:
     """The function of ``plan NAME``, with the signature of its flags."""
-    from meshwright.commands.plan import plan
-
-    question, known = QUESTIONS[name], inspect.signature(plan).parameters
-    hints = get_type_hints(plan, include_extras=True)
+    question = QUESTIONS[name]
+    known = {flag.name: flag for flag in options_of(PlanFlags)}
     parameters = []
     for flag in flags_of(name):
-        kind = question.own.get(flag, hints[flag])
-        default = inspect.Parameter.empty if flag in question.own else known[flag].default
-        shown = _in_panel(kind, None if flag in question.first else MORE)
-        parameters.append(
-            inspect.Parameter(
-                flag, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=shown
-            )
-        )
+        panel = None if flag in question.first else MORE
+        if flag in question.own:
+            kind = _in_panel(question.own[flag], panel)
+            parameters.append(known[flag].replace(default=inspect.Parameter.empty, annotation=kind))
+        else:
+            parameters.append(known[flag].replace(annotation=_in_panel(known[flag].annotation, panel)))
     parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
-    defaults = {flag: parameter.default for flag, parameter in known.items()}
 
     def run(**given: Any) -> None:
         from hwmodels.errors import InputError
@@ -162,16 +153,14 @@ def question_command(name: str) -> Callable[..., None]:
             given["tokens"] = number(given["tokens"], "--tokens")
         check_kind(name, given["scenario"])
         try:
-            answer(SimpleNamespace(**{**defaults, **question.fixed, **given}))
+            answer(PlanFlags(**question.fixed, **given))
         except InputError as error:
             if error.where in SPELT and name in SPELT[error.where]:
                 raise InputError(error.problem, SPELT[error.where][1]) from None
             raise
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = question.help
-    return run
+    return with_signature(run, parameters)
 
 
 def check_kind(name: str, scenario: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshwright.commands import options as given
+from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -19,18 +20,9 @@ SHOWN, DRAWN = 100_000, 500_000
 """Maximum number of kernels and collectives run as separate tasks: for figures, for traces and pages."""
 
 
+@spread
 def simulate(
-    scenario: given.Scenario = "",
-    model: given.Model = None,
-    cluster: given.OneCluster = None,
-    gpus: given.OneSize = None,
-    seq_len: given.SeqLen = None,
-    global_batch: given.GlobalBatch = None,
-    batch_tokens: given.BatchTokens = None,
-    precision: given.Precision = None,
-    framework: given.Framework = None,
-    price: given.Price = None,
-    fix: given.Fields = None,
+    step: StepFlags,
     engine: Annotated[bool, typer.Option("--engine", help="Also run the step on the event engine.")] = False,
     trace: Annotated[
         Path | None,
@@ -57,20 +49,8 @@ def simulate(
     """
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.scenarios import has_run, serving_data
-    from meshwright.variations.flags import plan_fields
 
-    asked = given.question(
-        model=model,
-        cluster=cluster,
-        gpus=gpus,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        batch_tokens=batch_tokens,
-        precision=precision,
-        framework=framework,
-        price=price,
-    )
-    asked["fix"] = plan_fields(fix or ())
+    scenario, asked = step.scenario, step.arguments()
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import simulate_serving
         from meshwright.questions import scenario_data

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshwright.commands import options as given
+from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -17,20 +18,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
+@spread
 def whatif(
-    scenario: Annotated[
-        str, typer.Argument(help="Scenario with variations: YAML file or shipped name.")
-    ] = "",
-    model: given.Model = None,
-    cluster: given.OneCluster = None,
-    gpus: given.OneSize = None,
-    seq_len: given.SeqLen = None,
-    global_batch: given.GlobalBatch = None,
-    batch_tokens: given.BatchTokens = None,
-    precision: given.Precision = None,
-    framework: given.Framework = None,
-    price: given.Price = None,
-    fix: given.Fields = None,
+    step: StepFlags,
     set_: given.Set = None,
     sweep: given.Sweep = None,
     replan: given.Replan = False,
@@ -57,21 +47,11 @@ def whatif(
     """
     from meshwright.questions import scenario_data
     from meshwright.scenarios import serving_data
-    from meshwright.variations.flags import plan_fields, variation_of
+    from meshwright.variations.flags import variation_of
 
-    asked = given.question(
-        model=model,
-        cluster=cluster,
-        gpus=gpus,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        batch_tokens=batch_tokens,
-        precision=precision,
-        framework=framework,
-        price=price,
-    )
+    scenario, asked = step.scenario, step.arguments()
     execution = given.execution(executor, address, workers, store)
-    asked |= {"fix": plan_fields(fix or ()), "plans": True}
+    asked |= {"plans": True}
     asked["variations"] = variation_of(set_ or (), sweep or (), replan) or None
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import compare_serving

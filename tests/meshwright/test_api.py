@@ -123,3 +123,19 @@ def test_sweep_gives_what_the_command_prints(run, tmp_path):
     assert found.columns()["gpus"] == [32, 64]
     found.write(tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().count("\n") == 3
+
+
+QUESTIONS = [mw.plan, mw.simulate, mw.whatif, mw.size, mw.deploy, mw.mix, mw.day, mw.serving_front]
+
+
+@pytest.mark.parametrize("ask", QUESTIONS, ids=lambda ask: ask.__name__)
+def test_a_mistyped_argument_is_answered_with_the_nearest(ask):
+    needed = {mw.size: {"tokens": 1e12}, mw.mix: {"types": ["l4"]}, mw.day: {"rates": [1.0]}}
+    with pytest.raises(mw.InputError, match="unknown argument 'modl'; did you mean 'model'"):
+        ask(**needed.get(ask, {}), modl="llama3.1-8b")
+
+
+def test_sizes_are_written_as_on_the_command_line():
+    written = {"cluster": "dgx-h100", "global_batch": 64, "plan": {"tensor": 8}, "model": "llama3.1-8b"}
+    typed = mw.simulate(gpus="8", seq_len="8k", **written)
+    assert typed.to_dict() == mw.simulate(gpus=8, seq_len=8192, **written).to_dict()

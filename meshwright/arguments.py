@@ -1,0 +1,170 @@
+"""Arguments of each question, told once: keywords of the Python API, named as the command line's flags.
+
+An argument that is None or left out changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+from hwmodels.errors import UnknownNameError
+from meshwright.references import ClusterReference, FrameworkReference, ModelReference, Reference
+
+
+class TrainingArguments(TypedDict, total=False):
+    """What every question about training states.
+
+    Keys:
+        model, framework: catalogue name, path, mapping or object.
+        seq_len: tokens in a sequence (8192, "8k"); by default the longest that the model was built for.
+        global_batch, batch_tokens: sequences in an optimizer step, or tokens ("4M").
+        precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
+        price: dollars an hour and device, instead of the list price.
+        fix: fields of the plan and their values; a search holds them.
+    """
+
+    model: ModelReference | None
+    seq_len: int | str | None
+    global_batch: int | str | None
+    batch_tokens: int | str | None
+    precision: str | None
+    framework: FrameworkReference | None
+    price: float | None
+    fix: Mapping[str, Any] | None
+
+
+class StepArguments(TrainingArguments, total=False):
+    """A question about one size of one cluster.
+
+    Keys:
+        cluster: catalogue name, path, mapping or object.
+        gpus: devices of the job.
+    """
+
+    cluster: ClusterReference | None
+    gpus: int | str | None
+
+
+class SizeArguments(TrainingArguments, total=False):
+    """A search over plans.
+
+    Keys:
+        limit: highest values of plan fields.
+        objective: time, cost or energy.
+        headroom: memory to leave free, as 0.1, "10%" or "8GiB"; by default from the memory model's error.
+    """
+
+    limit: Mapping[str, Any] | None
+    objective: str | None
+    headroom: float | str | None
+
+
+class SearchArguments(SizeArguments, StepArguments, total=False):
+    """A search over plans of one size.
+
+    Keys:
+        recipe: catalogue name, path or mapping of a partial plan, which the search holds.
+        top: number of plans to return.
+    """
+
+    recipe: Reference | None
+    top: int | None
+
+
+class LoadArguments(TypedDict, total=False):
+    """What every question about serving states.
+
+    Keys:
+        model: catalogue name, path, mapping or object.
+        isl, osl: prompt and output tokens of a request (2048, "2k").
+        engine: preset by name.
+        fix, limit: fields of a replica and their (highest) values: tensor, data, pipeline, expert, replicas,
+            weights, kv, speculation, token_budget, max_sequences.
+    """
+
+    model: ModelReference | None
+    isl: int | str | None
+    osl: int | str | None
+    engine: str | None
+    fix: Mapping[str, Any] | None
+    limit: Mapping[str, Any] | None
+
+
+class ReplicaArguments(LoadArguments, total=False):
+    """A question about replicas on one cluster.
+
+    Keys:
+        cluster: catalogue name, path, mapping or object.
+        gpus: devices to use at most.
+    """
+
+    cluster: ClusterReference | None
+    gpus: int | str | None
+
+
+class TargetArguments(LoadArguments, total=False):
+    """Latency targets.
+
+    Keys:
+        ttft, tpot: targets, s.
+        share: of the requests that must meet both.
+    """
+
+    ttft: float | None
+    tpot: float | None
+    share: float | None
+
+
+class DayArguments(TargetArguments, ReplicaArguments, total=False):
+    """Replicas that meet targets over a day."""
+
+
+class MixArguments(TargetArguments, total=False):
+    """A load to be carried within targets.
+
+    Keys:
+        rate: requests a second.
+        watts: power of all devices at most, W.
+    """
+
+    rate: float | None
+    watts: float | None
+
+
+class DeployArguments(MixArguments, ReplicaArguments, total=False):
+    """A search over deployments.
+
+    Keys:
+        cluster: as elsewhere; or GPU types to choose from as ``"dgx-h100=8,dgx-a100-80gb=16@1.2"``, each with
+            the devices available and $ an hour and device. Prompts and outputs may then run on different
+            types.
+        objective: goodput, cost, energy or latency; by default cost where ``rate`` is stated, else goodput.
+        prefix: tokens of ``isl`` that all prompts share, or their share of it (``0.75``).
+        requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
+            and, without ``rate``, arrivals.
+        use: chat, code, agents or batch: lengths and targets where none are stated.
+    """
+
+    objective: str | None
+    prefix: str | float | None
+    requests: str | None
+    use: str | None
+
+
+def check_names(arguments: Mapping[str, Any], kind: type, more: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of a question by name, None where left out.
+
+    Args:
+        arguments: as the caller wrote them.
+        kind: one of the classes above.
+        more: names that the function reads beside them, for the message.
+
+    Raises:
+        UnknownNameError: a name that the question has not; with the nearest.
+    """
+    names = tuple(kind.__annotations__)
+    for name in arguments:
+        if name not in names:
+            raise UnknownNameError("argument", name, (*names, *more), "arguments")
+    return {name: arguments.get(name) for name in names}
