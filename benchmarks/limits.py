@@ -14,7 +14,7 @@ from hwmodels import quantities
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
 from hwmodels.mixed import MixedCluster
-from meshwright.serving_api import MOST_WATTS
+from meshwright.api.serving import MOST_WATTS
 from meshwright.validation.serving import case
 from meshwright.variations.answer import LONG_S
 from planner import prediction

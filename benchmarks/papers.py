@@ -16,8 +16,8 @@ from pathlib import Path
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.scenarios import shipped_scenarios
-from meshwright.variations.keys import set_key
+from meshwright.questions.keys import set_key
+from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwmodels.errors import InputError
-from meshwright.run_api import RunSimulation, run
-from meshwright.scenarios import shipped_scenarios
+from meshwright.api.runs import RunSimulation, run
+from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 from simulator.faults import FaultTrace
 from simulator.faults.law import WeibullLaw

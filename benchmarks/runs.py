@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from hwmodels.durations import written
-from meshwright.run_api import plan_run
-from meshwright.scenarios import shipped_scenarios
+from meshwright.api.runs import plan_run
+from meshwright.questions.scenarios import shipped_scenarios
 from planner.constraints import Constraints
 from planner.run_search import CANDIDATES
 from planner.search import search
@@ -89,7 +89,7 @@ def with_tables(page: str) -> str:
 
 def speed() -> None:
     """Print the times of replications and of a search."""
-    from meshwright.run_api import run
+    from meshwright.api.runs import run
 
     done = run(str(shipped_scenarios()["papers/run-llama3-405b"]), replications=1)
     inputs = done.planned.outcome.inputs

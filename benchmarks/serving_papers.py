@@ -13,8 +13,8 @@ from math import isfinite
 from typing import Any
 
 from benchmarks.serving_targets import slowed_too_much, smooth_rate
-from meshwright.scenarios import shipped_scenarios
-from meshwright.variations.keys import set_key
+from meshwright.questions.keys import set_key
+from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving

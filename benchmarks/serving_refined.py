@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from meshwright.serving_questions import serving_question
+from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion

@@ -11,7 +11,7 @@ import argparse
 import time
 from collections import Counter
 
-from meshwright.serving_questions import serving_question
+from meshwright.questions.serving import serving_question
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import shapes

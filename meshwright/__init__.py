@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshwright.api import (
+    from meshwright.api.launch import Export, Imported, export, import_
+    from meshwright.api.runs import RunRanking, RunSimulation, plan_run, run
+    from meshwright.api.serving import (
+        DayPlan,
+        DayRun,
+        DeploymentSearch,
+        Fronts,
+        Mix,
+        day,
+        deploy,
+        mix,
+        serving_front,
+    )
+    from meshwright.api.training import (
         Comparison,
         Execution,
         InfeasibleError,
@@ -26,20 +39,7 @@ if TYPE_CHECKING:
         size,
         whatif,
     )
-    from meshwright.launch_api import Export, Imported, export, import_
-    from meshwright.run_api import RunRanking, RunSimulation, plan_run, run
-    from meshwright.serving_api import (
-        DayPlan,
-        DayRun,
-        DeploymentSearch,
-        Fronts,
-        Mix,
-        day,
-        deploy,
-        mix,
-        serving_front,
-    )
-    from meshwright.sweep_api import SweepResult, sweep
+    from meshwright.sweeps.api import SweepResult, sweep
     from planner.sizing import Sizing
 
 __version__ = "0.7.0"
@@ -84,9 +84,9 @@ __all__ = [
 
 
 _ELSEWHERE = {
-    "meshwright.launch_api": ("Export", "Imported", "export", "import_"),
-    "meshwright.run_api": ("RunRanking", "RunSimulation", "plan_run", "run"),
-    "meshwright.serving_api": (
+    "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
+    "meshwright.api.runs": ("RunRanking", "RunSimulation", "plan_run", "run"),
+    "meshwright.api.serving": (
         "DayPlan",
         "DayRun",
         "DeploymentSearch",
@@ -97,10 +97,10 @@ _ELSEWHERE = {
         "mix",
         "serving_front",
     ),
-    "meshwright.sweep_api": ("SweepResult", "sweep"),
+    "meshwright.sweeps.api": ("SweepResult", "sweep"),
     "planner.sizing": ("Sizing",),
 }
-"""Modules of names that ``meshwright.api`` does not hold."""
+"""Modules of names that ``meshwright.api.training`` does not hold."""
 
 
 def __getattr__(name: str) -> Any:
@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         homes = (module for module, names in _ELSEWHERE.items() if name in names)
-        return getattr(import_module(next(homes, "meshwright.api")), name)
+        return getattr(import_module(next(homes, "meshwright.api.training")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -32,7 +32,7 @@ def export(
     """
     import shlex
 
-    from meshwright import launch_api
+    from meshwright.api import launch as launch_api
     from meshwright.commands.output import note, show_on_stderr
 
     words = [

@@ -25,7 +25,7 @@ def show_serving_fronts(
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no replica fits.
     """
-    from meshwright import serving_api
+    from meshwright.api import serving as serving_api
     from meshwright.commands.output import progress
     from meshwright.commands.serving_plan import check_given, needed, refuse_given
     from meshwright.commands.sizing import count
@@ -47,7 +47,7 @@ def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: Pla
     Raises:
         InfeasibleError: no plan fits.
     """
-    from meshwright import api
+    from meshwright.api import training as api
     from meshwright.commands.output import progress
     from planner.fronts import training_fronts
 

@@ -30,14 +30,14 @@ def needs_plotly(path: Path | None) -> Path | None:
 
 def _tokens(text: str) -> int:
     """Tokens as people write them: 2048 or 2k."""
-    from meshwright.numbers import whole_number
+    from meshwright.questions.numbers import whole_number
 
     return whole_number(text, "--isl, --osl")
 
 
 def _number(text: str) -> float:
     """Training tokens as people write them: 15e12 or 15T."""
-    from meshwright.numbers import number
+    from meshwright.questions.numbers import number
 
     return number(text, "--tokens")
 
@@ -247,8 +247,8 @@ def question(**flags: str | float | None) -> dict[str, object]:
     Raises:
         InputError: a size that cannot be read.
     """
-    from meshwright.numbers import whole_number
-    from meshwright.questions import flag
+    from meshwright.questions.numbers import whole_number
+    from meshwright.questions.training import flag
 
     sizes = ("seq_len", "global_batch", "batch_tokens")
     return {

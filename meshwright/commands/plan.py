@@ -100,7 +100,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
         InputError: such a flag is given.
     """
     from meshwright.commands.serving_plan import asks_serving, refuse_given
-    from meshwright.questions import flag
+    from meshwright.questions.training import flag
 
     def refuse(names: Iterable[str], why: str) -> None:
         given = {SPELLINGS.get(name, flag(name)): getattr(flags, name) or None for name in names}
@@ -213,7 +213,7 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
         InfeasibleError: no plan fits.
         InputError: a wrong flag, or a file cannot be written.
     """
-    from meshwright import api
+    from meshwright.api import training as api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables, wide
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from meshwright.api.serving import DeploymentSearch
     from meshwright.results import PlanSearch
-    from meshwright.serving_api import DeploymentSearch
 
 COMMENT = """\
 # Written by `meshwright plan --save`: `meshwright simulate` predicts this plan.

@@ -147,7 +147,7 @@ def question_command(name: str) -> Callable[..., None]:
     def run(**given: Any) -> None:
         from hwmodels.errors import InputError
         from meshwright.commands.plan import answer
-        from meshwright.numbers import number
+        from meshwright.questions.numbers import number
 
         if name == "size":
             given["tokens"] = number(given["tokens"], "--tokens")

@@ -15,10 +15,10 @@ def plan_runs(
         InputError: a wrong flag, or a scenario without ``run``.
     """
     from hwmodels.errors import InfeasibleError
+    from meshwright.api.runs import plan_run
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.commands.sizing import count
     from meshwright.reports.run_search import describe_run_search, run_search_tables
-    from meshwright.run_api import plan_run
 
     ends = None
     if gpus is not None:

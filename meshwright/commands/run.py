@@ -22,10 +22,10 @@ def simulate_run_of(
     """
     from hwmodels.errors import InfeasibleError
     from hwmodels.files import written_together
+    from meshwright.api.runs import run
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.runs import run_tables_of
-    from meshwright.run_api import run
 
     with progress("the run") as advance:
         done = run(scenario, replications=replications, progress=advance, **arguments)

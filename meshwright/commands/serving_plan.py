@@ -20,7 +20,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 def asks_serving(scenario: str) -> bool:
     """Whether a scenario is about serving."""
-    from meshwright.scenarios import serving_data
+    from meshwright.questions.scenarios import serving_data
 
     return bool(scenario) and serving_data(scenario) is not None
 
@@ -44,7 +44,7 @@ def plan_serving(
     import typer
 
     from hwmodels.errors import InfeasibleError, InputError
-    from meshwright import serving_api
+    from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.reports.serving_plans import (
@@ -92,7 +92,7 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: in
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no mix carries the load within the targets.
     """
-    from meshwright import serving_api
+    from meshwright.api import serving as serving_api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports.mixes import describe_mix, mix_tables
 
@@ -126,7 +126,7 @@ def plan_days(
         InputError: a wrong flag, or one that is missing.
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
-    from meshwright import serving_api
+    from meshwright.api import serving as serving_api
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.commands.sizing import count
     from meshwright.reports.days import day_tables, describe_day

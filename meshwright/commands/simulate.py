@@ -12,7 +12,7 @@ from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
-    from meshwright.api import MixedSimulation
+    from meshwright.api.training import MixedSimulation
     from simulator.engine import Timeline
 
 TRACES = (".json", ".json.gz")
@@ -48,12 +48,12 @@ def simulate(
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
     from meshwright.commands.serving_plan import refuse_given
-    from meshwright.scenarios import has_run, serving_data
+    from meshwright.questions.scenarios import has_run, serving_data
 
     scenario, asked = step.scenario, step.arguments()
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import simulate_serving
-        from meshwright.questions import scenario_data
+        from meshwright.questions.training import scenario_data
 
         data, *_ = scenario_data(scenario, asked, "command line")
         simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
@@ -85,7 +85,7 @@ def simulate_training(
     """
     from hwmodels.errors import InfeasibleError
     from hwmodels.files import written_together
-    from meshwright import api
+    from meshwright.api import training as api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
     from meshwright.reports.timeline import run_tables

@@ -43,7 +43,7 @@ def compare_sizes(
         InfeasibleError: no plan fits at any size, or none meets the deadline.
     """
     from hwmodels.errors import InfeasibleError
-    from meshwright import api
+    from meshwright.api import training as api
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.sizing import describe_sizing, sizing_tables
     from meshwright.reports.units import counted

@@ -34,8 +34,8 @@ def sweep(
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
-    from meshwright import sweep_api
     from meshwright.commands.output import note, print_json
+    from meshwright.sweeps import api as sweep_api
     from meshwright.sweeps.tables import check_format
 
     if out is not None:

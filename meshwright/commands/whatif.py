@@ -45,8 +45,8 @@ def whatif(
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
-    from meshwright.questions import scenario_data
-    from meshwright.scenarios import serving_data
+    from meshwright.questions.scenarios import serving_data
+    from meshwright.questions.training import scenario_data
     from meshwright.variations.flags import variation_of
 
     scenario, asked = step.scenario, step.arguments()

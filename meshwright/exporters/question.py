@@ -13,7 +13,7 @@ from hwmodels.loading import exists
 from hwmodels.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
 from meshwright.exporters.facts import needs_plan
-from meshwright.scenarios import scenario_path
+from meshwright.questions.scenarios import scenario_path
 from simulator.scenario import make_scenario
 from simulator.serving.scenario import is_serving, make_serving
 

@@ -78,7 +78,7 @@ def _simulate(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any
 
 def _plan_serving(data: Mapping[str, Any]) -> dict[str, Any]:
     """The best deployment."""
-    from meshwright import serving_api
+    from meshwright.api import serving as serving_api
     from meshwright.reports.serving_plans import describe_deployments, nearest_words
 
     found = serving_api.deploy(dict(data), top=1)

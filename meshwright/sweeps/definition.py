@@ -13,8 +13,8 @@ from pydantic import Field
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Strict, build, exists, looks_like_path, read_mapping
-from meshwright.scenarios import scenario_path
-from meshwright.variations.keys import set_key
+from meshwright.questions.keys import set_key
+from meshwright.questions.scenarios import scenario_path
 from simulator.scenario import CATALOGUES, changed
 
 MOST_POINTS = 1_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import parse_text
-from meshwright.numbers import POWERS, whole_number
+from meshwright.questions.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
 from planner.constraints import pairs
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build, read_mapping
-from meshwright.variations.keys import Data, full_key, set_key
+from meshwright.questions.keys import Data, full_key, set_key
 from planner.constraints import Constraints
 from simulator.plan import Plan
 from simulator.scenario import Definition, Scenario, Variation, look_up, make_scenario

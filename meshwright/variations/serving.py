@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import nearest_words
-from meshwright.serving_questions import serving_question
 from meshwright.variations.answer import Outcome, inputs
 from meshwright.variations.question import ScenarioRun
 from planner.execution import Execution

@@ -7,8 +7,8 @@ import yaml
 
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
-from meshwright import api
-from meshwright.scenarios import question_of, shipped_scenarios
+from meshwright.api import training as api
+from meshwright.questions.scenarios import question_of, shipped_scenarios
 from simulator.models import models
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.scenarios import question_of, shipped_scenarios
+from meshwright.questions.scenarios import question_of, shipped_scenarios
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")

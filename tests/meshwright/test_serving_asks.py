@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from meshwright.uses import uses, with_use
+from meshwright.questions.uses import uses, with_use
 
 PLACE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--together"]
 PLACE += ["--limit", "pipeline=1", "--json"]

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from meshwright.scenarios import shipped_scenarios
+from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 from simulator.serving.scenario import make_serving
 from tests.meshwright.test_cli_serving import SMALL

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hwmodels.cluster import clusters
-from meshwright.scenarios import shipped_scenarios
-from meshwright.variations.keys import key_paths, set_key
+from meshwright.questions.keys import key_paths, set_key
+from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 from meshwright.variations.tables import moved
 from simulator.scenario import make_scenario

@@ -3,7 +3,7 @@
 import pytest
 
 from hwmodels.errors import InputError
-from meshwright.questions import ask
+from meshwright.questions.training import ask
 from planner.constraints import Constraints
 from planner.search import search
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hwmodels.errors import InputError
-from meshwright.run_api import plan_run, run
+from meshwright.api.runs import plan_run, run
 
 SMALL = {
     "model": "llama3.1-8b",

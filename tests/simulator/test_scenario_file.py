@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hwmodels.device import devices
 from hwmodels.loading import parse_text, read_mapping
 from hwmodels.yaml_text import yaml_text
-from meshwright.scenarios import shipped_scenarios
+from meshwright.questions.scenarios import shipped_scenarios
 from planner.prediction import Prediction
 from simulator.scenario import make_scenario
 from simulator.scenario_file import scenario_of

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.questions.scenarios import question_of, scenario_path, shipped_scenarios
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts
-from meshwright.scenarios import question_of, scenario_path, shipped_scenarios
 
 
 def _name(path: Path) -> str:

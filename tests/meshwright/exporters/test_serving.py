@@ -14,7 +14,7 @@ from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import held_memory, pool_facts
 from meshwright.exporters.table import table
-from meshwright.scenarios import shipped_scenarios
+from meshwright.questions.scenarios import shipped_scenarios
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 

@@ -13,8 +13,8 @@ import pytest
 import meshwright as mw
 from hwmodels.cluster import clusters
 from hwmodels.errors import InfeasibleError, InputError
+from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
-from meshwright.serving_questions import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
 from planner.serving.score import CLOSE, ROLES, ReplicaCases, best_of_group, largest_rate, ttft_quantile

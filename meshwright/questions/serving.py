@@ -11,9 +11,9 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
-from meshwright.numbers import as_numbers
-from meshwright.scenarios import scenario_path
-from meshwright.uses import with_use
+from meshwright.questions.numbers import as_numbers
+from meshwright.questions.scenarios import scenario_path
+from meshwright.questions.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models

@@ -15,10 +15,11 @@ from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from hwmodels.loading import Catalogue
-from meshwright.arguments import SearchArguments, SizeArguments, StepArguments, check_names
-from meshwright.numbers import number
-from meshwright.questions import ask, scenario_data, size_range
-from meshwright.references import ClusterReference, Reference
+from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
+from meshwright.questions.numbers import number
+from meshwright.questions.references import ClusterReference, Reference
+from meshwright.questions.scenarios import shipped_scenarios
+from meshwright.questions.training import ask, scenario_data, size_range
 from meshwright.results import (
     Comparison,
     MixedSimulation,
@@ -26,7 +27,6 @@ from meshwright.results import (
     PlanSearch,
     StepSimulation,
 )
-from meshwright.scenarios import shipped_scenarios
 from planner.constraints import Constraints
 from planner.execution import Execution
 from planner.headroom import headroom_share

@@ -12,11 +12,11 @@ from meshwright.exporters import exporter, write_files
 from meshwright.exporters.base import Export, ExportQuestion
 from meshwright.exporters.imports import Imported, read_launch
 from meshwright.exporters.question import from_scenario, question_of
-from meshwright.references import ClusterReference, ModelReference, Reference
+from meshwright.questions.references import ClusterReference, ModelReference, Reference
 
 if TYPE_CHECKING:
+    from meshwright.api.serving import DeploymentSearch
     from meshwright.results import PlanSearch
-    from meshwright.serving_api import DeploymentSearch
 
 __all__ = ["Export", "Imported", "export", "import_"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import looks_like_path, read_mapping
-from meshwright.numbers import as_numbers, number_format
-from meshwright.scenarios import scenario_path
+from meshwright.questions.numbers import as_numbers, number_format
+from meshwright.questions.scenarios import scenario_path
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
 
@@ -93,7 +93,7 @@ def scenario_data(
         data.pop("title", None)
     data = _with_fields(data, arguments.get("fix") or {}, arguments.get("plans", False), where)
     if (price := arguments.get("price")) is not None:
-        from meshwright.variations.keys import set_key
+        from meshwright.questions.keys import set_key
 
         data = set_key(data, "cluster.device.price_per_hour_usd", price, folder, where)
         _name_source(data["cluster"]["device"], "price_per_hour_usd", "given (--price)")

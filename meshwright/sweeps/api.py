@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.loading import read_mapping
-from meshwright.references import Reference
+from meshwright.questions.references import Reference
 from meshwright.shown import Shown
 from meshwright.sweeps.definition import SweepGrid, sweep_path
 from meshwright.sweeps.run import Progress, Row, run_sweep

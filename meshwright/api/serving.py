@@ -8,10 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from hwmodels.errors import InfeasibleError, InputError
-from meshwright.arguments import DayArguments, DeployArguments, MixArguments, ReplicaArguments, check_names
-from meshwright.references import Reference
+from meshwright.questions.arguments import (
+    DayArguments,
+    DeployArguments,
+    MixArguments,
+    ReplicaArguments,
+    check_names,
+)
+from meshwright.questions.references import Reference
+from meshwright.questions.serving import serving_question
 from meshwright.results import check_rank
-from meshwright.serving_questions import serving_question
 from meshwright.shown import Shown
 from planner.execution import Execution
 from planner.pareto import Fronts

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from hwmodels.errors import UnknownNameError
-from meshwright.references import ClusterReference, FrameworkReference, ModelReference, Reference
+from meshwright.questions.references import ClusterReference, FrameworkReference, ModelReference, Reference
 
 
 class TrainingArguments(TypedDict, total=False):

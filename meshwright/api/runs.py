@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hwmodels.errors import InputError, UnknownNameError
-from meshwright.questions import ask
-from meshwright.references import Reference
+from meshwright.questions.references import Reference
+from meshwright.questions.training import ask
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.reports.runs import describe_planned_run
 from planner.constraints import Constraints

@@ -1,0 +1,1 @@
+"""Questions as users ask them: arguments and flags, read into checked scenarios."""
