@@ -7,11 +7,11 @@ alone: both runs on one engine. The band was set before the runs (hand rooflines
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any
 
+from benchmarks.serving_claims import POLICY_CLAIMS, ServingClaim
 from benchmarks.serving_targets import slowed_too_much, smooth_rate
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
@@ -29,33 +29,6 @@ ALONE = {"cluster": "dgx-a100-80gb", "deployment.replicas": 1}
 """The machine on which Splitwise's requests run alone."""
 LOWER = ("itl_s.p95",)
 """Figures of which less is better."""
-
-
-@dataclass(frozen=True)
-class ServingClaim:
-    """A published gain of serving.
-
-    Attributes:
-        scenario: file in ``scenarios/papers``.
-        what: what gains over what.
-        published: the paper's gain, times.
-        band: gains that count as agreement, set before looking.
-        runs: names of runs, of which the best counts.
-        over: the same of the baseline; none: the figure itself is claimed.
-        metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
-            ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's;
-            ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
-        alone: both run on one engine: the mechanism alone.
-    """
-
-    scenario: str
-    what: str
-    published: float
-    band: tuple[float, float]
-    runs: tuple[str, ...]
-    over: tuple[str, ...]
-    metric: str
-    alone: bool = False
 
 
 CLIENTS = ("base", "2 clients", "4 clients", "8 clients", "24 clients")
@@ -283,6 +256,7 @@ SERVING_CLAIMS = (
         "total_rate_per_gpu",
         alone=True,
     ),
+    *POLICY_CLAIMS,
 )
 
 
@@ -314,7 +288,7 @@ def _report(run: ScenarioRun) -> dict[str, Any]:
 def _figure(report: dict[str, Any], metric: str) -> float:
     found: Any = report
     for part in metric.split("."):
-        found = found[part]
+        found = found[int(part)] if isinstance(found, list) else found[part]
     return float(found)
 
 
@@ -410,8 +384,6 @@ def serving_rows(asked: list[str]) -> Iterator[str]:
         low, high = claim.band
         verdict = "inside" if low <= found <= high else "below" if found < low else "above"
         what = f"{claim.what}{' (mechanism alone)' if claim.alone else ''}"
-        times = f"{found:.2f}x" if isfinite(found) else "baseline at no rate"
-        yield (
-            f"| `{claim.scenario}` | {what} | {claim.published:.2f}x | {low:.2f}-{high:.2f}x | {times} "
-            f"| {verdict} |"
-        )
+        times = f"{found:.2f}{claim.unit}" if isfinite(found) else "baseline at no rate"
+        expected = f"{claim.published:.2f}{claim.unit} | {low:.2f}-{high:.2f}{claim.unit}"
+        yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {verdict} |"

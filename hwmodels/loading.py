@@ -135,7 +135,7 @@ def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:
         elif isinstance(part, int) or get_origin(model) in (dict, Mapping):
             model = get_args(model)[-1] if get_args(model) else model
     found = _models_in(model)
-    return [name for m in found for name in m.model_fields]
+    return [info.alias or name for m in found for name, info in m.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

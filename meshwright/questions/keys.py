@@ -177,7 +177,7 @@ def _fields(place: Place) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields |= {name: info.annotation for name, info in kind.model_fields.items()}
+            fields |= {info.alias or name: info.annotation for name, info in kind.model_fields.items()}
         elif get_origin(kind) is dict:
             names, inner = get_args(kind)
             fields |= dict.fromkeys((*get_args(names), *(place.value or {})), inner)

@@ -70,9 +70,16 @@ class ServingResult:
             "retries": self.fleet.retries,
             "failed": self.fleet.failed,
             **self.metrics.to_dict(),
+            **self._starts(),
             **({} if self.row is None else {"row_power": vars(self.row.figures())}),
             "interrupted": self.interrupted,
         }
+
+    def _starts(self) -> dict[str, Any]:
+        """Starts of pools that state their stages, in seconds; empty where none does."""
+        staged = [pool for pool in self.setting.pools if pool.pool.start is not None]
+        starts = {pool.name: self.fleet.starts.get(pool.name, []) for pool in staged}
+        return {"starts": starts} if staged else {}
 
 
 def serve(
@@ -92,8 +99,9 @@ def serve(
         KeyboardInterrupt: Ctrl-C ended the run, and ``partial`` is false.
     """
     fleet = Fleet(setting, traced)
-    if not isinstance(setting.scaler, FixedReplicas):
-        fleet.clock.process(scale(fleet))
+    for pool in setting.pools:
+        if not isinstance(pool.scaler, FixedReplicas):
+            fleet.clock.process(scale(fleet, pool))
     outages(fleet)
     drains(fleet)
     row = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from simulator.serving.question.speculation import check_heads
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.scalers import Scaler, make_scaler
+from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
@@ -36,11 +38,25 @@ class PoolSetting:
     first_rank: int
     """Rank of the first device of its first replica, on its cluster."""
     cluster: Cluster
+    scaler: Scaler
+    source: WeightSource | None = None
+    """Source of the weights of replicas that start in stages."""
 
     @property
     def name(self) -> str:
         """Its name in reports."""
         return self.pool.name or self.pool.role
+
+    def stages(self, running: bool) -> dict[str, float] | None:
+        """Seconds of a replica's start by stage; None where the pool states no stages.
+
+        Args:
+            running: another replica of the pool runs.
+        """
+        if self.pool.start is None or self.source is None:
+            return None
+        replica = Loaded(self.cluster, self.pool.devices, self.costs.weight_bytes)
+        return stages(self.pool.start, self.source, replica, running)
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,6 @@ class ServingSetting:
     deployment: Deployment
     pools: tuple[PoolSetting, ...]
     router: Router
-    scaler: Scaler
     seed: int = 0
     folder: Path = field(default=Path())
     where: str = "scenario"
@@ -63,6 +78,12 @@ class ServingSetting:
     def context(self) -> int:
         """Maximum tokens of a request: the minimum over the pools' engines."""
         return min(pool.options.max_context or self.model.max_sequence for pool in self.pools)
+
+    @property
+    def scaler(self) -> Scaler:
+        """The scaler of the first pool that changes its replicas; the first pool's where none does."""
+        scalers = [pool.scaler for pool in self.pools]
+        return next((one for one in scalers if one.name != "fixed"), scalers[0])
 
     @property
     def gpus(self) -> int:
@@ -122,16 +143,13 @@ def serving_setting(
         costs = replica_costs(model, used, pool, options, engine, tables)
         if pool.speculation is not None:
             costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
-        pools.append(
-            PoolSetting(
-                pool,
-                options,
-                scheduler,
-                costs,
-                rank,
-                own,
-            )
-        )
+        scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
+        source = pool.start and make_source(pool.start, f"{place}.start")
+        set_up = PoolSetting(pool, options, scheduler, costs, rank, own, scaler, source)
+        if staged := set_up.stages(True):
+            looking = scaler.model_copy(update={"start": sum(staged.values())})
+            set_up = dataclasses.replace(set_up, scaler=looking)
+        pools.append(set_up)
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
             has = "the job" if own is cluster else own.name
@@ -147,13 +165,8 @@ def serving_setting(
             f"{where}: deployment.pools",
         )
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
-    scaler = make_scaler(deployment.scaler, deployment.scaler_options, f"{where}: deployment.scaler")
-    if scaler.name != "fixed" and len(pools) > 1:
-        raise InputError(
-            f"the scaler {scaler.name!r} changes one pool, found {len(pools)}", f"{where}: deployment"
-        )
     return ServingSetting(
-        title, model, cluster, serving, deployment, tuple(pools), router, scaler, seed, folder, where
+        title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
     )
 
 

@@ -38,6 +38,7 @@ KINDS: dict[str, Kind[Any]] = {
     "schedulers": policies.SCHEDULERS,
     "routers": policies.ROUTERS,
     "scalers": policies.SCALERS,
+    "starts": policies.STARTS,
     "power-policies": policies.POWER_POLICIES,
     "traces": policies.TRACES,
     "faults": faults.KIND,

@@ -14,6 +14,7 @@ from simulator.serving.power_policies import power_policies
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
+from simulator.serving.starts import starts
 from simulator.serving.workload.traces import TraceFormat, formats, get_format
 
 
@@ -56,6 +57,7 @@ def _format_row(form: TraceFormat) -> list[str]:
 SCHEDULERS = policies("scheduler", schedulers)
 ROUTERS = policies("router", routers)
 SCALERS = policies("scaler", scalers)
+STARTS = policies("source of weights", starts)
 POWER_POLICIES = policies("power policy", power_policies)
 TRACES = Kind(
     names=lambda: sorted(formats),

@@ -29,6 +29,7 @@ from meshwright.validation.serving import (
     open_loop,
     speculative,
     stages,
+    start_up,
     static_batch,
     trtllm_tables,
 )
@@ -54,6 +55,7 @@ READERS: tuple[ModuleType, ...] = (
     mlperf,
     speculative,
     offline,
+    start_up,
 )
 """One module a file format: NEEDS (columns that tell it), read, predict, group_key;
 `scenario` where a row is the run of a scenario, and `trace` where it reads a trace."""
@@ -259,7 +261,9 @@ def _read(
         try:
             questions[readers[0]].append(readers[0].read(row, path.name))
         except SkippedRow as reason:
-            ledger.skipped.append((row.text("case_id") or f"{path.name}:{number}", str(reason)))
+            ledger.skipped.append(
+                (row.text("case_id") or row.text("id") or f"{path.name}:{number}", str(reason))
+            )
 
 
 def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:

@@ -56,6 +56,8 @@ class Fleet:
         self.retries = 0
         self._held: list[Sequence] = []
         """Sequences held while all replicas have failed or are drained."""
+        self.starts: dict[str, list[dict[str, float]]] = {}
+        """Starts in stages by pool: time, and seconds of each stage."""
         self._sent = setting.serving.requests
         """Number of requests of the workload; for a trace, known only at its end."""
         self.interrupted = False
@@ -99,6 +101,31 @@ class Fleet:
         member.index, member.started_s, member.rank = len(self.members), now, rank
         self.members.append(member)
         return member
+
+    def takers(self, pool: PoolSetting) -> list[Member]:
+        """Replicas of a pool that take requests."""
+        entry = self.decoding if pool.pool.role == "decode" else self.entry
+        return [member for member in entry if member.pool is pool]
+
+    def runs(self, pool: PoolSetting) -> bool:
+        """Whether a replica of a pool is up, from which others can copy its weights."""
+        return bool(self.takers(pool))
+
+    def free_rank(self, pool: PoolSetting) -> int:
+        """First rank of free devices for one more replica; behind the cluster's last where none is free."""
+        size = pool.pool.devices
+        held = [one for one in self.members if one.pool.cluster is pool.cluster and one.drained_s is None]
+        ends = sorted({0, *(one.rank + one.pool.pool.devices for one in held)})
+        return next(
+            rank
+            for rank in ends
+            if all(rank + size <= one.rank or rank >= one.rank + one.pool.pool.devices for one in held)
+        )
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for a replica to take them."""
+        return len(self._held)
 
     def run(self, progress: Progress | None = None) -> None:
         """Run until all requests have ended; Ctrl-C ends it early and keeps the finished requests.
@@ -286,7 +313,8 @@ class Fleet:
         if key not in self._routes:
             here, there = source.pool, target.pool
             ranks = (source.rank, here.pool.devices, target.rank, there.pool.devices)
-            if here.cluster.name == there.cluster.name:
+            last = max(source.rank + here.pool.devices, target.rank + there.pool.devices)
+            if here.cluster.name == there.cluster.name and last <= here.cluster.devices:
                 self._routes[key] = Route.between(here.cluster, *ranks)
             else:
                 sides = here.cluster, here.pool.devices, there.cluster, there.pool.devices
@@ -336,7 +364,7 @@ class Fleet:
 
     def open(self, member: Member, now: float) -> None:
         """Send a replica requests again."""
-        takers = self.decoding if member.pool.pool.role == "decode" else self.entry
+        takers = self.decoding if member.decodes else self.entry
         if member not in takers:
             takers.append(member)
             takers.sort(key=lambda one: one.index)

@@ -21,10 +21,13 @@ from simulator.serving.question.places import read_rate
 from simulator.serving.setting import PoolSetting
 
 
-def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting) -> float:
-    """Seconds from a failure of a replica until it takes requests."""
+def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting, running: bool = True) -> float:
+    """Seconds from a failure of a replica until it takes requests; ``running``: others of its pool run."""
     if failures.restore is not None:
         return failures.restore
+    stages = pool.stages(running)
+    if stages is not None:
+        return sum(stages.values())
     devices = pool.pool.devices
     return failures.start + devices * pool.costs.weight_bytes / read_rate(cluster, devices, failures.weights)
 
@@ -52,7 +55,9 @@ def outages(fleet: Fleet) -> None:
         if not member.up:
             return
         fleet.lose(member, clock.now)
-        yield clock.timeout(restore_seconds(failures, member.pool.cluster, member.pool))
+        yield clock.timeout(
+            restore_seconds(failures, member.pool.cluster, member.pool, fleet.runs(member.pool))
+        )
         fleet.restore(member, clock.now)
 
     for outage in failures.at:

@@ -7,22 +7,29 @@ from typing import Any
 
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
+from simulator.serving.setting import PoolSetting
 
 
-def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
-    """Check the pool periodically until all requests have ended.
+def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
+    """Check a pool periodically until all requests have ended.
 
     A new replica takes requests after its start; a drained one takes none, and finishes its sequences.
+    Requests that no replica takes wait, and count for the pool that prompts enter.
     """
-    scaler, clock = fleet.setting.scaler, fleet.clock
-    pool = fleet.setting.pools[0]
+    scaler, clock = pool.scaler, fleet.clock
     starting = 0
+    decodes = pool.pool.role == "decode"
+    # A prompt that waits brings the first pool back from zero; nothing would bring back the second.
+    fewest = 1 if decodes else scaler.fewest
 
     def begin() -> Generator[Any, Any, Any]:
         nonlocal starting
         starting += 1
-        member = fleet.add(pool, clock.now)
-        yield clock.timeout(scaler.start)
+        stages = pool.stages(fleet.runs(pool))
+        member = fleet.add(pool, clock.now, fleet.free_rank(pool))
+        if stages is not None:
+            fleet.starts.setdefault(pool.name, []).append({"at": clock.now, **stages})
+        yield clock.timeout(scaler.start if stages is None else sum(stages.values()))
         starting -= 1
         fleet.open(member, clock.now)
 
@@ -30,16 +37,17 @@ def scale(fleet: Fleet) -> Generator[Any, Any, Any]:
         yield clock.timeout(scaler.interval)
         for member in fleet.members:
             member.replica.advance(clock.now)
-        up = fleet.entry
+        up = fleet.takers(pool)
         running = sum(member.replica.running for member in up)
-        waiting = sum(member.queue for member in up)
+        held = 0 if decodes else fleet.held
+        waiting = sum(member.queue for member in up) + held
         wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, pool.options.max_sequences)
         for _ in range(wanted - len(up) - starting):
             clock.process(begin())
-        while len(up) > max(wanted, 1):
-            drained = min(up, key=lambda member: (member.load, -member.index))
-            fleet.close(drained)
-            drained.drained_s = clock.now
+        drained = sorted(up, key=lambda member: (member.load, -member.index))
+        for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
+            fleet.close(member)
+            member.drained_s = clock.now
 
 
 def seconds_up(member: Member, end: float) -> float:

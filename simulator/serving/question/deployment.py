@@ -12,6 +12,7 @@ from hwmodels.quantities import Few
 from simulator.models import Model
 from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.start import StagedStart
 from simulator.serving.question.tiers import Tier
 
 Role = Literal["mixed", "prefill", "decode"]
@@ -74,6 +75,11 @@ class Pool(Strict):
     speculation: Speculation | None = Field(
         None, description="speculative decoding (`kind`, `draft`, `tokens`, `acceptance`)"
     )
+    scaler: str = Field("fixed", description="policy that adds and removes replicas")
+    scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
+    start: StagedStart | None = Field(
+        None, description="stages of a replica's start; default: the scaler's and the failures' own seconds"
+    )
 
     @property
     def devices(self) -> int:
@@ -118,8 +124,6 @@ class Deployment(Pool):
     transfer: Literal["layer-wise", "whole"] = Field(
         "layer-wise", description="how KV goes from prefill to decode replicas"
     )
-    scaler: str = Field("fixed", description="policy that adds and removes replicas")
-    scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
     power_policy: str | None = Field(
         None, description="policy that caps clocks under a power budget of all replicas"
     )

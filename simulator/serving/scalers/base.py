@@ -29,6 +29,11 @@ class Scaler(Strict):
         60.0, description="seconds until a new replica takes requests: allocation, weights, warm-up"
     )
 
+    @property
+    def fewest(self) -> int:
+        """Fewest replicas that a pool keeps."""
+        return 1
+
     @abstractmethod
     def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """Replicas that the pool should have.

@@ -24,8 +24,13 @@ class Reactive(Scaler):
     tolerance: float = Field(
         0.1, ge=0, le=100, description="relative distance from the target that changes nothing"
     )
-    least: Few = Field(1, description="fewest replicas")
+    least: int = Field(1, ge=0, le=4096, description="fewest replicas; 0: an idle pool goes to zero")
     most: Few = Field(64, description="most replicas")
+
+    @property
+    def fewest(self) -> int:
+        """See `Scaler.fewest`."""
+        return min(self.least, 1)
 
     def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """See `Scaler.wanted`."""

@@ -11,6 +11,7 @@ from simulator.serving.question.deployment import Deployment
 from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.start import StagedStart
 from simulator.serving.question.tiers import Tier
 from simulator.serving.replica.records import Record
 from simulator.serving.result import serve
@@ -40,6 +41,7 @@ def row(name, field) -> str:
         TraceFile,
         Deployment,
         Speculation,
+        StagedStart,
         EngineOptions,
         Failures,
         Drain,
@@ -50,7 +52,7 @@ def row(name, field) -> str:
 )
 def test_every_key_is_documented(model):
     for name, field in model.model_fields.items():
-        assert row(name, field) in PAGE
+        assert row(field.alias or name, field) in PAGE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""Published figures of serving policies beyond engines and pools; `benchmarks.serving_papers` has the others.
+
+Bands were set before the runs; that of a row of issue 23 is the issue's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServingClaim:
+    """A published gain of serving.
+
+    Attributes:
+        scenario: file in ``scenarios/papers``.
+        what: what gains over what.
+        published: the paper's gain, times.
+        band: gains that count as agreement, set before looking.
+        runs: names of runs, of which the best counts.
+        over: the same of the baseline; none: the figure itself is claimed.
+        metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
+            ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's;
+            ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
+        alone: both run on one engine: the mechanism alone.
+        unit: of the figures.
+    """
+
+    scenario: str
+    what: str
+    published: float
+    band: tuple[float, float]
+    runs: tuple[str, ...]
+    over: tuple[str, ...]
+    metric: str
+    alone: bool = False
+    unit: str = "x"
+
+
+def _ladder() -> tuple[ServingClaim, ...]:
+    """DeepFlow's table: seconds to load weights from SSD, host, a peer's NICs and a peer's links."""
+    table = {"8B": (3.3, 1.1, 0.71, 0.15), "34B": (11, 2.1, 0.76, 0.16), "72B": (24, 3.2, 0.91, 0.19)}
+    return tuple(
+        ServingClaim(
+            "serve-deepflow-starts",
+            f"seconds to load the weights of {size} from {place}",
+            seconds,
+            (round(0.6 * seconds, 3), round(1.4 * seconds, 3)),
+            ("base" if (size, place) == ("8B", "disk") else f"{size} {place}",),
+            (),
+            "starts.mixed.0.load",
+            unit=" s",
+        )
+        for size, row in table.items()
+        for place, seconds in zip(("disk", "host", "peer", "fork"), row, strict=True)
+    )
+
+
+STARTS = (
+    *_ladder(),
+    ServingClaim(
+        "serve-scale-to-zero-8b",
+        "dollars of one replica that never stops over those of scaling to zero",
+        2.0,
+        (1.2, 20.0),
+        ("always on",),
+        ("base",),
+        "dollars_per_million",
+        alone=True,
+    ),
+    ServingClaim(
+        "serve-scale-to-zero-8b",
+        "P99 of TTFT, engines that start from disk over engines asleep in host memory",
+        97.6 / 5.3,
+        (3.0, 40.0),
+        ("base",),
+        ("asleep",),
+        "ttft_s.p99",
+        alone=True,
+    ),
+)
+
+POLICY_CLAIMS = (*STARTS,)
