@@ -58,9 +58,12 @@ def _hidden(setting: Setting, plan: Plan, tier: str) -> float:
     bare = Plans.of(plan)
     times = stage_times(setting, bare, stages, counts, components(bare, stages, counts.ops))
     busy = np.where(stages.present & (kept > 0), 1.0, 0.0) > 0
+    # In a pipeline copies in either direction run beside both passes (Offload.passes).
+    both = times.forward + times.backward
+    windows = (both, both) if plan.pipeline > 1 else (times.forward, times.backward)
     ratios = [
         float((window[busy] / np.maximum(copy[busy], 1e-12)).min())
-        for window, copy in ((times.forward, out), (times.backward, back))
+        for window, copy in zip(windows, (out, back), strict=True)
         if busy.any()
     ]
     share = min([1.0, *ratios])

@@ -140,7 +140,9 @@ class Offload:
         """Exposed seconds of the copies of one micro batch in its two passes, shape (..., plans).
 
         A layer's copy is free while it takes no longer than the layer's kernels, but for the last one out and
-        the first one back.
+        the first one back. In a pipeline a backward pass follows each forward pass, so that copies in either
+        direction run beside both passes (Yuan et al. 2024, Megatron-Kwai, schedules.py:
+        schedule_1f1b_offload).
 
         Args:
             kept: bytes of activations that a micro batch keeps on a stage.
@@ -154,7 +156,15 @@ class Offload:
         def exposed(copies: tuple[np.ndarray, np.ndarray], window: np.ndarray) -> np.ndarray:
             return np.maximum(*(hide(seconds, window, tail, np.zeros(())) for seconds in copies))
 
-        return exposed(out, forward), exposed(back, backward)
+        apart = exposed(out, forward), exposed(back, backward)
+        piped = self.sharding.plans.pipeline > 1
+        if not piped.any():
+            return apart
+        both = forward + backward
+        longest = np.maximum(out[0] + back[0], out[1] + back[1])
+        shared = np.maximum(longest - both, 0.0)
+        part = np.divide(forward, both, out=np.zeros(np.shape(both)), where=both > 0)
+        return np.where(piped, part * shared, apart[0]), np.where(piped, (1 - part) * shared, apart[1])
 
     def copies(
         self, kept: np.ndarray, held: np.ndarray
