@@ -31,8 +31,12 @@ CLOSE = 5e-4
 """Precision of the largest rate, relative."""
 FIRST_GRID = np.array([0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0])
 """First trial rates, as shares of the highest stable rate."""
-GRID = np.array([0.25, 0.5, 0.75])
-"""Later trial rates, as shares of the remaining interval."""
+FIRST_POINTS = np.array([0, 4, 7]), np.array([1, 2, 3, 5, 6])
+"""Of the lowest rate and ``FIRST_GRID``, by number: those tried of all cases, and those tried of the rest."""
+PARTS = 4
+"""Parts of the remaining interval, between which the later trial rates lie; powers of it for few cases."""
+MOST_POINTS = 768
+"""Trial rates of all cases for which intervals are cut into more parts."""
 SLOWEST = 4e-4
 """Lowest trial rate, as a share of the rate of a lone request's decode steps."""
 MARGIN = 1.05
@@ -303,36 +307,59 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
     """
     lowest = cases.slowest_rate()
     bound = np.maximum(MARGIN * cases.highest_stable_rate() if most is None else most, 2.0 * lowest)
-    rates = np.concatenate([lowest[None], np.maximum(bound * FIRST_GRID[:, None], lowest)])
+    grid = np.concatenate([lowest[None], np.maximum(bound * FIRST_GRID[:, None], lowest)])
     low, high = np.zeros(len(cases)), bound.copy()
-    active = np.arange(len(cases))
+    below, above = np.full(len(cases), -1), np.full(len(cases), len(grid))
+    for points in FIRST_POINTS:
+        inside = (points[:, None] > below) & (points[:, None] < above) & _open(low, high, group)
+        number, index = np.nonzero(inside)
+        at = points[number]
+        held = _held(cases, index, grid[at, index])
+        np.minimum.at(above, index[~held], at[~held])
+        held &= at < above[index]
+        np.maximum.at(below, index[held], at[held])
+        some = below >= 0
+        low[some] = grid[below[some], np.flatnonzero(some)]
+        some = above < len(grid)
+        high[some] = grid[above[some], np.flatnonzero(some)]
+    active = np.flatnonzero((low > 0) & _open(low, high, group))
     while len(active):
-        held = _held(cases, active, rates)
+        parts = _parts(low[active], high[active])
+        rates = low[active] + (high - low)[active] * (np.arange(1, parts) / parts)[:, None]
+        every = np.tile(active, parts - 1)
+        held = _held(cases, every, rates.ravel()).reshape(rates.shape)
         first = np.where(held.all(axis=0), len(rates), np.argmin(held, axis=0))
         column = np.arange(len(active))
         low[active] = np.where(first > 0, rates[np.maximum(first - 1, 0), column], low[active])
         high[active] = np.where(
             first < len(rates), rates[np.minimum(first, len(rates) - 1), column], high[active]
         )
-        open_ = (low > 0) & (high - low > CLOSE * high)
-        if group is not None:
-            best = np.zeros(int(group.max()) + 1)
-            np.maximum.at(best, group, low)
-            open_ &= high > best[group] * (1.0 + CLOSE)
-        active = active[open_[active]]
-        rates = low[active] + (high - low)[active] * GRID[:, None]
+        active = active[_open(low, high, group)[active]]
     return low
 
 
-def _held(cases: ReplicaCases, active: Ints, rates: Array) -> NDArray[np.bool_]:
-    """Whether the targets hold, shape (rates, active); in blocks of ``MOST_CASES``."""
-    every = np.tile(active, len(rates))
-    flat = rates.ravel()
-    blocks = range(0, len(every), MOST_CASES)
-    found = [
-        cases[every[start : start + MOST_CASES]].held(flat[start : start + MOST_CASES]) for start in blocks
-    ]
-    return np.concatenate(found).reshape(rates.shape)
+def _open(low: Array, high: Array, group: Ints | None) -> NDArray[np.bool_]:
+    """Cases whose largest rate is not known to `CLOSE`, and that may be the best of their group."""
+    wide = high - low > CLOSE * high
+    if group is not None:
+        best = np.zeros(int(group.max()) + 1)
+        np.maximum.at(best, group, low)
+        wide &= high > best[group] * (1.0 + CLOSE)
+    return wide
+
+
+def _parts(low: Array, high: Array) -> int:
+    """Parts of the remaining intervals: few of many cases, many of few, which cost little more."""
+    parts, most = PARTS, np.max((high - low) / (CLOSE * high))
+    while parts < most and PARTS * parts * len(low) <= MOST_POINTS:
+        parts *= PARTS
+    return parts
+
+
+def _held(cases: ReplicaCases, index: Ints, rates: Array) -> NDArray[np.bool_]:
+    """Whether the targets hold at the rates of some cases, by number; in blocks of ``MOST_CASES``."""
+    blocks = [slice(start, start + MOST_CASES) for start in range(0, len(index), MOST_CASES)]
+    return np.concatenate([cases[index[block]].held(rates[block]) for block in blocks] or [np.zeros(0, bool)])
 
 
 def best_of_group(rates: Array, group: Ints) -> Ints:

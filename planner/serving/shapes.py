@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -272,7 +273,8 @@ def make_shape(
     same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w)
     table = None if made is None else made.get(same)
     if table is None:
-        table = iteration_table(price, budget, options.max_sequences, context, like=like)
+        chunk = ceil(longest)
+        table = iteration_table(price, budget, options.max_sequences, context, like, longest_chunk=chunk)
     if made is not None:
         made.setdefault(sharded, table)
         made.setdefault(same, table)

@@ -106,7 +106,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed, 0.0, 1.0 / growth)
     before = moved = interference = uneven = running = np.zeros_like(seen)
-    staged = bool(np.any(cases.stages > 1))
+    staged = cases.staged
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -195,7 +195,7 @@ def _prompts(
     met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
     even = length = steps.seconds(together)
-    if np.any(cases.stages > 1):
+    if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
         met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
     # Beside a step with a prompt, the longest of the other micro batches does not count.

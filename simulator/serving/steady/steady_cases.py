@@ -109,6 +109,7 @@ class Cases:
         )
         engine = table.engine
         self.ranks, self.stages = table.ranks, table.stages
+        self.staged = bool(np.any(table.stages > 1))
         self.longest_of = LONGEST[np.minimum(table.stages, len(LONGEST) - 1).astype(np.int64)]
         """Expected deviation of the longest of the micro batches of a pipeline, in standard deviations."""
         self.lanes = table.ranks * table.stages

@@ -276,17 +276,20 @@ def iteration_table(
     max_sequences: int,
     max_context: int,
     like: IterationTable | None = None,
+    longest_chunk: int | None = None,
 ) -> IterationTable:
     """The table of a replica, under its pool's power cap if it has one that can bind.
 
     Args:
         price: the full price.
-        max_tokens, max_sequences, max_context, like: as in `IterationTable`; under a cap ``like`` is unused.
+        max_tokens, max_sequences, max_context, like, longest_chunk: as in `IterationTable`; under a cap the
+            last two are unused.
 
     Raises:
         InputError: the cap is not above the device's idle power, or its clock is not known.
     """
     cap, device = price.pool.power_cap_w, price.cluster.device
     if cap is None or cap >= device.tdp_watts:
-        return IterationTable(price, max_tokens, max_sequences, max_context, like=like)
+        limits = max_tokens, max_sequences, max_context
+        return IterationTable(price, *limits, like=like, longest_chunk=longest_chunk)
     return CappedTable(price, cap, max_tokens, max_sequences, max_context)

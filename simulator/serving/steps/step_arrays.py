@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,18 +116,29 @@ class JoinedGrids:
         last_x, last_y, columns = self.last_x[which], self.last_y[which], self.columns[which]
         knots_x, knots_y, flat = self.x, self.y, self.z
 
+        # Steady states ask for the same y in every iteration: its places are kept.
+        kept: list[Any] = [None]
+
+        def place(y: ArrayLike) -> tuple[Any, Any, Any]:
+            if kept[0] is not y:
+                at = np.asarray(y, dtype=np.float64)
+                j = self.below_y[below_y + np.minimum(at.astype(np.int64), last_y)]
+                knot = j + first_y
+                lower = knots_y[knot]
+                kept[:] = y, first_z + j, (at - lower) / (knots_y[knot + 1] - lower)
+            return kept[1], kept[2], columns
+
         def look_up(x: ArrayLike, y: ArrayLike) -> Array:
-            x, y = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+            x = np.asarray(x, dtype=np.float64)
+            corner, v, width = place(y)
             i = self.below_x[below_x + np.minimum(x.astype(np.int64), last_x)]
-            j = self.below_y[below_y + np.minimum(y.astype(np.int64), last_y)]
-            corner = first_z + i * columns + j
-            i, j = i + first_x, j + first_y
-            left, lower = knots_x[i], knots_y[j]
-            u = np.clip((x - left) / (knots_x[i + 1] - left), 0.0, 1.0)
-            v = (y - lower) / (knots_y[j + 1] - lower)
-            low, high = flat[corner], flat[corner + columns]
+            corner = corner + i * width
+            i = i + first_x
+            left = knots_x[i]
+            u = np.minimum(np.maximum((x - left) / (knots_x[i + 1] - left), 0.0), 1.0)
+            low, high = flat[corner], flat[corner + width]
             low = low + v * (flat[corner + 1] - low)
-            high = high + v * (flat[corner + columns + 1] - high)
+            high = high + v * (flat[corner + width + 1] - high)
             return low + u * (high - low)
 
         return look_up

@@ -27,6 +27,8 @@ KNOTS_AN_OCTAVE = 8
 SHORTEST_CONTEXT = 16
 MIDDLE_TOLERANCE = 0.003
 NO_END = 1 << 60
+TILE = 64
+"""Tokens after which the time of products and of attention steps."""
 
 
 def _geometric(first: int, last: int) -> Array:
@@ -38,8 +40,8 @@ def _geometric(first: int, last: int) -> Array:
 
 def _tile_knots(last: int) -> Array:
     """Few tokens, and from 64 on the last row of each tile and the first of the next."""
-    tiles = np.arange(64, last + 64, 64)
-    knots = np.unique(np.concatenate([_geometric(1, 64), tiles, tiles + 1]))
+    tiles = np.arange(TILE, last + TILE, TILE)
+    knots = np.unique(np.concatenate([_geometric(1, TILE), tiles, tiles + 1]))
     return np.append(knots[knots < last], last).astype(np.float64)
 
 
@@ -89,10 +91,25 @@ def _below(knots: Array) -> array[int]:
     return array("H", knots_below(knots).astype(np.uint16).tobytes())
 
 
-SHARED = (
-    *("inside_s", "head_s", "decodes", "mixed", "chunks", "overlap_exponent", "_keys"),
-    *("_chunk_y", "_chunk_widths", "_chunk_lines", "_below_keys", "_below_x", "_below_y"),
-)
+class ChunkLines(dict[int, tuple[float, float, list[float], list[float]]]):
+    """Intervals of prefill chunks, made when first asked for: queries and width, and the lines at both ends
+    along the cached tokens."""
+
+    def __init__(self, grid: Grid) -> None:
+        super().__init__()
+        self._x, self._z = grid.x, grid.z
+        self.y, self.widths = grid.y.tolist(), np.diff(grid.y).tolist()
+        self.below_x, self.below_y = _below(grid.x), _below(grid.y)
+        self.most_queries, self.most_before = len(self.below_x), len(self.below_y)
+
+    def __missing__(self, at: int) -> tuple[float, float, list[float], list[float]]:
+        """The interval above a knot."""
+        x, (low, high) = self._x, self._z[at : at + 2].tolist()
+        line = self[at] = float(x[at]), float(x[at + 1] - x[at]), low, high
+        return line
+
+
+SHARED = ("inside_s", "head_s", "decodes", "mixed", "chunks", "overlap_exponent")
 """What replicas share whose layers are sharded alike."""
 
 
@@ -107,6 +124,7 @@ class IterationTable:
         graphs: captured sizes to which token counts are padded; the engine's where not given.
         like: table with the same limits of a replica that differs in pipeline stages, attention ranks or
             experts only: times of attention, products and sampling are taken from it.
+        longest_chunk: longest prefill chunk on the grid, where steps have no longer ones.
     """
 
     def __init__(
@@ -117,11 +135,16 @@ class IterationTable:
         max_context: int,
         graphs: NDArray[np.int64] | None = None,
         like: IterationTable | None = None,
+        longest_chunk: int | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
         engine = price.engine
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
         self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
+        self.longest_chunk = self.max_tokens
+        if longest_chunk is not None:
+            # Whole tiles: the knots below are those of the whole grid.
+            self.longest_chunk = min(-(-longest_chunk // TILE) * TILE, self.max_tokens)
         self.sizes = engine.graphs(price.cluster.device, price.pool.tensor) if graphs is None else graphs
         self.graphs_mixed = engine.graphs_mixed.value
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
@@ -176,15 +199,9 @@ class IterationTable:
         before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
         queries, chunks = _stepped(
             lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
-            _tile_knots(self.max_tokens),
+            _tile_knots(self.longest_chunk),
         )
         self.chunks = Grid(queries, before, chunks)
-        self._keys = [float(key) for key in keys]
-        self._chunk_y, self._chunk_widths = before.tolist(), np.diff(before).tolist()
-        lines, widths = chunks.tolist(), np.diff(queries).tolist()
-        self._chunk_lines = list(zip(queries.tolist(), widths, lines, lines[1:], strict=False))
-        """First queries and width of each interval, and its lines along the cached tokens."""
-        self._below_keys, self._below_x, self._below_y = _below(keys), _below(queries), _below(before)
 
     def _pad(self) -> None:
         """Seconds by token count: decodes padded to captured sizes, or no less than the launches of all
@@ -201,10 +218,32 @@ class IterationTable:
         self.padded_s = np.where(inside, self.tokens_s[padded], eager)
         self.least_mixed_s = 0.0 if self.graphs_mixed else self.price.eager
         self.mixed_s = self.padded_s if self.graphs_mixed else self.tokens_s
-        self._padded_s, self._mixed_s = self.padded_s.tolist(), self.mixed_s.tolist()
-        self._head_s = self.head_s.tolist()
 
-    # Scalar interface: the event engine
+    # Scalar interface: the event engine. Lists, which searches do not need, are made at the first step.
+
+    @cached_property
+    def _padded_s(self) -> list[float]:
+        return self.padded_s.tolist()
+
+    @cached_property
+    def _mixed_s(self) -> list[float]:
+        return self.mixed_s.tolist()
+
+    @cached_property
+    def _head_s(self) -> list[float]:
+        return self.head_s.tolist()
+
+    @cached_property
+    def _keys(self) -> list[float]:
+        return self.decodes.y.tolist()
+
+    @cached_property
+    def _below_keys(self) -> array[int]:
+        return _below(self.decodes.y)
+
+    @cached_property
+    def _chunk_lines(self) -> ChunkLines:
+        return ChunkLines(self.chunks)
 
     def _decode_s(self, decodes: int, kv_tokens: int) -> tuple[float, float]:
         """Seconds of attention of decodes, alone and beside prefill chunks."""
@@ -218,12 +257,13 @@ class IterationTable:
         return values[at] + slopes[at] * past, mixed_values[at] + mixed_slopes[at] * past
 
     def _chunk_s(self, queries: int, before: int) -> float:
-        if queries >= len(self._below_x) or before >= len(self._below_y):
+        lines = self._chunk_lines
+        if queries >= lines.most_queries or before >= lines.most_before:
             return float(self.price.prefill_attention(queries, queries + before))
-        first, width, low, high = self._chunk_lines[self._below_x[queries]]
-        j = self._below_y[before]
+        first, width, low, high = lines[lines.below_x[queries]]
+        j = lines.below_y[before]
         u = (queries - first) / width
-        v = (before - self._chunk_y[j]) / self._chunk_widths[j]
+        v = (before - lines.y[j]) / lines.widths[j]
         if not v:
             return low[j] * (1 - u) + high[j] * u
         return (low[j] * (1 - v) + low[j + 1] * v) * (1 - u) + (high[j] * (1 - v) + high[j + 1] * v) * u
