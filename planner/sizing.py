@@ -59,12 +59,14 @@ class Sizing:
     Attributes:
         tokens: tokens to train on.
         deadline_days: maximum days; None without a deadline.
+        budget_usd: maximum dollars for all tokens; None without a budget.
         sizes: in the order of the clusters and counts.
     """
 
     tokens: float
     deadline_days: float | None
     sizes: Sequence[Size]
+    budget_usd: float | None = None
 
     def __repr__(self) -> str:
         """The sizes on the front, one per line."""
@@ -85,15 +87,21 @@ class Sizing:
         return found
 
     @property
-    def in_time(self) -> list[Size]:
-        """Sizes that meet the deadline."""
-        limit = float("inf") if self.deadline_days is None else self.deadline_days
-        return [size for size in self.sizes if size.planned and size.days <= limit]
+    def within(self) -> list[Size]:
+        """Sizes that meet the deadline and the budget."""
+        days = float("inf") if self.deadline_days is None else self.deadline_days
+        usd = float("inf") if self.budget_usd is None else self.budget_usd
+        return [size for size in self.sizes if size.planned and size.days <= days and size.usd <= usd]
 
     @property
     def cheapest(self) -> Size | None:
-        """The cheapest size that meets the deadline."""
-        return min(self.in_time, key=lambda size: size.usd, default=None)
+        """The cheapest size that meets the deadline and the budget."""
+        return min(self.within, key=lambda size: size.usd, default=None)
+
+    @property
+    def fastest_within(self) -> Size | None:
+        """The fastest size that meets the deadline and the budget."""
+        return min(self.within, key=lambda size: size.days, default=None)
 
     @property
     def fastest(self) -> Size | None:
@@ -146,6 +154,7 @@ def size_up(
     settings: Sequence[tuple[Setting, Sequence[int]]],
     tokens: float,
     deadline_days: float | None,
+    budget_usd: float | None,
     constraints: Constraints,
     objective: str,
     headroom: Callable[[Setting], float],
@@ -156,7 +165,7 @@ def size_up(
     Args:
         settings: each cluster's setting and the numbers of devices to try there.
         tokens: tokens to train on.
-        deadline_days: maximum days.
+        deadline_days, budget_usd: maximum days and dollars.
         constraints: fields of the plan to hold or to limit.
         objective: objective that ranks plans of one size.
         headroom: share of a device's memory to leave free, by setting.
@@ -167,7 +176,7 @@ def size_up(
         found.append(size)
         if progress:
             progress(len(found) / total)
-    return Sizing(tokens, deadline_days, found)
+    return Sizing(tokens, deadline_days, found, budget_usd)
 
 
 def _sizes(

@@ -16,6 +16,7 @@ from hwmodels.device import devices
 from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
 from hwmodels.loading import Catalogue
 from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
+from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import number
 from meshwright.questions.references import ClusterReference, Reference
 from meshwright.questions.scenarios import shipped_scenarios
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from planner.sizing import Sizing
 
 MOST_TOKENS = 1e18
+MOST_DOLLARS = 1e15
 
 __all__ = [
     "Catalogues",
@@ -143,6 +145,7 @@ def size(
     *,
     tokens: float | str,
     days: float | None = None,
+    budget: float | str | None = None,
     clusters: Sequence[ClusterReference] = (),
     gpus: tuple[int, int] | str | None = None,
     progress: Callable[[float], None] | None = None,
@@ -153,7 +156,8 @@ def size(
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         tokens: tokens to train on (15e12, "15T").
-        days: deadline; the cheapest size is chosen among those that meet it.
+        days, budget: most days and dollars ("2M" is 2e6); the cheapest and the fastest size are chosen among
+            those that meet both.
         clusters: clusters to compare; by default the scenario's.
         gpus: minimum and maximum of devices, or "64..256"; by default from one node to the whole cluster.
         progress: called with the finished share.
@@ -164,8 +168,10 @@ def size(
     """
     given = check_names(arguments, SizeArguments, inspect.signature(size).parameters)
     fix, limit = given.pop("fix"), given.pop("limit")
-    if isinstance(tokens, str):
-        tokens = number(tokens, "tokens")
+    tokens = number(tokens, "tokens") if isinstance(tokens, str) else tokens
+    budget = number(budget, "budget") if isinstance(budget, str) else budget
+    if budget is not None and not 0 < budget < MOST_DOLLARS:
+        raise InputError(f"must be dollars above 0, found {budget:g}", "budget")
     if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
         raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
     from planner.sizing import counts, size_up
@@ -178,6 +184,7 @@ def size(
         data, where, folder = scenario_data(
             scenario, {**given, "cluster": cluster, "gpus": 1}, "command line"
         )
+        refuse_groups(data, where, folder)
         # The plan of a saved or imported scenario has one size.
         asked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
         have, searched = asked.setting.cluster, asked.search
@@ -189,6 +196,7 @@ def size(
         settings,
         tokens,
         days,
+        budget,
         constraints,
         searched.objective,
         lambda setting: headroom_share(searched.headroom, setting.cluster.device.memory_bytes),

@@ -72,6 +72,7 @@ class PlanFlags:
     store: given.Store = None
     tokens: given.Tokens = None
     days: given.Days = None
+    budget: given.Budget = None
     run: given.Run = False
     quantile: given.Quantile = "p50"
     serve: given.Serve = False

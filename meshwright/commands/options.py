@@ -42,6 +42,13 @@ def _number(text: str) -> float:
     return number(text, "--tokens")
 
 
+def _dollars(text: str) -> float:
+    """Dollars as people write them: 2e6 or 2M."""
+    from meshwright.questions.numbers import number
+
+    return number(text, "--budget")
+
+
 def _names(kind: str) -> Callable[[str], list[str]]:
     """Shell completion from the names of a catalogue of ``show``."""
 
@@ -159,6 +166,10 @@ Tokens = Annotated[
     ),
 ]
 Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
+Budget = Annotated[
+    float | None,
+    typer.Option(parser=_dollars, metavar="USD", help="Dollars for --tokens at most (2e6, 2M)."),
+]
 Run = Annotated[
     bool,
     typer.Option(

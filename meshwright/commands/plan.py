@@ -23,7 +23,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
-    *("tokens", "days"),
+    *("tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -188,13 +188,13 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
         asked |= {"cluster": flags.cluster}
         plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, asked, flags.json)
         return
-    sizes = flags.tokens is not None or flags.days is not None
+    sizes = any(value is not None for value in (flags.tokens, flags.days, flags.budget))
     sizes = sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or "")
     if sizes or flags.pareto:
         refuse_given(unranked, "rankings of one size read it")
     if sizes:
         files.refuse("comparisons of sizes", "save", "csv")
-        wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days
+        wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days, flags.budget
         compare_sizes(*wanted, asked, flags.json, files.html)
         return
     asked |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}

@@ -105,8 +105,8 @@ QUESTIONS = {
 
     [bold]Example:[/bold] meshwright plan size --tokens 15T --days 60 --model llama3.1-70b --cluster dgx-h100,dgx-b200 --gpus 256..2048 --seq-len 8k --batch-tokens 4M
     """,  # noqa: E501
-        words("scenario tokens days model cluster gpus seq_len global_batch batch_tokens price json"),
-        words("html precision framework fix limit objective headroom"),
+        words("scenario tokens days budget model cluster gpus seq_len global_batch batch_tokens json"),
+        words("price html precision framework fix limit objective headroom"),
         own={"tokens": Tokens},
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def compare_sizes(
     gpus: str | None,
     tokens: float | None,
     days: float | None,
+    budget: float | None,
     arguments: dict[str, Any],
     json: bool,
     html: Path | None = None,
@@ -45,7 +47,7 @@ def compare_sizes(
     from hwmodels.errors import InfeasibleError
     from meshwright.api import training as api
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.reports.sizing import describe_sizing, sizing_tables
+    from meshwright.reports.sizing import describe_sizing, limit_words, sizing_tables
     from meshwright.reports.units import counted
 
     ends = None
@@ -59,6 +61,7 @@ def compare_sizes(
             scenario or None,
             tokens=wanted,
             days=days,
+            budget=budget,
             clusters=names,
             gpus=ends,
             progress=advance,
@@ -76,14 +79,23 @@ def compare_sizes(
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:
-        raise InfeasibleError(f"no size trains {counted(wanted)} tokens in {days:g} days{_enough(sizing)}")
+        limits = limit_words(sizing)
+        raise InfeasibleError(f"no size trains {counted(wanted)} tokens{limits}{_enough(sizing)}")
 
 
 def _enough(sizing: Sizing) -> str:
-    """Words on the number of devices that would meet the deadline."""
+    """Words on what would meet the limits: the number of devices for the deadline, the least of dollars."""
     best, deadline = sizing.fastest, sizing.deadline_days
-    if best is None or deadline is None:
+    cheapest = replace(sizing, deadline_days=None, budget_usd=None).cheapest
+    if best is None or cheapest is None:
         return ""
+    if sizing.budget_usd is not None and cheapest.usd > sizing.budget_usd:
+        return f"; the cheapest, {cheapest.gpus:,} GPUs of {cheapest.cluster}, takes {cheapest.usd:,.0f} $"
+    if deadline is None:
+        return ""
+    if best.days <= deadline:
+        within = replace(sizing, budget_usd=None).cheapest or best
+        return f"; {within.gpus:,} GPUs of {within.cluster} meet the deadline for {within.usd:,.0f} $"
     words = f"; {best.gpus:,} GPUs of {best.cluster} take {best.days:,.1f}"
     devices = sizing.devices_for(deadline)
     return words + (f", about {devices:,} would meet them" if devices else ", and more hardly help")

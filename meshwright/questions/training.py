@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hwmodels.cluster import clusters
 from hwmodels.errors import InputError, shown
-from hwmodels.loading import looks_like_path, read_mapping
+from hwmodels.loading import Catalogue, looks_like_path, read_mapping
+from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import as_numbers, number_format
 from meshwright.questions.scenarios import scenario_path
+from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
 
@@ -85,6 +88,7 @@ def scenario_data(
         given = {**changes, **({"workload.global_batch": 0} if batch_tokens is not None else {})}
         missing = [flag(name) for name in NEEDED if KEYS[name] not in given]
         if missing:
+            _check_names(changes)
             asked = " ".join(map(flag, NEEDED))
             raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {asked}")
     for key, value in changes.items():
@@ -101,6 +105,19 @@ def scenario_data(
     if batch_tokens is not None:
         data = _with_batch(data, batch_tokens, where)
     return data, where, folder
+
+
+def _check_names(changes: Mapping[str, Any]) -> None:
+    """Refuse unknown names, which a missing argument would hide.
+
+    Raises:
+        UnknownNameError: no such model, cluster or framework.
+    """
+    catalogues: tuple[Catalogue[Any], ...] = (models, clusters, frameworks)
+    for name, catalogue in zip(("model", "cluster", "framework"), catalogues, strict=True):
+        value = changes.get(name)
+        if isinstance(value, str) and not looks_like_path(value):
+            find(catalogue, value, Path(), flag(name))
 
 
 MOST_DIGITS = 9
@@ -177,4 +194,6 @@ def ask(
         InputError: a wrong key or value, an unknown name, an impossible plan; with the key path.
     """
     data, where, folder = scenario_data(scenario, arguments, where)
+    if isinstance(data.get("cluster"), str | Mapping):
+        refuse_groups(data, where, folder)
     return make_scenario(data, where, folder), where

@@ -19,6 +19,7 @@ def describe_sizing(sizing: Sizing) -> dict[str, Any]:
     return {
         "tokens": sizing.tokens,
         "deadline_days": sizing.deadline_days,
+        "budget_usd": sizing.budget_usd,
         "sizes": [_described(sizing, size, size in front) for size in sizing.sizes],
         "cheapest": _index(sizing, sizing.cheapest),
         "fastest": _index(sizing, sizing.fastest),
@@ -34,9 +35,11 @@ def _described(sizing: Sizing, size: Size, on_front: bool) -> dict[str, Any]:
     if size.result is None or not size.planned:
         return {**asked, "problem": size.problem}
     plan = describe_plan(Prediction.of_search(size.result), 0)
-    in_time = size in sizing.in_time
+    late = sizing.deadline_days is not None and size.days > sizing.deadline_days
+    over = sizing.budget_usd is not None and size.usd > sizing.budget_usd
     costs = {"days": size.days, "usd": size.usd, "kwh": size.kwh}
-    return {**asked, **costs, "meets_deadline": in_time, "on_front": on_front, **plan}
+    met = {"meets_deadline": not late, "meets_budget": not over}
+    return {**asked, **costs, **met, "on_front": on_front, **plan}
 
 
 def sizing_tables(sizing: Sizing) -> list[Table | str]:
@@ -48,7 +51,8 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
             failed.append([size.cluster, str(size.gpus), size.problem])
             continue
         metrics, plan = size.result.metrics, size.result.plans.plan(0)
-        late = sizing.deadline_days is not None and size not in sizing.in_time
+        late = sizing.deadline_days is not None and size.days > sizing.deadline_days
+        over = sizing.budget_usd is not None and size.usd > sizing.budget_usd
         rows.append(
             [
                 size.cluster,
@@ -57,7 +61,7 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
                 seconds(float(metrics.step_time_s[0])),
                 percent(float(metrics.model_flops_utilisation[0])),
                 f"{size.days:,.1f}" + (" late" if late else ""),
-                f"{size.usd:,.0f}",
+                f"{size.usd:,.0f}" + (" over" if over else ""),
                 f"{size.kwh / 1000:,.0f}",
                 "front" if size in front else "",
             ]
@@ -75,11 +79,25 @@ def _words(sizing: Sizing) -> list[str]:
     if fastest is not None:
         words.append(f"Fastest: {_size(fastest)}.")
     if cheapest is not None:
-        limit = "" if sizing.deadline_days is None else f" within {sizing.deadline_days:g} days"
-        words.append(f"Cheapest{limit}: {_size(cheapest)}.")
+        limits = limit_words(sizing)
+        words.append(f"Cheapest{limits}: {_size(cheapest)}.")
+        if sizing.budget_usd is not None and sizing.fastest_within not in (cheapest, fastest):
+            words.append(f"Fastest{limits}: {_size(sizing.fastest_within or cheapest)}.")
     elif fastest is not None:
-        words.append(f"No size meets {sizing.deadline_days:g} days.")
+        words.append(f"No size is{limit_words(sizing)}.")
     return words
+
+
+def days_words(days: float) -> str:
+    """Days in words: 1 day, 2.5 days."""
+    return f"{days:g} day{'' if days == 1 else 's'}"
+
+
+def limit_words(sizing: Sizing) -> str:
+    """Deadline and budget in words: " within 60 days and 2,000,000 $"; empty without either."""
+    limits = [days_words(sizing.deadline_days)] if sizing.deadline_days is not None else []
+    limits += [f"{sizing.budget_usd:,.0f} $"] if sizing.budget_usd is not None else []
+    return f" within {' and '.join(limits)}" if limits else ""
 
 
 def _size(size: Size) -> str:

@@ -37,6 +37,7 @@ MISTAKES = {
     "show models lama3-8b": "did you mean 'llama3-8b'?",
     f"plan mix --types l44 --model llama3.1-8b --rate 1 {LOAD}": "--types: unknown device or cluster 'l44'",
     "import p.sh --cluster dgx-h100 --from megatrn": "--from: unknown export target 'megatrn'",
+    "plan train --model llama3.1-8b --cluster dgx-h10": "--cluster: unknown cluster 'dgx-h10'; did you mean",
     # Values.
     f"plan train {ASKED.replace('--gpus 8', '--gpus eight')}": "a range 256..2048, found 'eight'",
     f"plan train {ASKED} --seq-len long": "must be a whole number, as 8192, 8k or 4M; found 'long'",
@@ -45,6 +46,9 @@ MISTAKES = {
     "plan train p.yaml --objective speed": "should be 'time', 'cost' or 'energy', found 'speed'",
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
     f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
+    "plan size p.yaml --tokens 15T --budget 1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
+    "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
+    "plan train mixed-llama3-70b": "stages: {a100: 1, h100: 1}",
     # Files and missing parts.
     "simulate none.yaml": "none.yaml: no such file",
     "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",

@@ -54,11 +54,19 @@ def test_nothing_beats_the_front(sizing):
 def test_the_cheapest_meets_the_deadline(sizing):
     days = sorted(size.days for size in sizing.sizes)
     late = replace(sizing, deadline_days=days[1])
-    assert late.cheapest in late.in_time
-    assert len(late.in_time) == 2
+    assert late.cheapest in late.within
+    assert len(late.within) == 2
     assert replace(sizing, deadline_days=days[0] / 2).cheapest is None
     assert late.fastest is not None
     assert late.fastest.days == days[0]
+
+
+def test_a_budget_leaves_what_costs_no_more(sizing):
+    dollars = sorted(size.usd for size in sizing.sizes)
+    tight = replace(sizing, budget_usd=dollars[1])
+    assert sorted(size.usd for size in tight.within) == dollars[:2]
+    assert tight.fastest_within == min(tight.within, key=lambda size: size.days)
+    assert replace(sizing, budget_usd=dollars[0] / 2).cheapest is None
 
 
 def test_a_size_without_a_plan_says_why():

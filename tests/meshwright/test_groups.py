@@ -1,0 +1,19 @@
+"""The scenario that a search on a cluster of groups offers instead."""
+
+from __future__ import annotations
+
+import yaml
+
+import meshwright as mw
+
+
+def test_the_offered_scenario_runs(run, tmp_path):
+    asked = run("plan", "train", "mixed-llama3-70b")
+    assert asked.code == 2
+    offered = yaml.safe_load(asked.err.partition("\n\n")[2])
+    layers, stages = offered["placement"]["layers"], offered["placement"]["stages"]
+    assert sum(layers[name] * stages[name] for name in stages) == 80
+    assert layers["h100"] > layers["a100"]
+    answer = mw.simulate_mixed(offered)
+    assert answer is not None
+    assert answer.to_dict()["step_time_s"] > 0
