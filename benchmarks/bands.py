@@ -1,15 +1,11 @@
-"""How well the printed bands hold, and the model errors that they are made of.
+"""How well the printed bands hold, and the errors of parts that they are made of.
 
     python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
 
-A band adds the errors of kernels, of links and of the model itself (``simulator/model_errors.yaml``). The
-model's error of a kind of setting is what 90 % of its runs stay within once kernels and links are taken
-off; sources count alike, whatever their number of rows. A kind of fewer than four sources has at least the
-error of all kinds, since a 90th percentile of two or three sources says little.
-
-A setting has at least the error of sources that nothing was tuned to (the open rows of NEW), by what was
-measured near it in RUNS (``simulator.uncertainty.EVIDENCE``): its framework on its device, or less. With NEW,
-``--write`` writes these errors and leaves those by kind.
+A band of a step adds the errors of its parts (``simulator/uncertainty/errors.yaml``); the band of the ratio
+of two plans adds those that differ. ``benchmarks.part_errors`` fits them. The width of a band follows from
+sources that nothing was tuned to (the open rows of NEW), by what was measured near them in RUNS
+(``simulator.uncertainty.EVIDENCE``): their framework on their device, or less.
 
 Coverage is printed twice: with the errors that ship, and for each source with the errors fitted to the
 other sources. A source is the part of a case name before the first dash or digit.
@@ -19,13 +15,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import numpy as np
+import yaml
 
+from benchmarks.part_errors import PredictedRun, Variances, fitted, pairs, weighted_quantile
 from hwmodels.files import write_text
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.parts import divided
@@ -36,40 +34,20 @@ from simulator.training import predict
 from simulator.uncertainty import (
     ERRORS_FILE,
     EVIDENCE,
-    calibration_band,
+    PARTS,
+    ModelErrors,
+    PartErrors,
+    calibration_errors,
     default_headroom,
     evidence_of,
-    kind_of,
+    exposure,
     model_errors,
 )
 
-NINE_IN_TEN = 0.9
-ENOUGH_SOURCES = 4
 
-
-@dataclass
-class PredictedRun:
-    """A measured step: relative error of the prediction, and the part that kernels and links account for.
-
-    ``evidence`` is what other sources measured near it; ``new`` says that nothing was tuned to its source.
-    """
-
-    source: str
-    kind: str
-    experts: bool
-    generation: str
-    vendor: str
-    error: float
-    calibration: float
-    framework: str = ""
-    device: str = ""
-    evidence: str = EVIDENCE[0]
-    new: bool = False
-
-
-def arguments():
+def arguments() -> argparse.Namespace:
     """Files of runs; those that ship by default."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument(
         "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
@@ -86,95 +64,127 @@ def source_of(case_id: str) -> str:
 def run_of(entry: PredictedCase) -> PredictedRun:
     """One entry as a run."""
     setting, plan = entry.case.setting, entry.case.plan
-    step = predict(setting, Plans.of(plan))
+    step, own = predict(setting, Plans.of(plan)), calibration_errors(setting)
     return PredictedRun(
-        source_of(entry.case.case_id),
-        kind_of(setting),
-        setting.model.moe is not None,
-        setting.cluster.device.generation,
-        setting.cluster.device.vendor,
-        float(entry.relative_error or 0.0),
-        float(calibration_band(setting, step)[0]),
-        setting.framework.name,
-        setting.cluster.device.name,
+        source=source_of(entry.case.case_id),
+        error=float(entry.relative_error or 0.0),
+        exposed=exposure(step)[0],
+        own=np.array([own[name] for name in PARTS]) ** 2,
+        framework=setting.framework.name,
+        device=setting.cluster.device.name,
+        generation=setting.cluster.device.generation,
+        vendor=setting.cluster.device.vendor,
+        experts=setting.model.moe is not None,
+        question=repr(setting),
+        plan=repr(plan),
     )
 
 
-def weighted_quantile(values, sources, share):
-    """Quantile in which each source weighs the same."""
-    counts = Counter(sources)
-    weights = np.array([1 / counts[source] for source in sources])
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(np.asarray(values)[order][np.searchsorted(reached, share - 1e-9)])
-
-
-def fitted(runs):
-    """The model's error for some runs of one kind: beyond kernels and links, for 90 % of them."""
-    beyond = [np.sqrt(max(run.error**2 - run.calibration**2, 0.0)) for run in runs]
-    return weighted_quantile(beyond, [run.source for run in runs], NINE_IN_TEN)
-
-
-def error_of(kind, runs):
-    """The model's error of a kind, at least that of all runs where few sources have the kind."""
-    same = [run for run in runs if run.kind == kind]
-    if len({run.source for run in same}) >= ENOUGH_SOURCES:
-        return fitted(same)
-    return max(fitted(runs), fitted(same) if same else 0.0)
-
-
-def covered(runs, errors, evidence):
-    """Share of runs inside their band."""
-    inside = [
-        abs(run.error) <= np.hypot(run.calibration, max(errors[run.kind], evidence.get(run.evidence, 0.0)))
-        for run in runs
-    ]
-    return float(np.mean(inside)) if inside else float("nan")
-
-
-def measured_on(runs):
+def measured_on(runs: Iterable[PredictedRun]) -> dict[str, list[str]]:
     """Devices with measured steps, by framework."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for run in runs:
         found.setdefault(run.framework, set()).add(run.device)
     return {name: sorted(found[name]) for name in sorted(found)}
 
 
-def with_evidence(entries, runs, old_sources):
+def with_evidence(
+    entries: Sequence[PredictedCase], runs: Sequence[PredictedRun], old_sources: set[str]
+) -> list[PredictedRun]:
     """The runs with what other sources measured near them."""
-    made = []
-    for entry, run in zip(entries, runs, strict=True):
-        others = [each for each in runs if each.source != run.source and each.source in old_sources]
-        near = evidence_of(entry.case.setting, measured_on(others))
-        made.append(replace(run, evidence=near, new=run.source not in old_sources))
-    return made
+    near = {
+        source: measured_on(r for r in runs if r.source != source and r.source in old_sources)
+        for source in {run.source for run in runs}
+    }
+    return [
+        replace(
+            run,
+            evidence=evidence_of(entry.case.setting, near[run.source]),
+            new=run.source not in old_sources,
+        )
+        for entry, run in zip(entries, runs, strict=True)
+    ]
 
 
-def evidence_errors(runs):
-    """The model's error by evidence, never less with less; of runs whose sources nothing was tuned to."""
-    errors, least = {}, 0.0
-    for name in EVIDENCE:
-        same = [run for run in runs if run.evidence == name]
-        if same:
-            least = max(least, fitted(same))
-        errors[name] = round(least, 3)
-    return errors
+def half_width(run: PredictedRun, errors: PartErrors) -> float:
+    """Half-width of a run's band, as ``simulator.uncertainty.band`` has it."""
+    return errors.scale[run.evidence] * _variances(errors).spread(run)  # type: ignore[index]
 
 
-def left_out(runs):
-    """Runs judged by errors fitted to other sources."""
-    made = []
-    for source in sorted({run.source for run in runs}):
-        others = [run for run in runs if run.source != source]
-        errors = {kind: error_of(kind, others) for kind in {run.kind for run in runs if run.source == source}}
-        evidence = evidence_errors([run for run in others if run.new])
-        made += [(run, covered([run], errors, evidence) == 1.0) for run in runs if run.source == source]
-    return made
+def _variances(errors: PartErrors) -> Variances:
+    parts = np.array([errors.spread[name] for name in PARTS]) ** 2
+    return Variances(parts, errors.residual**2)
 
 
-def pair_errors(entries):
-    """How far the predicted ratio of two plans of one question is off, and the predicted gap; logarithms."""
-    groups = {}
+def left_out(runs: Sequence[PredictedRun]) -> dict[str, PartErrors]:
+    """For each source the errors fitted to the other sources."""
+    _, start = fitted(runs)
+    return {
+        source: fitted([run for run in runs if run.source != source], start)[0]
+        for source in sorted({run.source for run in runs})
+    }
+
+
+def print_steps(runs: Sequence[PredictedRun], shipped: PartErrors, others: dict[str, PartErrors]) -> None:
+    """Coverage and half-widths of steps by group."""
+    groups: dict[str, Callable[[PredictedRun], bool]] = {
+        "dense": lambda run: not run.experts,
+        "experts": lambda run: run.experts,
+        "AMD": lambda run: run.vendor == "amd",
+        "Blackwell": lambda run: run.generation == "blackwell",
+        "seen sources": lambda run: not run.new,
+        "new sources": lambda run: run.new,
+        **{
+            f"new, near: {name}": (lambda run, name=name: run.new and run.evidence == name)
+            for name in EVIDENCE
+        },
+        "all": lambda run: True,
+    }
+    print(f"{len(runs)} steps, {len({run.source for run in runs})} sources; share inside the 90 % band")
+    print(
+        f"{'':34s} {'steps':>6s} {'as shipped':>11s} {'half-width':>11s} {'source left out':>16s} "
+        f"{'half-width':>11s} {'|error|':>8s} {'p90':>8s}"
+    )
+    for name, inside in groups.items():
+        some = [run for run in runs if inside(run)]
+        if not some:
+            continue
+        size = np.array([abs(run.error) for run in some])
+        columns = []
+        for errors in (dict.fromkeys(others, shipped), others):
+            width = np.array([half_width(run, errors[run.source]) for run in some])
+            columns += [f"{np.mean(size <= width):.1%}", f"{np.median(width):.1%}"]
+        print(
+            f"{name:34s} {len(some):6d} {columns[0]:>11s} {columns[1]:>11s} {columns[2]:>16s} "
+            f"{columns[3]:>11s} {np.median(size):8.1%} {np.percentile(size, 90):8.1%}"
+        )
+
+
+def print_ratios(runs: Sequence[PredictedRun], shipped: PartErrors, others: dict[str, PartErrors]) -> None:
+    """Coverage and half-widths of ratios of two plans of one question."""
+    found = pairs(runs)
+    size = np.array([abs(error) for _, _, error in found])
+    print(f"{len(found)} pairs of plans of one question; share inside the band of their ratio")
+    for title, errors in (("as shipped", dict.fromkeys(others, shipped)), ("source left out", others)):
+        width = np.array(
+            [
+                errors[one.source].ratio_scale * _variances(errors[one.source]).pair_spread(one, other)
+                for one, other, _ in found
+            ]
+        )
+        inside = size <= width
+        sources = [one.source for one, _, _ in found]
+        by_source = np.mean([np.mean(inside[np.array(sources) == name]) for name in set(sources)])
+        print(
+            f"  {title:16s} {np.mean(inside):.1%} of pairs, {by_source:.1%} over sources, half-width "
+            f"{np.median(width):.1%} (that of the widest tenth {np.percentile(width, 90):.1%}), "
+            f"error {np.median(size):.1%}"
+        )
+
+
+def pair_gaps(entries: Sequence[PredictedCase]) -> np.ndarray:
+    """Predicted and measured log ratio of the plans of each question, shape (pairs, 2)."""
+    groups: dict[str, dict[str, list[PredictedCase]]] = {}
     for entry in entries:
         if entry.case.measured_step_s:
             plans = groups.setdefault(repr(entry.case.setting), {})
@@ -184,67 +194,32 @@ def pair_errors(entries):
         points = [
             (
                 np.log(same[0].predicted_step_s),
-                np.log(np.mean([entry.case.measured_step_s for entry in same])),
+                np.log(np.mean([entry.case.measured_step_s or 0.0 for entry in same])),
             )
             for same in plans.values()
         ]
         for one in range(len(points)):
             for other in range(one):
-                gap = points[one][0] - points[other][0]
-                found.append((gap, points[one][1] - points[other][1]))
+                found.append((points[one][0] - points[other][0], points[one][1] - points[other][1]))
     return np.array(found).reshape(-1, 2)
 
 
-def main():
-    """Print coverage and errors; write them if asked."""
-    asked = arguments()
-    files = asked.files or published_files()
-    parted = divided(evaluate([*files, *asked.kept_apart]), files, asked.kept_apart)
-    # A guessed micro batch says nothing of the model's error.
-    stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
-    entries = [e for e in stated if schedules[e.case.plan.schedule].has_closed_form]
-    steps = [entry for entry in entries if entry.relative_error is not None]
-    runs = [run_of(entry) for entry in steps]
-    of_files = {source_of(row["case_id"]) for file in files for row in read_rows(file)}
-    runs = with_evidence(steps, runs, of_files)
-    shipped, near = model_errors().step, model_errors().evidence
-    after = left_out(runs)
-    groups = {
-        "dense": lambda run: not run.experts,
-        "experts": lambda run: run.experts,
-        "AMD": lambda run: run.vendor == "amd",
-        "Blackwell": lambda run: run.generation == "blackwell",
-        **{f"kind {kind}": (lambda run, kind=kind: run.kind == kind) for kind in sorted(shipped)},
-        "new sources": lambda run: run.new,
-        **{
-            f"new, near: {name}": (lambda run, name=name: run.new and run.evidence == name)
-            for name in EVIDENCE
-        },
-        "all": lambda run: True,
-    }
-    print(f"{len(runs)} steps, {len({run.source for run in runs})} sources; share inside the band")
-    print(
-        f"{'':26s} {'steps':>6s} {'kernels, links':>15s} {'as shipped':>11s} {'source left out':>16s} "
-        f"{'median':>8s} {'p90':>8s}"
-    )
-    nothing = dict.fromkeys(shipped, 0.0)
-    for name, inside in groups.items():
-        some = [run for run in runs if inside(run)]
-        out = [held for run, held in after if inside(run)]
-        if some:
-            bare, full = covered(some, nothing, {}), covered(some, shipped, near)
-            size = np.abs([run.error for run in some])
-            print(
-                f"{name:26s} {len(some):6d} {bare:15.1%} {full:11.1%} {np.mean(out):16.1%} "
-                f"{np.median(size):8.1%} {np.percentile(size, 90):8.1%}"
-            )
-    old_runs = [run for run in runs if not run.new] or runs
-    errors = {kind: round(error_of(kind, old_runs), 3) for kind in sorted({run.kind for run in old_runs})}
-    evidence = evidence_errors([run for run in runs if run.new])
-    print("model errors fitted:", errors, "shipped:", shipped)
-    print("by evidence:", evidence, "shipped:", near)
+def print_order(gaps: np.ndarray) -> None:
+    """How often two plans are in the right order, by their predicted distance."""
+    off = np.abs(gaps[:, 1] - gaps[:, 0])
+    print(f"{len(gaps)} pairs of plans: error of the difference, median {np.median(off):.3f}")
+    for least, most in ((0, 0.01), (0.01, 0.03), (0.03, 0.06), (0.06, 0.1), (0.1, 0.5)):
+        inside = (np.abs(gaps[:, 0]) >= least) & (np.abs(gaps[:, 0]) < most)
+        right = np.mean(np.sign(gaps[inside, 0]) == np.sign(gaps[inside, 1])) if inside.any() else np.nan
+        print(
+            f"  predicted {least:.0%} to {most:.0%} apart: {inside.sum():4d}, in the right order {right:.0%}"
+        )
+
+
+def memory_errors(entries: Sequence[PredictedCase]) -> dict[str, float]:
+    """Bias and spread of measured over predicted peaks, printed with their quantiles."""
     peaks = [entry for entry in entries if entry.memory_error is not None]
-    ratio = np.array([-np.log1p(entry.memory_error) for entry in peaks])
+    ratio = [-float(np.log1p(entry.memory_error or 0.0)) for entry in peaks]
     sources = [source_of(entry.case.case_id) for entry in peaks]
     low, middle, high = (weighted_quantile(ratio, sources, share) for share in (0.05, 0.5, 0.95))
     beyond = np.mean(np.exp(ratio) > 1 / (1 - default_headroom()))
@@ -253,34 +228,41 @@ def main():
         f"{np.exp(low):.3f} {np.exp(middle):.3f} {np.exp(high):.3f}; above the promise of the default "
         f"headroom: {beyond:.1%}"
     )
-    pairs = pair_errors(entries)
-    off = np.abs(pairs[:, 1] - pairs[:, 0])
-    print(f"{len(pairs)} pairs of plans: error of the difference, median {np.median(off):.3f}")
-    for least, most in ((0, 0.01), (0.01, 0.03), (0.03, 0.06), (0.06, 0.1), (0.1, 0.5)):
-        inside = (np.abs(pairs[:, 0]) >= least) & (np.abs(pairs[:, 0]) < most)
-        right = np.mean(np.sign(pairs[inside, 0]) == np.sign(pairs[inside, 1])) if inside.any() else np.nan
-        print(
-            f"  predicted {least:.0%} to {most:.0%} apart: {inside.sum():4d}, in the right order {right:.0%}"
-        )
-    if asked.write:
-        old = model_errors()
-        spread = float((high - low) / 2 / 1.645)
-        names = ", ".join(file.name for file in files)
-        source = f"benchmarks.bands, {date.today()}: {len(runs)} steps, {len(peaks)} peaks of {names}"
-        made = {
-            "source": source,
-            "step": {**old.step, **errors},
-            "memory": old.memory.model_copy(
-                update={"bias": round(float(middle), 3), "spread": round(spread, 3)}
-            ),
-            "difference": old.difference.model_copy(update={"median": round(float(np.median(off)), 3)}),
-        }
-        if asked.kept_apart:
-            near = measured_on([run for run in runs if run.source in of_files])
-            made = {"evidence": evidence, "measured": near}
-        made = old.model_copy(update=made)
-        import yaml
+    return {"bias": round(middle, 3), "spread": round((high - low) / 2 / 1.645, 3)}
 
+
+def main() -> None:
+    """Print coverage and errors; write them if asked."""
+    asked = arguments()
+    files = asked.files or published_files()
+    parted = divided(evaluate([*files, *asked.kept_apart]), files, asked.kept_apart)
+    # A guessed micro batch says nothing of the model's error.
+    stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
+    entries = [e for e in stated if schedules[e.case.plan.schedule].has_closed_form]
+    steps = [entry for entry in entries if entry.relative_error is not None]
+    of_files = {source_of(row["case_id"]) for file in files for row in read_rows(file)}
+    runs = with_evidence(steps, [run_of(entry) for entry in steps], of_files)
+    errors, _ = fitted(runs)
+    others = left_out(runs)
+    old = model_errors()
+    print_steps(runs, old.parts, others)
+    print_ratios(runs, old.parts, others)
+    print("errors of parts fitted:", errors.model_dump(), "shipped:", old.parts.model_dump())
+    memory = memory_errors(entries)
+    gaps = pair_gaps(entries)
+    print_order(gaps)
+    if asked.write:
+        names = ", ".join(file.name for file in (*files, *asked.kept_apart))
+        off = float(np.median(np.abs(gaps[:, 1] - gaps[:, 0])))
+        made: ModelErrors = old.model_copy(
+            update={
+                "source": f"benchmarks.bands, {date.today()}: {len(runs)} steps of {names}",
+                "parts": errors,
+                "measured": measured_on(run for run in runs if run.source in of_files),
+                "difference": old.difference.model_copy(update={"median": round(off, 3)}),
+                "memory": old.memory.model_copy(update={} if asked.kept_apart else memory),
+            }
+        )
         write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))
 
 

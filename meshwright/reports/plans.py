@@ -17,7 +17,7 @@ from planner.search import SearchResult
 from planner.shortlist import ShortlistRow
 from simulator.plan import Plan
 from simulator.setting import Setting
-from simulator.uncertainty import band, chance_to_fit, distinguishable, memory_band
+from simulator.uncertainty import band, chance_to_fit, distinguishable, has_parts, memory_band
 
 ONCE = {
     "bubble": "pipeline bubble",
@@ -65,7 +65,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
         "plan": prediction.plans.plan(index).model_dump(mode="json"),
         **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
-        "differs_from_first": distinguishable(float(step.time[0]), float(step.time[index])),
+        "differs_from_first": _differs(prediction, index),
         "time_breakdown_s": times,
         "communication": {
             name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
@@ -122,9 +122,17 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
     """The band's half-width as a share of the step; None where the engine timed it, without parts."""
-    if "gemm" not in prediction.step.seconds:
+    if not has_parts(prediction.step):
         return None
     return float(band(prediction.setting, prediction.step)[index])
+
+
+def _differs(prediction: Prediction, index: int) -> bool:
+    """Whether a plan's step differs from the fastest by more than the median error of their ratio."""
+    step = prediction.step
+    if len(step.time) == 1 or not has_parts(step):
+        return False
+    return bool(distinguishable(prediction.setting, step)[index])
 
 
 def _memory(prediction: Prediction, index: int) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from rich.table import Table
 
 from meshwright.reports.basis import basis
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent
 from planner.search import SearchResult
-from simulator.uncertainty import distinguishable, model_errors
+from simulator.uncertainty import distinguishable, model_errors, ratio_band
 
 
 def verdict(result: SearchResult) -> list[Table | str]:
@@ -37,7 +38,6 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
 
 def order_words(result: SearchResult) -> list[str]:
     """Certainty of the order of the plans."""
-    times = [float(value) for value in result.step.time]
     errors = model_errors().difference
     words = []
     if result.rows:
@@ -45,10 +45,13 @@ def order_words(result: SearchResult) -> list[str]:
             f"Rank 1 is the simplest plan within {percent(errors.even, 0)} of the fastest; "
             "a predicted gap of that size says nothing about the order."
         )
-    alike = [str(number) for number, step in enumerate(times[1:], 2) if not distinguishable(min(times), step)]
+    setting, step = result.setting, result.step
+    near = ~distinguishable(setting, step)
+    alike = [str(number) for number, close in enumerate(near.tolist()[1:], 2) if close]
     if alike:
+        half = float(ratio_band(setting, step, int(np.argmin(step.time)))[near].max())
         words.append(
-            f"Rank {', '.join(alike)}: too close to the fastest to tell apart (the ratio of two predicted "
-            f"steps is off by {percent(errors.median, 0)} in the median)."
+            f"Rank {', '.join(alike)}: too close to the fastest to tell apart (90 % bands of their ratios: "
+            f"up to ± {percent(half, 0)})."
         )
     return words

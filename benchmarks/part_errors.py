@@ -1,0 +1,180 @@
+"""Fit of the errors of a step's parts to measured steps: a random-effects model with heavy tails.
+
+The logarithm of measured over predicted of run ``i`` of setup ``g`` (source, framework, device) is
+``x_i a_g + e_i``: ``x_i`` are the run's exposures (``simulator.uncertainty.parts``), ``a_g`` the errors of
+the setup's parts, with the variance of the calibrations plus a fitted one, ``e_i`` the residual of the run.
+Setups are multivariate t with ``FREEDOM`` degrees of freedom, so that a few odd setups do not set the
+variances of all. Maximum likelihood by expectation maximisation (Pinheiro, Liu and Wu 2001).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.uncertainty import EVIDENCE, PARTS, PartErrors
+from simulator.uncertainty.parts import NINETY
+
+FREEDOM = 3.0
+ITERATIONS = 400
+LEAST = 1e-5
+"""Smallest variance of a part: 0.3 %."""
+NINE_IN_TEN = 0.9
+
+
+@dataclass
+class PredictedRun:
+    """A measured step and its prediction.
+
+    ``error`` is predicted over measured, less 1; ``exposed`` the exposures, ``own`` the variances of parts
+    that calibrations state, both of shape (parts,). ``evidence`` is what other sources measured near it;
+    ``new`` says that nothing was tuned to its source; ``question`` and ``plan`` identify setting and plan.
+    """
+
+    source: str
+    error: float
+    exposed: np.ndarray
+    own: np.ndarray
+    framework: str = ""
+    device: str = ""
+    generation: str = ""
+    vendor: str = ""
+    experts: bool = False
+    evidence: str = EVIDENCE[0]
+    new: bool = False
+    question: str = ""
+    plan: str = ""
+
+    @property
+    def residual(self) -> float:
+        """Logarithm of measured over predicted."""
+        return -float(np.log1p(self.error))
+
+    @property
+    def setup(self) -> tuple[str, str, str]:
+        """Runs that share their errors of parts."""
+        return self.source, self.framework, self.device
+
+
+@dataclass
+class Variances:
+    """Fitted variance of each part, shape (parts,), and of the residual."""
+
+    parts: np.ndarray
+    residual: float
+
+    def spread(self, run: PredictedRun) -> float:
+        """Standard deviation of a run's error."""
+        return float(np.sqrt(run.exposed**2 @ (self.parts + run.own) + self.residual))
+
+    def pair_spread(self, one: PredictedRun, other: PredictedRun) -> float:
+        """Standard deviation of the error of the ratio of two runs of one question."""
+        apart = one.exposed - other.exposed
+        return float(np.sqrt(apart**2 @ (self.parts + one.own) + 2 * self.residual))
+
+
+def weighted_quantile(
+    values: Sequence[float], sources: Sequence[str], share: float, power: float = 1.0
+) -> float:
+    """Quantile in which each source weighs the same, or its number of values to 1 less ``power``."""
+    counts = Counter(sources)
+    weights = np.array([counts[source] ** -power for source in sources])
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(np.asarray(values)[order][np.searchsorted(reached, share - 1e-9)])
+
+
+def fit_variances(
+    runs: Sequence[PredictedRun], start: Variances | None = None, iterations: int = ITERATIONS
+) -> Variances:
+    """Variances of parts and of the residual, by expectation maximisation."""
+    setups: dict[tuple[str, str, str], list[PredictedRun]] = {}
+    for run in runs:
+        setups.setdefault(run.setup, []).append(run)
+    groups = list(setups.values())
+    count = np.array([len(group) for group in groups], float)
+    designs = [np.stack([run.exposed for run in group]) for group in groups]
+    errors = [np.array([run.residual for run in group]) for group in groups]
+    inner = np.stack([x.T @ x for x in designs])
+    cross = np.stack([x.T @ y for x, y in zip(designs, errors, strict=True)])
+    squares = np.array([y @ y for y in errors])
+    own = np.stack([np.mean([run.own for run in group], axis=0) for group in groups])
+    parts = np.full(len(PARTS), 0.02) if start is None else start.parts.copy()
+    residual = 0.005 if start is None else start.residual
+    for _ in range(iterations):
+        prior = np.maximum(parts + own, LEAST)
+        posterior = np.linalg.inv(inner / residual + np.eye(len(PARTS)) / prior[:, np.newaxis, :])
+        mean = np.einsum("gij,gj->gi", posterior, cross) / residual
+        distance = (squares - np.einsum("gi,gi->g", mean, cross)) / residual
+        weight = (FREEDOM + count) / (FREEDOM + distance)
+        share = parts / prior
+        diagonal = np.einsum("gii->gi", posterior)
+        second = weight[:, np.newaxis] * (share * mean) ** 2 + share**2 * diagonal + share * own
+        left = squares - 2 * np.einsum("gi,gi->g", mean, cross)
+        left = left + np.einsum("gi,gij,gj->g", mean, inner, mean)
+        spare = np.einsum("gij,gji->g", posterior, inner)
+        # A setup of many runs counts by the square root of their number.
+        parts = np.maximum(second.mean(axis=0), LEAST)
+        residual = float(((weight * left + spare) / np.sqrt(count)).sum() / np.sqrt(count).sum())
+    return Variances(parts, residual)
+
+
+def evidence_scale(runs: Sequence[PredictedRun], variances: Variances) -> dict[str, float]:
+    """Half-width of the 90 % band over the standard deviation, never less with less evidence."""
+    scale, least = {}, 0.0
+    for name in EVIDENCE:
+        same = [run for run in runs if run.evidence == name]
+        if same:
+            sizes = [abs(run.error) / variances.spread(run) for run in same]
+            least = max(least, weighted_quantile(sizes, [run.source for run in same], NINE_IN_TEN))
+        scale[name] = round(least, 2)
+    return scale
+
+
+def pairs(runs: Sequence[PredictedRun]) -> list[tuple[PredictedRun, PredictedRun, float]]:
+    """Pairs of plans of one question and source: both runs, and the error of the log of their ratio.
+
+    A plan that was measured more than once counts once, with the mean of its logarithms.
+    """
+    questions: dict[tuple[str, str], dict[str, list[PredictedRun]]] = {}
+    for run in runs:
+        questions.setdefault((run.source, run.question), {}).setdefault(run.plan, []).append(run)
+    found = []
+    for plans in questions.values():
+        points = [(same[0], float(np.mean([run.residual for run in same]))) for same in plans.values()]
+        found += [
+            (one, other, error - further)
+            for number, (one, error) in enumerate(points)
+            for other, further in points[:number]
+        ]
+    return found
+
+
+def ratio_scale(runs: Sequence[PredictedRun], variances: Variances) -> float:
+    """Half-width of the 90 % band of a ratio over its standard deviation."""
+    found = pairs(runs)
+    if not found:
+        return NINETY
+    sizes = [abs(error) / variances.pair_spread(one, other) for one, other, error in found]
+    sources = [one.source for one, _, _ in found]
+    # Half of the pairs are of three sources; other sources have few pairs.
+    return round(weighted_quantile(sizes, sources, NINE_IN_TEN, power=0.5), 2)
+
+
+def fitted(runs: Sequence[PredictedRun], start: Variances | None = None) -> tuple[PartErrors, Variances]:
+    """All errors of parts; scales by evidence from sources that nothing was tuned to."""
+    variances = fit_variances(runs, start, ITERATIONS if start is None else ITERATIONS // 10)
+    judged = [run for run in runs if run.new] or list(runs)
+    spread = dict(zip(PARTS, np.sqrt(variances.parts).round(4).tolist(), strict=True))
+    errors = PartErrors.model_validate(
+        {
+            "spread": spread,
+            "residual": round(float(np.sqrt(variances.residual)), 4),
+            "scale": evidence_scale(judged, variances),
+            "ratio_scale": ratio_scale(runs, variances),
+        }
+    )
+    return errors, variances

@@ -1,0 +1,53 @@
+"""Uncertainty of predicted steps, of predicted memory peaks, and of the order of two plans.
+
+The error of a step is a sum of errors of its parts (``parts``): kernels by class, collectives by level, host
+time, overlap. They are fitted to published steps once, and scaled by what was measured near a setting.
+``python -m benchmarks.bands`` fits them and prints how often bands hold.
+"""
+
+from simulator.uncertainty.bands import (
+    band,
+    calibration_band,
+    covariance,
+    distinguishable,
+    even_footing,
+    part_variance,
+    ratio_band,
+    ratio_spread,
+)
+from simulator.uncertainty.errors import (
+    ERRORS_FILE,
+    EVIDENCE,
+    Evidence,
+    ModelErrors,
+    PartErrors,
+    evidence_of,
+    model_errors,
+)
+from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band
+from simulator.uncertainty.parts import PARTS, calibration_errors, exposure, has_parts
+
+__all__ = [
+    "ERRORS_FILE",
+    "EVIDENCE",
+    "PARTS",
+    "Evidence",
+    "ModelErrors",
+    "PartErrors",
+    "band",
+    "calibration_band",
+    "calibration_errors",
+    "chance_to_fit",
+    "covariance",
+    "default_headroom",
+    "distinguishable",
+    "even_footing",
+    "evidence_of",
+    "exposure",
+    "has_parts",
+    "memory_band",
+    "model_errors",
+    "part_variance",
+    "ratio_band",
+    "ratio_spread",
+]

@@ -1,0 +1,70 @@
+"""Bands of a step and of the ratio of two plans' steps: errors of parts, weighted by exposure.
+
+With exposures ``x``, errors of parts of covariance ``D`` (diagonal) and a residual ``r`` of each plan, a
+step has the variance ``x D x + r r``, and the ratio of two plans ``(x - y) D (x - y) + 2 r r``: errors of
+what both plans share cancel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.setting import Setting
+from simulator.training import Step
+from simulator.uncertainty.errors import evidence_of, model_errors
+from simulator.uncertainty.parts import NINETY, PARTS, calibration_errors, exposure
+
+MEDIAN = 0.674
+"""Half of normal errors are within so many standard deviations."""
+
+
+def part_variance(setting: Setting) -> np.ndarray:
+    """Variance of the relative error of each part, shape (parts,)."""
+    fitted, own = model_errors().parts.spread, calibration_errors(setting)
+    return np.array([fitted[name] ** 2 + own[name] ** 2 for name in PARTS])
+
+
+def calibration_band(setting: Setting, step: Step) -> np.ndarray:
+    """Relative half-width due to the calibrations of kernels and links alone; shape (plans,)."""
+    own = np.array([calibration_errors(setting)[name] for name in PARTS])
+    return NINETY * np.sqrt(exposure(step) ** 2 @ own**2)
+
+
+def band(setting: Setting, step: Step) -> np.ndarray:
+    """Relative half-width of the 90 % band; shape (plans,)."""
+    parts = model_errors().parts
+    scale = parts.scale[evidence_of(setting, model_errors().measured)]
+    return scale * np.sqrt(exposure(step) ** 2 @ part_variance(setting) + parts.residual**2)
+
+
+def covariance(setting: Setting, step: Step) -> np.ndarray:
+    """Covariance of the relative errors of plans of one question, as it bears on their ratios.
+
+    Errors that all plans share cancel in a ratio; the residual of a plan does not. Shape (plans, plans).
+    """
+    parts, exposed = model_errors().parts, exposure(step)
+    shared = exposed * part_variance(setting) @ exposed.T + parts.residual**2 * np.eye(len(exposed))
+    return (parts.ratio_scale / NINETY) ** 2 * shared
+
+
+def ratio_spread(covariances: np.ndarray, first: int = 0) -> np.ndarray:
+    """Standard deviation of each plan's step over that of one plan; shape (plans,)."""
+    own = np.diag(covariances)
+    return np.sqrt(np.maximum(own + own[first] - 2 * covariances[first], 0.0))
+
+
+def ratio_band(setting: Setting, step: Step, first: int = 0) -> np.ndarray:
+    """Relative half-width of the 90 % band of each plan's step over that of one plan; shape (plans,)."""
+    return NINETY * ratio_spread(covariance(setting, step), first)
+
+
+def distinguishable(setting: Setting, step: Step) -> np.ndarray:
+    """Mask of steps that differ from the fastest by more than the median error of the ratio."""
+    fastest = int(np.argmin(step.time))
+    gap = np.abs(np.log(step.time / step.time[fastest]))
+    return gap > MEDIAN * ratio_spread(covariance(setting, step), fastest)
+
+
+def even_footing(best_s: float, times_s: np.ndarray) -> np.ndarray:
+    """Mask of step times too close to the best for their order to be meaningful."""
+    return times_s <= best_s * (1 + model_errors().difference.even)

@@ -1,0 +1,82 @@
+"""Errors of the parts of a step and of memory, as fitted to published runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from hwmodels.cache import read_shipped
+from hwmodels.device import devices
+from hwmodels.loading import Strict, build
+from simulator.setting import Setting
+
+ERRORS_FILE = Path(__file__).parent / "errors.yaml"
+
+Evidence = Literal["framework and device", "device", "family", "none"]
+"""What steps were measured near a setting: with its framework on its device, on its device or with its
+framework on the device's family, on the family, or nowhere near."""
+
+EVIDENCE: tuple[Evidence, ...] = ("framework and device", "device", "family", "none")
+
+
+class PartErrors(Strict):
+    """Errors of a step as a sum over ``simulator.uncertainty.parts.PARTS``; standard deviations, relative."""
+
+    spread: dict[str, float] = Field(description="error of each part beyond the calibrations' own")
+    residual: float = Field(gt=0, description="error of a plan that no part explains")
+    scale: dict[Evidence, float] = Field(
+        description="half-width of the 90 % band of a step over its standard deviation, by evidence"
+    )
+    ratio_scale: float = Field(gt=0, description="the same of the ratio of two plans' steps")
+
+
+class MemoryErrors(Strict):
+    """Measured over predicted peak memory: a lognormal distribution."""
+
+    bias: float = Field(description="median of its logarithm")
+    spread: float = Field(gt=0, description="standard deviation of its logarithm")
+    required_chance: float = Field(gt=0, lt=1, description="least chance to fit of a recommended plan")
+
+
+class DifferenceErrors(Strict):
+    """Error of the ratio of two plans' step times, whatever the plans."""
+
+    median: float = Field(gt=0, description="median size of the error")
+    even: float = Field(gt=0, description="predicted gap below which the order is right half of the time")
+
+
+class ModelErrors(Strict):
+    """Errors of whole steps and peaks, fitted to published runs."""
+
+    source: str
+    parts: PartErrors
+    measured: dict[str, list[str]] = Field(description="devices with measured steps, by framework")
+    memory: MemoryErrors
+    difference: DifferenceErrors
+
+
+@cache
+def model_errors() -> ModelErrors:
+    """The shipped errors."""
+    return build(ModelErrors, read_shipped(ERRORS_FILE), str(ERRORS_FILE))
+
+
+def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Evidence:
+    """What was measured near a setting.
+
+    Args:
+        setting: of the step.
+        measured: devices with measured steps, by framework.
+    """
+    device, own = setting.cluster.device, measured.get(setting.framework.name, ())
+    if device.name in own:
+        return "framework and device"
+    family = {name for name in devices.names() if devices.get(name).generation == device.generation}
+    everywhere = {name for names in measured.values() for name in names}
+    if device.name in everywhere or family & set(own):
+        return "device"
+    return "family" if family & everywhere else "none"
