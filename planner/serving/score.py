@@ -328,12 +328,7 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
         rates = low[active] + (high - low)[active] * (np.arange(1, parts) / parts)[:, None]
         every = np.tile(active, parts - 1)
         held = _held(cases, every, rates.ravel()).reshape(rates.shape)
-        first = np.where(held.all(axis=0), len(rates), np.argmin(held, axis=0))
-        column = np.arange(len(active))
-        low[active] = np.where(first > 0, rates[np.maximum(first - 1, 0), column], low[active])
-        high[active] = np.where(
-            first < len(rates), rates[np.minimum(first, len(rates) - 1), column], high[active]
-        )
+        low[active], high[active] = _bracket(low[active], high[active], held)
         active = active[_open(low, high, group)[active]]
     return low
 
@@ -346,6 +341,30 @@ def _open(low: Array, high: Array, group: Ints | None) -> NDArray[np.bool_]:
         np.maximum.at(best, group, low)
         wide &= high > best[group] * (1.0 + CLOSE)
     return wide
+
+
+def _bracket(low: Array, high: Array, held: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """The part of each interval that holds the largest rate, or a wider one within `CLOSE`.
+
+    Larger parts are compared before the smaller ones inside of them, so the number of parts has no effect.
+
+    Args:
+        low, high: ends of the intervals, shape (cases,).
+        held: whether the targets hold between equal parts of each, shape (parts - 1, cases).
+    """
+    column, parts = np.arange(len(low)), len(held) + 1
+    first, last = np.zeros(len(low), np.int64), np.full(len(low), parts)
+    stride = parts
+    while stride > 1:
+        stride //= PARTS
+        below, above = ((low + (high - low) * (at / parts)) for at in (first, last))
+        wide = (above - below > CLOSE * above) | (stride * PARTS == parts)
+        inner = first + stride * np.arange(1, PARTS)[:, None]
+        inside = held[np.minimum(inner, parts - 1) - 1, column]
+        passed = np.where(inside.all(axis=0), PARTS - 1, np.argmin(inside, axis=0))
+        first = np.where(wide, first + stride * passed, first)
+        last = np.where(wide, first + stride, last)
+    return low + (high - low) * (first / parts), low + (high - low) * (last / parts)
 
 
 def _parts(low: Array, high: Array) -> int:
