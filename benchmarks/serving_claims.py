@@ -80,4 +80,19 @@ STARTS = (
     ),
 )
 
-POLICY_CLAIMS = (*STARTS,)
+
+def _punica(what: str, published: float, band: tuple[float, float], ours: str, theirs: str) -> ServingClaim:
+    """Tokens/s of mixed batches over one model at a time."""
+    runs, over = (ours,), (theirs,)
+    return ServingClaim("serve-punica-7b", what, published, band, runs, over, "output_rate", alone=True)
+
+
+ADAPTERS = (
+    _punica("tokens/s over one model at a time, adapters distinct", 12.0, (8.0, 20.0), "distinct", "base"),
+    _punica("the same, 70B on eight GPUs", 443 / 23, (8.0, 20.0), "70B", "70B, one model"),
+    _punica("the same, 20 adapters asked for equally", 12.0, (1.5, 20.0), "uniform", "uniform, one model"),
+    _punica("the same, Zipf 1.5 over 20 adapters", 12.0, (1.5, 20.0), "zipf", "zipf, one model"),
+    _punica("the same, all one adapter", 789 / 1140, (0.65, 0.95), "identical", "identical, one model"),
+)
+
+POLICY_CLAIMS = (*STARTS, *ADAPTERS)

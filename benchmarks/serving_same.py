@@ -86,6 +86,8 @@ def main(arguments: list[str]) -> int:
     moved = compared = 0
     with np.load(arguments[1]) as before:
         for name, found in answers():
+            if name not in before:
+                continue  # a policy that did not exist
             compared += 1
             known = before[name]
             if known.shape != found.shape:

@@ -71,8 +71,27 @@ class ServingResult:
             "failed": self.fleet.failed,
             **self.metrics.to_dict(),
             **self._starts(),
+            **self._adapters(),
             **({} if self.row is None else {"row_power": vars(self.row.figures())}),
             "interrupted": self.interrupted,
+        }
+
+    def _adapters(self) -> dict[str, Any]:
+        """Loads of adapters over the host links; empty where requests have none."""
+        held = next((pool.adapters for pool in self.setting.pools if pool.adapters is not None), None)
+        if held is None:
+            return {}
+        stores = [member.adapters for member in self.fleet.members if member.adapters is not None]
+        misses = sum(store.misses for store in stores)
+        return {
+            "adapters": {
+                "bytes": held.bytes,
+                "room": held.room,
+                "load_s": held.load_s,
+                "hits": sum(store.hits for store in stores),
+                "misses": misses,
+                "copied_bytes": misses * held.bytes,
+            }
         }
 
     def _starts(self) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from hwmodels.loading import build
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
+from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.engines import Engine
+from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import check_heads
@@ -41,6 +43,8 @@ class PoolSetting:
     scaler: Scaler
     source: WeightSource | None = None
     """Source of the weights of replicas that start in stages."""
+    adapters: HeldAdapters | None = None
+    """Adapters that a replica holds."""
 
     @property
     def name(self) -> str:
@@ -137,6 +141,8 @@ def serving_setting(
         if pool.role == "decode" and "scheduler" not in pool.options:
             # Prompts are computed in another pool: arriving sequences join the running decodes.
             options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
+        if deployment.adapters is not None:
+            options = _batches_of(deployment.adapters, options, pool, place, f"{where}: deployment.adapters")
         scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         engine = engine_of(pool.engine, folder, f"{place}.engine")
@@ -149,6 +155,10 @@ def serving_setting(
         if staged := set_up.stages(True):
             looking = scaler.model_copy(update={"start": sum(staged.values())})
             set_up = dataclasses.replace(set_up, scaler=looking)
+        if deployment.adapters is not None:
+            place = f"{where}: deployment.adapters"
+            costs, held = with_adapters(costs, deployment.adapters, model, used, pool, options, place)
+            set_up = dataclasses.replace(set_up, costs=costs, adapters=held)
         pools.append(set_up)
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
@@ -168,6 +178,25 @@ def serving_setting(
     return ServingSetting(
         title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
     )
+
+
+def _batches_of(
+    adapters: Adapters, options: EngineOptions, pool: Pool, where: str, asked: str
+) -> EngineOptions:
+    """Options of an engine that serves adapters: one at a time where their kernel does not mix them.
+
+    Raises:
+        InputError: an unknown kernel, or another scheduler for one that does not mix.
+    """
+    if make_kernel(adapters, asked).mixes:
+        return options
+    if pool.options.get("scheduler", "one-adapter") != "one-adapter":
+        raise InputError(
+            f"the kernel {adapters.kernel!r} computes one adapter at a time, which the scheduler one-adapter "
+            f"does; found {options.scheduler}",
+            f"{where}.options.scheduler",
+        )
+    return options.model_copy(update={"scheduler": "one-adapter", "scheduler_options": {}})
 
 
 def _with_drafts(

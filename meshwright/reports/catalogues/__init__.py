@@ -39,6 +39,7 @@ KINDS: dict[str, Kind[Any]] = {
     "routers": policies.ROUTERS,
     "scalers": policies.SCALERS,
     "starts": policies.STARTS,
+    "adapters": policies.ADAPTERS,
     "power-policies": policies.POWER_POLICIES,
     "traces": policies.TRACES,
     "faults": faults.KIND,

@@ -10,6 +10,7 @@ from rich.table import Table
 from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
+from simulator.serving.adapters import kernels
 from simulator.serving.power_policies import power_policies
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.routers import routers
@@ -57,6 +58,7 @@ def _format_row(form: TraceFormat) -> list[str]:
 SCHEDULERS = policies("scheduler", schedulers)
 ROUTERS = policies("router", routers)
 SCALERS = policies("scaler", scalers)
+ADAPTERS = policies("adapter kernel", kernels)
 STARTS = policies("source of weights", starts)
 POWER_POLICIES = policies("power policy", power_policies)
 TRACES = Kind(

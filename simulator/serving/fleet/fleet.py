@@ -15,6 +15,7 @@ from math import inf
 import numpy as np
 import simpy
 
+from simulator.serving.adapters import AdapterDraws
 from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
 from simulator.serving.fleet.member import Member
@@ -66,6 +67,8 @@ class Fleet:
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
         self._looks = np.random.default_rng([setting.seed, 13])
+        adapters = setting.deployment.adapters
+        self._adapters = AdapterDraws(adapters, [setting.seed, 17]) if adapters is not None else None
         self._room = TraceRoom() if traced else None
         self._builder = Builder(setting, self.source, self._left, stretches)
         self.members: list[Member] = []
@@ -166,11 +169,10 @@ class Fleet:
     def _run_stream(self) -> None:
         """Requests of an open loop, independent of the fleet."""
         clock = self.clock
-        event = clock.peek()
         for request in self._requests():
-            while event <= request.arrival_s:
+            # A request may add events: the copy of its adapter ends later.
+            while clock.peek() <= request.arrival_s:
                 clock.step()
-                event = clock.peek()
             self.send(request)
         while (event := clock.peek()) < inf and not self.ended:
             for member in self.members:
@@ -185,6 +187,8 @@ class Fleet:
         if request.prompt + request.output > self._most_tokens:
             self.refused += 1
             return False
+        if self._adapters is not None:
+            request = self._adapters.assign(request)
         self._place(Sequence(request, request.arrival_s), request.arrival_s)
         return True
 
@@ -202,6 +206,11 @@ class Fleet:
         self._routed += 1
         if member.pool.pool.role == "prefill":
             sequence.output = 1
+        store, failures = member.adapters, member.failures
+        if store is not None and (ready := store.take(request.adapter, time)) > time:
+            sequence.queued_s = ready + member.ingest_s
+            self._later(sequence.queued_s, lambda now: self._arrive(member, failures, sequence, now))
+            return
         if member.receive_interval > 1 or time < member.ready_s:
             self._receive_late(member, sequence, time)
             return
@@ -290,7 +299,10 @@ class Fleet:
         self.records.add(sequence)
         if self._progress is not None and len(self.records) % REPORT_EVERY == 0:
             self._progress(min(len(self.records) / self.setting.serving.requests, 1.0))
-        self.members[sequence.replica].last_s = now
+        member = self.members[sequence.replica]
+        member.last_s = now
+        if member.adapters is not None:
+            member.adapters.leave(sequence.request.adapter)
         self._answered(sequence.request, now)
 
     def _answered(self, request: Request, now: float) -> None:
@@ -321,6 +333,9 @@ class Fleet:
                 self._routes[key] = Route.across(*sides)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
         end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        if source.adapters is not None and target.adapters is not None:
+            source.adapters.leave(request.adapter)
+            end = max(end, target.adapters.take(request.adapter, now))
         # A copy: the prefill replica still lists the sequence among those that it admitted.
         sequence = copy(sequence)
         sequence.output = request.output
@@ -346,6 +361,7 @@ class Fleet:
         member.up = False
         member.failures += 1
         member.replica = self._builder.replica(member.pool, member.meter)
+        member.empty_adapters()
         self.close(member)
         for sequence in lost:
             self._retry(sequence, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.serving.adapters import AdapterStore
 from simulator.serving.replica.base import StepLoop
 from simulator.serving.replica.meter import Meter
 from simulator.serving.setting import PoolSetting
@@ -28,8 +29,11 @@ class Member:
     up: bool = True
     """Whether the replica is up (has not failed)."""
     failures: int = 0
+    adapters: AdapterStore | None = None
+    """Adapters in its memory; None where requests have none."""
 
     def __post_init__(self) -> None:
+        self.empty_adapters()
         self.ingest_s = self.pool.options.ingest_s + self.pool.costs.first_token_s
         """Seconds from a client's send to the engine's queue."""
         self.receive_interval = self.pool.options.receive_interval
@@ -39,6 +43,11 @@ class Member:
     def ready_s(self) -> float:
         """Time from which its kernels are compiled, s."""
         return self.started_s + self.pool.options.compile_s
+
+    def empty_adapters(self) -> None:
+        """Forget all adapters, as a replica that has just started."""
+        held = self.pool.adapters
+        self.adapters = None if held is None else held.store()
 
     @property
     def load(self) -> int:
@@ -58,3 +67,7 @@ class Member:
     def cached(self, request: Request) -> int:
         """Tokens of the request's prompt in its prefix cache."""
         return self.replica.cached(request)
+
+    def holds(self, request: Request) -> bool:
+        """Whether it holds the request's adapter; without adapters every replica does."""
+        return self.adapters is None or self.adapters.holds(request.adapter)

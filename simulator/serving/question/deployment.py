@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from hwmodels.loading import Strict
 from hwmodels.quantities import Few
 from simulator.models import Model
+from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
@@ -135,6 +136,9 @@ class Deployment(Pool):
     )
     recompute: float = Field(
         0.0, ge=0, le=1, description="share of the tokens read from tiers that is computed again"
+    )
+    adapters: Adapters | None = Field(
+        None, description="low-rank adapters of the requests (`count`, `rank`, `popularity`, `memory`)"
     )
     failures: Failures | None = Field(None, description="failures of replicas and their return")
     drains: list[Drain] = Field(

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from simulator.serving.question.policies import make_policy
+from simulator.serving.routers.adapter_aware import AdapterAware
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority
@@ -16,7 +17,10 @@ from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
 
 routers: Mapping[str, type[Router]] = MappingProxyType(
-    {kind.name: kind for kind in (RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, ByPriority, ByLength)}
+    {
+        kind.name: kind
+        for kind in (RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, AdapterAware, ByPriority, ByLength)
+    }
 )
 
 

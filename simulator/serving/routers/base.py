@@ -34,6 +34,10 @@ class Target(Protocol):
         """Tokens of the request's prompt in the replica's prefix cache."""
         ...
 
+    def holds(self, request: Request) -> bool:
+        """Whether the replica holds the request's adapter."""
+        ...
+
 
 class Router(Strict):
     """One policy. Its fields are its parameters (`router_options`).

@@ -22,3 +22,5 @@ class Request(NamedTuple):
     turn: int = 0
     cached: int = 0
     """Prompt tokens known to be in the prefix cache, beside those that `prefix` finds."""
+    adapter: int = -1
+    """Number of its adapter; -1: none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.question.options import EngineOptions
@@ -41,6 +42,7 @@ def row(name, field) -> str:
         TraceFile,
         Deployment,
         Speculation,
+        Adapters,
         StagedStart,
         EngineOptions,
         Failures,

@@ -11,12 +11,16 @@ from simulator.serving.replica.schedulers.base import Scheduler
 from simulator.serving.replica.schedulers.chunked import Chunked
 from simulator.serving.replica.schedulers.continuous import Continuous
 from simulator.serving.replica.schedulers.exact_budget import ExactBudget
+from simulator.serving.replica.schedulers.one_adapter import OneAdapter
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
 from simulator.serving.replica.schedulers.priority import Priority
 from simulator.serving.replica.schedulers.static import Static
 
 schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
-    {kind.name: kind for kind in (Static, Continuous, PrefillFirst, Chunked, ExactBudget, Priority)}
+    {
+        kind.name: kind
+        for kind in (Static, Continuous, PrefillFirst, Chunked, ExactBudget, Priority, OneAdapter)
+    }
 )
 
 

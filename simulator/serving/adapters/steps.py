@@ -1,0 +1,143 @@
+"""Step times of a replica whose sequences have adapters, and the memory that those take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InfeasibleError, UnknownNameError
+from hwmodels.loading import build
+from simulator.models import Model
+from simulator.serving.adapters.base import AdapterKernel
+from simulator.serving.adapters.merged import Merged
+from simulator.serving.adapters.popularity import mean_distinct
+from simulator.serving.adapters.sgmv import Sgmv
+from simulator.serving.adapters.shapes import AdapterShapes
+from simulator.serving.adapters.store import AdapterStore
+from simulator.serving.question.adapters import Adapters
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
+
+kernels: Mapping[str, type[AdapterKernel]] = {kind.name: kind for kind in (Sgmv, Merged)}
+
+
+def make_kernel(adapters: Adapters, where: str) -> AdapterKernel:
+    """The kernel that a deployment names, with its parameters.
+
+    Raises:
+        UnknownNameError: no such kernel (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
+    """
+    if adapters.kernel not in kernels:
+        raise UnknownNameError("adapter kernel", adapters.kernel, kernels, f"{where}.kernel")
+    return build(kernels[adapters.kernel], adapters.options, f"{where}.options")
+
+
+class AdapterSteps:
+    """`StepTimes` whose sequences have adapters.
+
+    The number of different adapters in a batch is the mean for its number of sequences.
+
+    Args:
+        target: step times without adapters.
+        extra_s: seconds that a step is longer, by its number of sequences.
+        token_s: seconds that it is longer for each query token.
+    """
+
+    def __init__(self, target: StepTimes, extra_s: Array, token_s: float) -> None:
+        self.target, self.stages = target, target.stages
+        self._extra, self._token_s = extra_s.tolist(), token_s
+
+    def _more(self, prefills: Sequence[Chunk], decodes: int, queries: int) -> float:
+        sequences = min(len(prefills) + decodes, len(self._extra) - 1)
+        tokens = decodes * queries + sum(chunk[0] for chunk in prefills)
+        return self._extra[sequences] + self._token_s * tokens
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """See `StepTimes.step`."""
+        return self.target.step(prefills, decodes, kv_tokens, queries) + self._more(
+            prefills, decodes, queries
+        )
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """See `StepTimes.stretch`: a batch that only decodes keeps its adapters."""
+        first_s, growth_s, steps = self.target.stretch(decodes, kv_tokens, queries)
+        return first_s + self._more((), decodes, queries), growth_s, steps
+
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
+        """See `StepTimes.lockstep`: the rank with most to do counts."""
+        more = max((self._more(one.prefills, one.decodes, queries) for one in ranks), default=0.0)
+        return self.target.lockstep(ranks, queries) + more
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of the base model's step."""
+        return self.target.watts(tokens, decodes, kv_tokens, seconds)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """The base model's parts, and adapters."""
+        parts = self.target.parts(prefills, decodes, kv_tokens)
+        return {**parts, "adapters": self._more(prefills, decodes, 1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldAdapters:
+    """What a replica needs to know of adapters."""
+
+    kernel: AdapterKernel
+    room: int
+    """Adapters that fit into the memory kept for them."""
+    load_s: float
+    """Seconds to copy one from the host to all devices of the replica."""
+    bytes: float
+    """Of one adapter over the replica."""
+
+    def store(self) -> AdapterStore:
+        """An empty store of a replica."""
+        return AdapterStore(self.room, self.load_s)
+
+
+def with_adapters(
+    costs: ReplicaCosts,
+    adapters: Adapters,
+    model: Model,
+    cluster: Cluster,
+    pool: Pool,
+    options: EngineOptions,
+    where: str,
+) -> tuple[ReplicaCosts, HeldAdapters]:
+    """Costs of a replica that serves adapters: longer steps, and fewer KV blocks.
+
+    Raises:
+        InputError: an unknown kernel or a wrong parameter of it.
+        InfeasibleError: the adapters leave no KV block.
+    """
+    kernel, shapes = make_kernel(adapters, where), AdapterShapes.of(model, adapters)
+    devices = pool.tensor * pool.pipeline
+    running = options.max_sequences if kernel.mixes else 1
+    room = min(adapters.count, running * pool.data)
+    if adapters.memory is not None:
+        room = int(1e9 * adapters.memory / shapes.bytes)
+    block = costs.kv_token_bytes * options.block_tokens
+    blocks = int(costs.kv_blocks - room * shapes.bytes / block)
+    if blocks < 1 or room < 1:
+        held, asked = max(room, 1), adapters.memory
+        raise InfeasibleError(
+            f"{held:,} adapters of rank {adapters.rank} take {held * shapes.bytes / 1e9:.2f} GB; beside the "
+            f"weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
+            f"{'one for each running sequence' if asked is None else f'{asked:g} GB'}; "
+            "fewer or smaller adapters, another `adapters.memory` or more devices help"
+        )
+    distinct = np.maximum(mean_distinct(adapters, 2 * options.max_sequences), 1.0)
+    extra = kernel.seconds(distinct, shapes, pool.tensor, cluster.device)
+    extra[0] = 0.0
+    steps = AdapterSteps(costs.steps, extra, kernel.token_s(shapes, pool.tensor, cluster.device))
+    link = cluster.device.kernels.calibration.host_copy
+    load_s = shapes.layers * link.overhead_s + shapes.bytes / devices / link.bandwidth
+    return (
+        dataclasses.replace(costs, steps=steps, kv_blocks=blocks),
+        HeldAdapters(kernel, room, load_s, shapes.bytes),
+    )

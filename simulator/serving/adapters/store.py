@@ -1,0 +1,48 @@
+"""Adapters that a replica holds in device memory."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+
+
+class AdapterStore:
+    """Adapters by their last use; the least recently used idle one makes room.
+
+    Args:
+        room: adapters that fit.
+        load_s: seconds to copy one from the host.
+    """
+
+    def __init__(self, room: int, load_s: float) -> None:
+        self.room, self.load_s = room, load_s
+        self._held: OrderedDict[int, None] = OrderedDict()
+        self._users: Counter[int] = Counter()
+        self._free_s = 0.0
+        self.hits = self.misses = 0
+
+    def holds(self, adapter: int) -> bool:
+        """Whether an adapter is in device memory, or on its way there."""
+        return adapter in self._held
+
+    def take(self, adapter: int, now: float) -> float:
+        """Hold an adapter for one more sequence; returns the time at which it is loaded, s.
+
+        Copies go over the host link one after the other, beside the steps. Where all adapters in memory are
+        in use the new one is held beside them.
+        """
+        self._users[adapter] += 1
+        if adapter in self._held:
+            self._held.move_to_end(adapter)
+            self.hits += 1
+            return now
+        self.misses += 1
+        idle = [one for one in self._held if not self._users[one]] if len(self._held) >= self.room else []
+        for one in idle[: len(self._held) - self.room + 1]:
+            del self._held[one]
+        self._held[adapter] = None
+        self._free_s = max(self._free_s, now) + self.load_s
+        return self._free_s
+
+    def leave(self, adapter: int) -> None:
+        """Let a sequence of an adapter go."""
+        self._users[adapter] -= 1
