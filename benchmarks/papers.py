@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from benchmarks.moving_papers import MOVING_CLAIMS
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError, UnknownNameError
@@ -26,6 +27,7 @@ from simulator.setting import Setting
 from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
+ALL_SERVING = (*SERVING_CLAIMS, *MOVING_CLAIMS)
 BATCH = ("plan.micro_batch", "workload.global_batch")
 LENGTH = ("workload.seq_len",)
 
@@ -307,7 +309,7 @@ def write_page(page: Path, lines: list[str]) -> None:
 
 def main() -> None:
     """Print the tables of training, of serving and of runs, line by line as they are found."""
-    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)})
+    names = sorted({claim.scenario for claim in (*CLAIMS, *ALL_SERVING, *RUN_CLAIMS)})
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers",
         description=__doc__,
@@ -328,9 +330,9 @@ def main() -> None:
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
         print(line, flush=True)
-    if not asked or {claim.scenario for claim in SERVING_CLAIMS} & set(asked):
+    if not asked or {claim.scenario for claim in ALL_SERVING} & set(asked):
         print()
-        for line in serving_rows(asked):
+        for line in serving_rows(asked, ALL_SERVING):
             print(line, flush=True)
     if not asked or {claim.scenario for claim in RUN_CLAIMS} & set(asked):
         print()

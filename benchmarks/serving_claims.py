@@ -5,7 +5,9 @@ Bands were set before the runs; that of a row of issue 23 is the issue's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class ServingClaim:
             ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
         alone: both run on one engine: the mechanism alone.
         unit: of the figures.
+        measure: of all runs (`serving_papers.ServingRuns`), where no gain of runs over others is claimed.
     """
 
     scenario: str
@@ -35,6 +38,7 @@ class ServingClaim:
     metric: str
     alone: bool = False
     unit: str = "x"
+    measure: Callable[[Any], float] | None = None
 
 
 def _ladder() -> tuple[ServingClaim, ...]:

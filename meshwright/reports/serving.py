@@ -11,6 +11,7 @@ from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
+from simulator.serving.moved import moved
 from simulator.serving.replica.records import Record
 from simulator.serving.result import ServingResult
 from simulator.serving.setting import PoolSetting
@@ -156,6 +157,7 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
     if failures := sum(member.failures for member in result.fleet.members):
         sent, given_up = result.fleet.retries, result.fleet.failed
         yield "failures", f"{failures:,} of replicas; {sent:,} requests sent again, {given_up:,} given up"
+    yield from _moved(result)
     if metrics.refused:
         yield "refused", f"{metrics.refused:,} requests exceed the KV blocks of a replica"
     if metrics.counted < 10 * FEW:
@@ -166,6 +168,17 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if result.interrupted:
         yield "interrupted", "figures are of the requests that had ended"
+
+
+def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
+    """What policies that move state did."""
+    found = moved(result.fleet)
+    if "tier_hit_rates" in found:
+        rates = ", ".join(f"{place} {percent(rate)}" for place, rate in found["tier_hit_rates"].items())
+        yield "read from tiers", f"{rates} of prompt tokens"
+    if "link_bytes" in found:
+        carried = found["link_bytes"].items()
+        yield "over links", ", ".join(f"{name} {bytes_ / 1e9:,.1f} GB" for name, bytes_ in carried)
 
 
 def _row_power(row: RowPower) -> str:

@@ -11,6 +11,7 @@ from simulator.serving.fleet.outages import drains, outages
 from simulator.serving.fleet.row_power import RowSupervisor
 from simulator.serving.fleet.scaling import scale, seconds_up
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
+from simulator.serving.moved import moved
 from simulator.serving.replica.records import Records
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.setting import ServingSetting
@@ -73,6 +74,7 @@ class ServingResult:
             **self._starts(),
             **self._adapters(),
             **({} if self.row is None else {"row_power": vars(self.row.figures())}),
+            **moved(self.fleet),
             "interrupted": self.interrupted,
         }
 

@@ -14,6 +14,7 @@ from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
+from simulator.serving.checks import check_tiers
 from simulator.serving.engines import Engine
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
@@ -175,6 +176,8 @@ def serving_setting(
             f"{where}: deployment.pools",
         )
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
+    costs, block = pools[0].costs, pools[0].options.block_tokens
+    check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
     return ServingSetting(
         title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
     )

@@ -54,6 +54,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "first_token_per_token_s": (0, 1),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
+    "host_block_bytes": (256, 1e9),
     "graph_bytes": (0, 1e13),
 }
 """Lower and upper bound of each numeric figure."""
@@ -148,6 +149,10 @@ class Engine(Strict):
         value=False, kind="assumed", source="only steps in graphs are padded"
     )
     """Whether steps outside of graphs pad every data-parallel rank to the tokens of the largest."""
+    host_block_bytes: Figure[float] = Figure[float](
+        value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
+    )
+    """Bytes of one copy of KV between device and host memory."""
     stream_interval: Figure[int]
     """Tokens of a request between two streamed chunks."""
 

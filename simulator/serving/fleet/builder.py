@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
+from simulator.serving.fleet.placing import placed_tiers
 from simulator.serving.question.places import read_rate
 from simulator.serving.replica.base import Listener, StepLoop
 from simulator.serving.replica.guards import guard, guarded
-from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks, TieredBlocks, TierStore
+from simulator.serving.replica.kv import (
+    ChunkBlocks,
+    LinkedBlocks,
+    PagedBlocks,
+    PrefixBlocks,
+    TieredBlocks,
+    TierStore,
+)
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.pipeline import PipelinedReplica
 from simulator.serving.replica.replica import Replica
 from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.state import Lanes, PlacedStore
 from simulator.serving.steps.speculation import Drafts
 from simulator.serving.workload.source import Source
 
@@ -31,11 +42,16 @@ class Builder:
         self._made = 0
         self._shared: dict[str, TierStore] = {}
         """Remote tiers by pool."""
+        self.lanes = Lanes()
+        self.stores: list[PlacedStore] = []
+        """Tiers on shared links, of all replicas."""
+        self._pooled: dict[str, OrderedDict[int, None]] = {}
+        """Content of remote ones by pool."""
 
-    def replica(self, pool: PoolSetting, meter: Meter) -> StepLoop:
-        """An empty replica of a pool."""
+    def replica(self, pool: PoolSetting, meter: Meter, rank: int = 0) -> StepLoop:
+        """An empty replica of a pool, whose first device has that rank."""
         options, costs, ranks = pool.options, pool.costs, pool.pool.data
-        kvs = [self._blocks(pool) for _ in range(ranks)]
+        kvs = [self._blocks(pool, rank) for _ in range(ranks)]
         rest = (costs.steps, meter, self.on_leave, self._stretches, costs.copy_s)
         if ranks > 1:
             replica: StepLoop = LockstepReplica(options, pool.scheduler, kvs, *rest)
@@ -50,14 +66,25 @@ class Builder:
                 batcher.drafts = Drafts(pool.pool.speculation, seed)
         return guard(replica) if guarded() else replica
 
-    def _blocks(self, pool: PoolSetting) -> PagedBlocks:
+    def _blocks(self, pool: PoolSetting, rank: int) -> PagedBlocks:
         """KV blocks of one attention rank."""
         options, blocks, source = pool.options, pool.costs.kv_blocks, self._source
+        chunks = self._setting.serving.chunks
+        if chunks is not None:
+            tiers = placed_tiers(self._setting, pool, rank, chunks.tokens, self.lanes, self._pooled, False)
+            self.stores += tiers.stores
+            return ChunkBlocks(blocks, options.block_tokens, tiers)
         if not (options.prefix_caching and source.shares_prefixes):
             return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)
         deployment = self._setting.deployment
         if not deployment.tiers:
             return PrefixBlocks(blocks, options.block_tokens, source.prefix_tokens)
+        if deployment.shares_links:
+            linked = LinkedBlocks(blocks, options.block_tokens, source.prefix_tokens)
+            tokens = linked.unit_tokens
+            linked.tiers = placed_tiers(self._setting, pool, rank, tokens, self.lanes, self._pooled, True)
+            self.stores += linked.tiers.stores
+            return linked
         tiered = TieredBlocks(blocks, options.block_tokens, source.prefix_tokens, deployment.recompute)
         tiered.use(self._stores(pool, tiered.unit_tokens))
         return tiered

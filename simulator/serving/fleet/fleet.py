@@ -71,6 +71,7 @@ class Fleet:
         self._adapters = AdapterDraws(adapters, [setting.seed, 17]) if adapters is not None else None
         self._room = TraceRoom() if traced else None
         self._builder = Builder(setting, self.source, self._left, stretches)
+        self.lanes, self.stores = self._builder.lanes, self._builder.stores
         self.members: list[Member] = []
         for pool in setting.pools:
             for number in range(pool.pool.replicas):
@@ -88,6 +89,8 @@ class Fleet:
         )
         self._users = Users(users, setting.serving.user_gap, self.send, self._later) if users else None
         self._feeds_back = self._programs is not None or bool(self.decoding) or self._users is not None
+        # Replicas that share links run in the order of time.
+        self._feeds_back |= setting.deployment.shares_links
         self._next: list[tuple[float, int]] = []
         self._routed = 0
         self._split = bool(self.decoding)
@@ -100,7 +103,7 @@ class Fleet:
 
     def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
         """Start a replica of a pool; it takes no requests before it is in ``entry``."""
-        member = self._member(pool)
+        member = self._member(pool, rank)
         member.index, member.started_s, member.rank = len(self.members), now, rank
         self.members.append(member)
         return member
@@ -360,7 +363,7 @@ class Fleet:
         lost = member.replica.sequences()
         member.up = False
         member.failures += 1
-        member.replica = self._builder.replica(member.pool, member.meter)
+        member.replica = self._builder.replica(member.pool, member.meter, member.rank)
         member.empty_adapters()
         self.close(member)
         for sequence in lost:
@@ -401,7 +404,7 @@ class Fleet:
         sequence.retries = lost.retries + 1
         self._at(now + failures.retry_after, lambda time: self._place(sequence, time))
 
-    def _member(self, pool: PoolSetting) -> Member:
+    def _member(self, pool: PoolSetting, rank: int) -> Member:
         costs = pool.costs
         meter = Meter(costs.steps, costs.kv_blocks * pool.pool.data, self._room)
-        return Member(0, pool, self._builder.replica(pool, meter), meter)
+        return Member(0, pool, self._builder.replica(pool, meter, rank), meter)

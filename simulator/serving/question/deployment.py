@@ -145,3 +145,8 @@ class Deployment(Pool):
         default_factory=list,
         description="replicas that take no requests for a while (`time`, `replica`, `until`)",
     )
+
+    @property
+    def shares_links(self) -> bool:
+        """Whether tiers share links with each other, and writes to them take time."""
+        return any(tier.recompute is not None for tier in self.tiers)

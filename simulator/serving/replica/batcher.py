@@ -169,7 +169,9 @@ class Batcher:
         if sequence.loaded and self.swaps:
             step.copied += sequence.loaded
         sequence.loaded = 0
-        if found:
+        if self.kv.moves:
+            step.read_s += self.kv.wait_seconds(sequence, now)
+        elif found:
             step.read_s += self.kv.read_seconds(sequence)
         sequence.computed = found
         if sequence.scheduled_s != sequence.scheduled_s:

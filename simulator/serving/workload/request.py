@@ -24,3 +24,5 @@ class Request(NamedTuple):
     """Prompt tokens known to be in the prefix cache, beside those that `prefix` finds."""
     adapter: int = -1
     """Number of its adapter; -1: none."""
+    chunks: tuple[int, ...] = ()
+    """Documents that stand in the prompt."""

@@ -46,6 +46,17 @@ class Prefix(Strict):
     groups: int = Field(1, ge=1, le=2**18, description="different system prompts, drawn equally often")
 
 
+class Chunks(Strict):
+    """Documents that retrieval puts into every prompt, before the question."""
+
+    documents: int = Field(ge=1, le=2**20, description="documents of the collection")
+    per_prompt: int = Field(ge=1, le=1024, description="documents in a prompt, drawn independently")
+    tokens: Tokens = Field(description="tokens of a document")
+    zipf: float = Field(
+        default=1.0, ge=0, le=10, description="exponent of the documents' popularity; 0: all alike"
+    )
+
+
 class TraceFile(Strict):
     """Requests of a log."""
 
@@ -84,6 +95,9 @@ class Serving(Strict):
     user_gap: Duration = Field(0.0, description="seconds from an answer to the user's next request")
     program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
     prefix: Prefix | None = Field(None, description="system prompts")
+    chunks: Chunks | None = Field(
+        default=None, description="retrieved documents, found in tiers wherever they stand in a prompt"
+    )
     priorities: list[NotNegative] = Field(
         default_factory=list,
         max_length=64,
@@ -103,6 +117,8 @@ class Serving(Strict):
         closed = self.arrivals is not None and self.arrivals.closed
         if self.users is not None and (closed or not isinstance(self.program, Single)):
             raise ValueError("`users` share the requests of an open loop without programs")
+        if self.chunks is not None and (self.trace is not None or not isinstance(self.program, Single)):
+            raise ValueError("`chunks` are drawn for single requests; leave out trace and program")
         if self.trace is None:
             missing = [name for name in ("arrivals", "input", "output") if getattr(self, name) is None]
             if missing:

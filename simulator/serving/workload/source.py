@@ -42,9 +42,9 @@ class Source:
         self, serving: Serving, seed: int, folder: Path, longest: int, where: str = "workload"
     ) -> None:
         self.serving, self.longest, self.where = serving, longest, where
-        streams = np.random.SeedSequence(seed).spawn(5)
+        streams = np.random.SeedSequence(seed).spawn(6)
         streams = map(np.random.default_rng, streams)
-        self._arrivals, self._lengths, self._groups, self._programs, self._urgency = streams
+        self._arrivals, self._lengths, self._groups, self._programs, self._urgency, self._documents = streams
         self._path = folder / serving.trace.path if serving.trace else None
         self._fresh = FRESH
         form = get_format(serving.trace.format) if serving.trace else None
@@ -71,11 +71,24 @@ class Source:
             InputError: a wrong row of the trace, or a request longer than the model's context.
         """
         rows = self._rows()
-        longest, priorities = self.longest, self.priorities()
+        longest, priorities, chunks = self.longest, self.priorities(), self._chunks()
         for serial, (time, prompt, output, prefix, cached) in enumerate(islice(rows, self.serving.requests)):
             if prompt + output > longest:
                 self.check(serial, prompt, output)
-            yield Request(serial, time, prompt, output, prefix, next(priorities), cached=cached)
+            urgency, documents = next(priorities), next(chunks)
+            yield Request(serial, time, prompt, output, prefix, urgency, cached=cached, chunks=documents)
+
+    def _chunks(self) -> Iterator[tuple[int, ...]]:
+        """Yield the documents of each prompt."""
+        chunks = self.serving.chunks
+        if chunks is None:
+            yield from repeat(())
+            return
+        shares = np.arange(1.0, chunks.documents + 1.0) ** -chunks.zipf
+        shares /= shares.sum()
+        while True:
+            drawn = self._documents.choice(chunks.documents, (BLOCK, chunks.per_prompt), p=shares)
+            yield from map(tuple, drawn.tolist())
 
     def starts(self) -> Iterator[float]:
         """Yield start times of programs, s; in a closed loop, start times of the clients."""
@@ -156,6 +169,8 @@ class Source:
 
     def _drawn(self) -> Iterator[tuple[int, int]]:
         first = self.serving.prefix.tokens if self.serving.prefix else 0
+        if self.serving.chunks is not None:
+            first += self.serving.chunks.per_prompt * self.serving.chunks.tokens
         inputs, outputs = self.serving.input, self.serving.output
         while inputs is not None and outputs is not None:
             prompts = inputs.draw(self._lengths, BLOCK) + first

@@ -18,6 +18,7 @@ from simulator.serving.replica.records import Record
 from simulator.serving.result import serve
 from simulator.serving.scenario import ServingDefinition, make_serving
 from simulator.serving.workload import Prefix, Serving, Slo, TraceFile, arrivals, lengths, programs
+from simulator.serving.workload.serving import Chunks
 from tests.simulator.serving.conftest import Run, make_requests
 
 PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -49,6 +50,7 @@ def row(name, field) -> str:
         Drain,
         Outage,
         Tier,
+        Chunks,
     ],
     ids=lambda one: one.__name__,
 )

@@ -19,6 +19,8 @@ class PagedBlocks:
 
     shares: ClassVar[bool] = False
     """Whether sequences share blocks, and so `computed` matters."""
+    moves: ClassVar[bool] = False
+    """Whether an admission may wait for reads and writes on shared links (`wait_seconds`)."""
 
     def __init__(self, total: int, block_tokens: int, keeps_freed: bool) -> None:
         self.total = self.free = total
@@ -62,6 +64,11 @@ class PagedBlocks:
 
     def read_seconds(self, sequence: Sequence) -> float:
         """Seconds to read an admitted sequence's cached KV from tiers below device memory."""
+        return 0.0
+
+    def wait_seconds(self, sequence: Sequence, now: float) -> float:
+        """Begin the reads and writes of an admitted sequence; returns the seconds that its step waits longer
+        for them."""
         return 0.0
 
     def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:

@@ -1,0 +1,82 @@
+"""Published gains of systems whose state or requests move; `python -m benchmarks.papers` prints them."""
+
+from __future__ import annotations
+
+from benchmarks.serving_claims import ServingClaim
+from benchmarks.serving_papers import ServingRuns
+from meshwright.questions.keys import set_key
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+SHARE = 0.15
+"""CacheBlend's share of tokens that is computed again."""
+LATER = 1.05
+"""TTFT over that of a read in no time, at the knee."""
+
+
+def blend_knee(runs: ServingRuns) -> float:
+    """The slowest SSD that costs a request alone no more than 5 %, over that whose reads take as long as
+    computing the share again."""
+    run = runs.by_name["SSD"]
+    data = set_key(run.data, "workload.arrivals.rate", 0.05, run.folder, run.where)
+    data = set_key(data, "workload.requests", 300, run.folder, run.where)
+
+    def ttft(rate: float) -> float:
+        key = "cluster.node.ssds.read_bytes_s"
+        setting = make_serving(set_key(data, key, rate, run.folder, run.where), run.where, run.folder)
+        found = serve(setting).metrics.latencies["ttft"]
+        return found.mean if found is not None else float("inf")
+
+    pool, chunks = make_serving(data, run.where, run.folder).pools[0], data["workload"]["chunks"]
+    tokens = chunks["per_prompt"] * chunks["tokens"]
+    again = int(SHARE * tokens)
+    whole = tokens + int(data["workload"]["input"])
+    computing = pool.costs.steps.step(((whole - tokens + again, tokens - again),), 0, 0)
+    expected = tokens * pool.costs.kv_token_bytes / computing
+    least, low, high = ttft(6e9), 0.05 * expected, min(2.0 * expected, 6e9)
+    for _ in range(7):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if ttft(middle) <= LATER * least else (middle, high)
+    return high / expected
+
+
+def over(
+    scenario: str,
+    what: str,
+    published: float,
+    band: tuple[float, float],
+    run: str,
+    base: str = "base",
+    metric: str = "ttft_s.mean",
+) -> ServingClaim:
+    """A claim that compares two runs on one engine."""
+    return ServingClaim(scenario, what, published, band, (run,), (base,), metric, alone=True)
+
+
+BLEND = "serve-cacheblend-7b"
+MOVING_CLAIMS = (
+    over(BLEND, "TTFT of computing all over texts in host memory, 15 % again", 3.3, (2.0, 3.5), "host"),
+    over(BLEND, "the same, requests alone", 3.3, (2.0, 3.5), "alone, host", "alone"),
+    over(BLEND, "the same, texts on SSD", 3.3, (2.0, 3.5), "SSD"),
+    over(BLEND, "the same, texts beyond a small host tier on SSD", 3.3, (2.0, 3.5), "small host before SSD"),
+    over(BLEND, "the same, over a network of 10 Gb/s: reads take longer", 1.0, (1.0, 2.0), "network"),
+    over(
+        BLEND,
+        "the same, host memory, of texts that do not return",
+        1.0,
+        (0.9, 1.2),
+        "few texts return, host",
+        "few texts return",
+    ),
+    over(BLEND, "TTFT of computing all over nothing computed again (APE)", 4.5, (2.0, 12.0), "APE"),
+    ServingClaim(
+        BLEND,
+        "slowest SSD that costs 5 % of TTFT, over load = 15 % of prefill",
+        1.0,
+        (0.7, 1.4),
+        (),
+        (),
+        "",
+        measure=blend_knee,
+    ),
+)
