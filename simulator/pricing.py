@@ -82,6 +82,8 @@ NO_TIME = np.zeros(())
 
 FEW_CASES = 32
 """Minimum number of cases for which equal cases are merged."""
+MANY_CASES = 4096
+"""The same of cases on several axes."""
 
 
 @record()
@@ -127,7 +129,13 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
         rows = [sizes(ops[index]) for index in indices]
         members, shape = [ops[index] for index in indices], _cases(rows)
         if len(shape) > 1:
-            found = np.broadcast_to(kind(members, prices, *_columns(rows, shape)), (len(rows), *shape))
+            columns, which = _columns(rows, shape), None
+            if isinstance(members[0], Product):
+                columns, which = _distinct_sizes(columns)
+            found = kind(members, prices, *columns)
+            if which is not None:
+                found = np.take_along_axis(found, which, axis=-1).reshape(len(rows), *shape)
+            found = np.broadcast_to(found, (len(rows), *shape))
         else:
             stacked, which = _distinct(_stacked(rows, shape))
             found = kind(members, prices, *stacked)
@@ -153,6 +161,33 @@ def _columns(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> list[Array]
             column[number] = size
         columns.append(column)
     return columns
+
+
+def _distinct_sizes(columns: list[Array]) -> tuple[list[Array], NDArray[np.integer] | None]:
+    """Distinct values of the one size that varies over several axes, as the rows of a chunk's context do.
+
+    Args:
+        columns: sizes as `_columns` returns them.
+
+    Returns:
+        Sizes of shape (ops, distinct) or (ops, 1), and the index of every case's, shape (ops, cases); the
+        sizes as they are and None where several vary, or few would be merged.
+    """
+    varied = [index for index, column in enumerate(columns) if column.size > len(column)]
+    if len(varied) != 1 or columns[varied[0]].size < MANY_CASES:
+        return columns, None
+    column = columns[varied[0]]
+    most = int(column.max())
+    if most > column.size or np.any(column != np.floor(column)):
+        return columns, None
+    whole = column.astype(np.int64)
+    present = np.zeros(most + 1, bool)
+    present[whole] = True
+    distinct = np.flatnonzero(present).astype(np.float64)
+    places = (np.cumsum(present) - 1)[whole].reshape(len(column), -1)
+    sizes = [other.reshape(len(other), 1) for other in columns if other is not column]
+    sizes.insert(varied[0], np.broadcast_to(distinct, (len(column), len(distinct))))
+    return sizes, places
 
 
 def _stacked(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> Array:
