@@ -75,17 +75,17 @@ def answer(flags: PlanFlags) -> None:
     load = {name: getattr(flags, name) for name in ("isl", "osl", "rate", "ttft", "tpot", "engine")}
     place = {"model": flags.model, "cluster": flags.cluster, "gpus": flags.gpus}
     if flags.day is not None:
-        files.refuse("days", "save", "html", "csv")
+        files.refuse("days", "save", "csv")
         unused = {"--rate": flags.rate, "--mix": flags.mix, "--watts": flags.watts}
         refuse_given(unused, "--day gives the rates")
         asked = {**place, **load, **held}
-        plan_days(flags.scenario, asked, flags.day, flags.cold_start, flags.refine, flags.json)
+        plan_days(flags.scenario, asked, flags.day, flags.cold_start, flags.refine, flags.json, flags.html)
     elif flags.mix is not None:
-        files.refuse("mixes", "save", "html", "csv")
+        files.refuse("mixes", "save", "csv")
         unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
         asked = {"model": flags.model, **load, **held, "watts": flags.watts, "split": not flags.together}
-        plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json)
+        plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json, flags.html)
     elif flags.serve or asks_serving(flags.scenario):
         _answer_serving(flags, {**place, **load}, held, files)
     else:

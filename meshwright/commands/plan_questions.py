@@ -88,7 +88,7 @@ QUESTIONS = {
     [bold]Example:[/bold] meshwright plan mix --types l4,a100-sxm-80gb=8,h100-sxm@2.5 --model llama3.1-8b --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """,  # noqa: E501
         ("scenario", "mix", "model", "isl", "osl", "rate", "ttft", "tpot", "watts", "refine", "json"),
-        ("engine", "fix", "limit", "together"),
+        ("engine", "fix", "limit", "together", "html"),
         own={"mix": Types},
     ),
     "day": PlanQuestion(
@@ -97,7 +97,7 @@ QUESTIONS = {
     [bold]Example:[/bold] meshwright plan day --rates 2,5,9,4 --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --ttft 0.5 --tpot 0.03
     """,  # noqa: E501
         ("scenario", "day", "model", "cluster", "gpus", "isl", "osl", "ttft", "tpot", "cold_start", "json"),
-        ("engine", "fix", "limit", "refine"),
+        ("engine", "fix", "limit", "refine", "html"),
         own={"day": Rates},
     ),
     "size": PlanQuestion(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from meshwright.commands.plan_files import PlanFiles
     from planner.execution import Execution
 
@@ -54,7 +56,7 @@ def plan_serving(
         nearest_words,
     )
 
-    files.refuse("serving plans", "html", "csv")
+    files.refuse("serving plans", "csv")
     if top is not None and not 1 <= top <= MOST_PLANS:
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
     files.check_rank(top or PLANS)
@@ -75,6 +77,11 @@ def plan_serving(
     elif found.search.plans:
         launch = export_words(engine_target(found.search.question.engine), files.save)
         show_tables(*deployment_tables(found.search, found.refined), launch)
+    if files.html is not None and found.search.plans:
+        from meshwright.pages.answers import write_deployments
+
+        write_deployments(files.html, found.search, deployment_tables(found.search, found.refined))
+        note(f"page written: {files.html}")
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))
     files.save_scenario(found)
@@ -85,7 +92,9 @@ def plan_serving(
         raise typer.Exit(INTERRUPTED)
 
 
-def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: int, json: bool) -> None:
+def plan_mix(
+    scenario: str, arguments: Mapping[str, Any], types: str, refine: int, json: bool, html: Path | None
+) -> None:
     """Search and print the cheapest mix of GPU types; with ``refine``, run it on the event engine too.
 
     Raises:
@@ -93,7 +102,7 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: in
         InfeasibleError: no mix carries the load within the targets.
     """
     from meshwright.api import serving as serving_api
-    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.mixes import describe_mix, mix_tables
 
     check_given(scenario, arguments, NEEDED_OF_A_MIX)
@@ -115,10 +124,21 @@ def plan_mix(scenario: str, arguments: Mapping[str, Any], types: str, refine: in
         print_json(describe_mix(found, run))
     else:
         show_tables(*mix_tables(found, run))
+    if html is not None:
+        from meshwright.pages.answers import write_mix
+
+        write_mix(html, found, mix_tables(found, run))
+        note(f"page written: {html}")
 
 
 def plan_days(
-    scenario: str, arguments: Mapping[str, Any], rates: str, cold_start: float, refine: int, json: bool
+    scenario: str,
+    arguments: Mapping[str, Any],
+    rates: str,
+    cold_start: float,
+    refine: int,
+    json: bool,
+    html: Path | None,
 ) -> None:
     """Plan and print replicas over a day.
 
@@ -127,7 +147,7 @@ def plan_days(
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
     from meshwright.api import serving as serving_api
-    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.commands.sizing import count
     from meshwright.reports.days import day_tables, describe_day
 
@@ -148,6 +168,11 @@ def plan_days(
         print_json(describe_day(found, runs))
     else:
         show_tables(*day_tables(found, runs))
+    if html is not None:
+        from meshwright.pages.answers import write_day
+
+        write_day(html, found, day_tables(found, runs))
+        note(f"page written: {html}")
 
 
 def _rates(text: str) -> list[float]:

@@ -26,6 +26,7 @@ def sweep(
     workers: given.Workers = None,
     executor: given.Executor = "local",
     address: given.Address = "",
+    html: given.Html = None,
     json: Json = False,
 ) -> None:
     """Plan or simulate every point of a grid: models x clusters x GPU counts x loads.
@@ -46,6 +47,11 @@ def sweep(
     if out is not None:
         found.write(out)
         note(f"table written: {out}")
+    if html is not None:
+        from meshwright.pages.answers import write_sweep
+
+        write_sweep(html, found.title, found.points, found.grid)
+        note(f"page written: {html}")
     if json:
         print_json(found.to_dict())
     elif out is None:

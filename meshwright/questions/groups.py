@@ -25,7 +25,7 @@ def refuse_groups(data: Mapping[str, Any], where: str, folder: Path) -> None:
     if cluster is None:
         return
     told = "has groups of nodes, which the search does not range over"
-    ready = ready_scenario(data, cluster, find(models, data.get("model"), folder, f"{where}: model"))
+    ready = ready_scenario(data, cluster, find(models, data["model"], folder, f"{where}: model"))
     try:
         make_mixed(ready, where, folder)
     except InputError:

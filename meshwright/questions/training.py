@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError, shown
-from hwmodels.loading import Catalogue, looks_like_path, read_mapping
+from hwmodels.loading import looks_like_path, read_mapping
 from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import as_numbers, number_format
 from meshwright.questions.scenarios import scenario_path
@@ -113,11 +113,10 @@ def _check_names(changes: Mapping[str, Any]) -> None:
     Raises:
         UnknownNameError: no such model, cluster or framework.
     """
-    catalogues: tuple[Catalogue[Any], ...] = (models, clusters, frameworks)
-    for name, catalogue in zip(("model", "cluster", "framework"), catalogues, strict=True):
+    for name, get in (("model", models.get), ("cluster", clusters.get), ("framework", frameworks.get)):
         value = changes.get(name)
         if isinstance(value, str) and not looks_like_path(value):
-            find(catalogue, value, Path(), flag(name))
+            get(value, flag(name))
 
 
 MOST_DIGITS = 9

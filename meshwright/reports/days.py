@@ -52,8 +52,9 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
     saved = 1 - plan.timetable_usd / plan.fixed_usd
     words = (
         f"A replica carries {plan.rate:.3g} requests/s within the targets ({percent(slo.share, 0)} of them). "
-        f"The timetable costs {plan.timetable_usd:,.2f} $ a cycle, {percent(saved, 0)} less than "
-        f"{plan.needed.max()} replicas throughout ({plan.fixed_usd:,.2f} $)."
+        f"The timetable costs {plan.timetable_usd:,.2f} $ a cycle, {_less(saved)} "
+        f"{plan.needed.max()} {'replica' if plan.needed.max() == 1 else 'replicas'} throughout "
+        f"({plan.fixed_usd:,.2f} $)."
     )
     made: list[Table | str] = [table(("from", "rate", "replicas", "GPUs"), rows, title, left=1), words]
     if runs:
@@ -66,6 +67,10 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
         "price": f"{plan.question.types[0].usd_per_hour:g} $ an hour and device",
     }
     return [*made, facts(basis, "What this rests on")]
+
+
+def _less(share: float) -> str:
+    return f"{percent(share, 0)} less than" if share > 0 else "as much as"
 
 
 def seconds_of_day(value: float) -> str:

@@ -24,11 +24,13 @@ class SweepResult(Shown):
 
     Attributes:
         title: of the sweep.
+        grid: key paths of the grid.
         points: one row per point, in the grid's order: the grid's values, then the figures, or ``problem``.
     """
 
     title: str
     points: Sequence[Row]
+    grid: Sequence[str] = ()
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.tables import table
@@ -91,4 +93,6 @@ def sweep(
     if isinstance(grid, Mapping):
         data["grid"] = {key: list(values) for key, values in grid.items()}
     read = SweepGrid.of(data, where, folder)
-    return SweepResult(read.sweep.title, run_sweep(read, execution or Execution(), progress))
+    return SweepResult(
+        read.sweep.title, run_sweep(read, execution or Execution(), progress), list(read.sweep.grid)
+    )

@@ -1,0 +1,214 @@
+"""Answers about serving and sweeps as HTML pages: one chart, and the tables of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.reports.days import seconds_of_day
+from meshwright.reports.units import percent
+from planner.serving.day import DayPlan
+from planner.serving.mix.search import Mix
+from planner.serving.search import ServingSearch
+
+COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
+FIGURES = ("step_time_s", "goodput_requests_s", "tpot_s", "ttft_s", "usd_per_million_tokens", "usd_per_hour")
+"""Figures of a sweep's points that a chart may show, the first that all points have."""
+MOST_ROWS = 500
+
+
+def write_deployments(path: Path, found: ServingSearch, tables: Sequence[Table | str]) -> None:
+    """Write the page of a ranking of deployments.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    best = found.plans[0]
+    facts = {
+        "first choice": best.describe(),
+        "goodput": f"{best.goodput:.3g} requests/s",
+        "GPUs": f"{best.devices:,}",
+        "cost": f"{best.usd_per_million:.3g} $/Mtok",
+    }
+    points = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [plan.goodput for plan in found.plans],
+        "y": [plan.usd_per_million for plan in found.plans],
+        "text": [str(rank) for rank in range(1, len(found.plans) + 1)],
+        "textposition": "top center",
+        "hovertext": [label(plan.describe()) for plan in found.plans],
+        "hovertemplate": "%{hovertext}<br>%{x:.3g} requests/s, %{y:.3g} $<extra></extra>",
+        "marker": {"size": 10, "color": COLOURS[0]},
+    }
+    axes = {
+        "xaxis": axis("goodput, requests/s", rangemode="tozero"),
+        "yaxis": axis("$ a million output tokens", rangemode="tozero"),
+    }
+    figure = {"data": [points], "layout": layout(height=380, hovermode="closest", **axes)}
+    words = "Each point is a deployment by its rank below, with the targets met; right and low is good."
+    title = f"Serving {found.question.model.name}"
+    write_page(path, title, facts, [Section("Goodput and cost", words, figure), *sections_of(tables)])
+
+
+def write_mix(path: Path, found: Mix, tables: Sequence[Table | str]) -> None:
+    """Write the page of a mix of GPU types: dollars an hour by type, requests by length.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    facts = {
+        "cost": f"{found.best.usd_per_hour:.2f} $/h",
+        "load": f"{found.rate:g} requests/s",
+        "above the bound": percent(found.best.gap),
+    }
+    names = [f"{count} x {option.describe()}" for option, count, _ in found.pools]
+    cost = [float(count * option.usd_per_hour) for option, count, _ in found.pools]
+    bars = {"type": "bar", "orientation": "h", "x": cost, "y": [label(name) for name in names]}
+    bars |= {"marker": {"color": COLOURS[0]}, "text": [f"{value:.2f}" for value in cost]}
+    axes = {"xaxis": axis("$ an hour"), "yaxis": axis(autorange="reversed")}
+    figure = {"data": [bars], "layout": layout(height=120 + 50 * len(names), **axes)}
+    title = f"Cheapest mix for {found.question.model.name}"
+    write_page(path, title, facts, [Section("What is rented", "", figure), *sections_of(tables)])
+
+
+def write_day(path: Path, found: DayPlan, tables: Sequence[Table | str]) -> None:
+    """Write the page of a day: replicas and load over its hours.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    period = found.arrivals.period
+    hours = [index * period / 3600 for index in range(len(found.arrivals.rates) + 1)]
+    steps = {"shape": "hv", "width": 2}
+    rates, counts = list(found.arrivals.rates), found.needed.tolist()
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": hours,
+            "y": [*values, values[-1]],
+            "line": {**steps, "color": colour, "dash": dash},
+        }
+        for name, values, colour, dash in (
+            ("requests/s that the replicas carry", [found.rate * one for one in counts], COLOURS[0], "solid"),
+            ("requests/s asked", rates, COLOURS[1], "dot"),
+        )
+    ]
+    ticks = [seconds_of_day(hour * 3600) for hour in hours]
+    axes = {
+        "xaxis": axis("time of day", tickvals=hours, ticktext=ticks),
+        "yaxis": axis("requests/s", rangemode="tozero"),
+    }
+    facts = {
+        "replica": found.group.shape.describe(),
+        "timetable": f"{found.timetable_usd:,.2f} $ a day",
+        "all day the most": f"{found.fixed_usd:,.2f} $ a day",
+    }
+    figure = {"data": lines, "layout": layout(height=380, **axes)}
+    title = f"A day of {found.question.model.name}"
+    write_page(path, title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
+
+
+def write_sweep(path: Path, title: str, points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> None:
+    """Write the page of a sweep: a figure over the grid's last numeric key, lines by other keys.
+
+    Args:
+        path: where to.
+        title: of the sweep.
+        points: rows by name: the grid's values, then the figures, or ``problem``.
+        grid: names of the grid's keys.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    answered = [row for row in points if not row.get("problem")]
+    facts = {"points": f"{len(points):,}", "without an answer": f"{len(points) - len(answered):,}"}
+    names = list(dict.fromkeys(name for row in points for name in row))
+    fixed = [name for name in names if len({_cell(row.get(name)) for row in points}) == 1 < len(points)]
+    names = [name for name in names if name not in fixed]
+    rows = [[_cell(row.get(name)) for name in names] for row in points[:MOST_ROWS]]
+    more = f"The first {MOST_ROWS:,} points." if len(points) > MOST_ROWS else ""
+    words_in = tuple(
+        index for index, name in enumerate(names) if any(isinstance(row.get(name), str) for row in points)
+    )
+    if fixed:
+        more += f" {len(fixed)} columns that are the same at all points are left out; --out writes all."
+    table = Section("All points", more.strip(), columns=names, rows=rows, words_in=words_in)
+    write_page(path, title, facts, [*_sweep_chart(answered, grid), table])
+
+
+def _sweep_chart(points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> list[Section]:
+    """The first figure that all points have, over the last key of the grid that holds numbers."""
+    figure = next((name for name in FIGURES if points and all(name in row for row in points)), None)
+    keys = [key for key in grid if all(isinstance(row.get(key), int | float) for row in points)]
+    if figure is None or not keys:
+        return []
+    across = keys[-1]
+    lines: dict[str, tuple[list[float], list[float]]] = {}
+    for row in points:
+        name = ", ".join(f"{key.rpartition('.')[2]} {row[key]}" for key in grid if key != across) or figure
+        xs, ys = lines.setdefault(name, ([], []))
+        xs.append(row[across])
+        ys.append(row[figure])
+    words = "One line for each combination of the grid's other keys."
+    return [Section(f"{figure} over {across}", words, _lines(across, figure, lines))]
+
+
+def _lines(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": label(name),
+            "x": list(xs),
+            "y": list(ys),
+            "marker": {"size": 8, "color": COLOURS[index % len(COLOURS)]},
+            "line": {"color": COLOURS[index % len(COLOURS)]},
+        }
+        for index, (name, (xs, ys)) in enumerate(lines.items())
+    ]
+    axes = {"xaxis": axis(x, rangemode="tozero"), "yaxis": axis(y, rangemode="tozero")}
+    below = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"}
+    shown = {"height": 380 + 12 * len(data), "showlegend": True, "hovermode": "closest", "legend": below}
+    return {"data": data, "layout": layout(**shown, **axes)}
+
+
+def sections_of(tables: Sequence[Table | str]) -> list[Section]:
+    """Tables and lines of the command line as sections; a line becomes the words of the table before it."""
+    made: list[Section] = []
+    for part in tables:
+        if isinstance(part, str):
+            before = made.pop() if made else Section("In short", "")
+            words = f"{before.words} {part}".strip()
+            made.append(
+                Section(
+                    before.heading,
+                    words,
+                    columns=before.columns,
+                    rows=before.rows,
+                    words_in=before.words_in,
+                )
+            )
+            continue
+        columns = [_plain(column.header) for column in part.columns]
+        rows = list(zip(*([_plain(cell) for cell in column.cells] for column in part.columns), strict=True))
+        words_in = tuple(index for index, column in enumerate(part.columns) if column.justify == "left")
+        heading = _plain(part.title) if part.title else columns[0].capitalize()
+        columns[0] = columns[0] if part.title else ""
+        made.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
+    return made
+
+
+def _plain(cell: Any) -> str:
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
