@@ -108,6 +108,8 @@ class DispatchRates(Strict):
     """Copies that a device sends to other nodes in a second; none where the GPU itself posts them."""
     start_s: NotNegative = 0.0
     """Time beside bytes and copies: counts exchanged between all ranks before, barriers after, s."""
+    blocks_host: bool = False
+    """Whether the host launches no kernels during an exchange, whose messages CPU proxies post."""
 
 
 class FabricCalibration(Sourced):

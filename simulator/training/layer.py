@@ -33,7 +33,8 @@ class PassCosts:
     """One pass through a layer: kernels, and each kind of communication inside it.
 
     ``after_read`` are those of the kernels that the host launches after it has read how many tokens each
-    expert has, where it does; ``reads`` says for which plans.
+    expert has, where it does; ``reads`` says for which plans. ``blocked``: for which plans the host launches
+    nothing while tokens are exchanged with experts.
     """
 
     work: KernelTimes
@@ -43,6 +44,7 @@ class PassCosts:
     setting: Setting
     after_read: KernelTimes = field(default_factory=KernelTimes)
     reads: np.ndarray | bool = False
+    blocked: np.ndarray | bool = False
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -67,13 +69,14 @@ class PassCosts:
         if not setting.launches_ahead:
             return device + host
         beside = self.tensor.exposed + self.context.exposed
-        free = np.maximum(device, host - self.exposed)
+        exchanged = np.where(self.blocked, 0.0, self.expert.exposed)
+        free = np.maximum(device, host - (beside + exchanged))
         if not np.any(self.reads):
             return free
         first = self._host(self.after_read)
         late = np.maximum(first - self.after_read.device * setting.pace, 0.0)
         # The host waits for the dispatch, and launches while tokens are combined.
-        hidden = beside + self.expert.exposed / 2
+        hidden = beside + exchanged / 2
         return np.where(self.reads, np.maximum(device + late, host - hidden), free)
 
     def _host(self, work: KernelTimes) -> np.ndarray | float:
@@ -156,8 +159,9 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     known = not counted or setting.graphs == "step"
     counts = kind.experts and not known
     reads = ~plans.overlap_expert.astype(bool) & counts
-    first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads)
-    back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting)
+    blocked = kind.experts and _blocked(setting, plans)
+    first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads, blocked)
+    back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting, blocked=blocked)
     return Layer(
         forward=_beside_experts(plans, first),
         backward_input=_beside_experts(plans, back),
@@ -221,6 +225,14 @@ def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
     slows = contention(costs.setting, plans.expert * plans.expert_tensor)
     beside = np.where(plans.overlap_expert, hidden(costs.expert.total, costs.device, slows), 0.0)
     return replace(costs, expert=Transfer(costs.expert.cost, beside, slows))
+
+
+def _blocked(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether CPU proxies of the dispatcher keep the host from launching during an exchange between nodes."""
+    chosen, cluster = setting.choices, setting.cluster
+    posts = chosen.dispatcher != "all-to-all"
+    posts = posts and cluster.network.dispatcher(chosen.dispatcher_library).blocks_host
+    return posts & (plans.expert * plans.expert_tensor > max(cluster.domain, cluster.devices_per_node))
 
 
 def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:
@@ -330,6 +342,7 @@ def _recompute(
         setting,
         first.after_read,
         first.reads & (full | selective & (rule == "all-but-projections" or routes)),
+        first.blocked,
     )
 
 

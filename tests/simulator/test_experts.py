@@ -495,3 +495,20 @@ def test_deepep_sends_to_every_shard_of_an_expert(make_setting):
     assert ops["all-to-all"]["expert.dispatch_and_combine"].size[0] == 4
     assert ops["flex"]["expert.gather"].is_idle
     assert not ops["all-to-all"]["expert.gather"].is_idle
+
+
+def test_launches_add_to_an_exchange_whose_messages_cpu_proxies_post(make_setting):
+    setting = experts(make_setting, "qwen3-30b-a3b", 16, cluster="aws-p5", framework="megatron-bridge")
+    setting = setting.with_choices(dispatcher="flex", dispatcher_library="uccl", graphs="none")
+    spanning, inside = Plans.of(Plan(data=16, expert=16)), Plans.of(Plan(data=16, expert=8))
+    back = layer(setting, spanning, EXPERTS).backward_input
+    host = back.work.launches * setting.host_seconds_per_kernel
+    busy = back.device[0] * setting.pace
+    assert back.kernels[0] == pytest.approx(max(busy, host[0]))
+    free = replace(back, blocked=False).kernels[0]
+    assert free == pytest.approx(max(busy, host[0] - back.expert.exposed[0]))
+    assert back.kernels[0] > free
+    assert not layer(setting, inside, EXPERTS).backward_input.blocked.any()
+    assert not layer(
+        setting.with_choices(dispatcher_library="deepep"), spanning, EXPERTS
+    ).forward.blocked.any()
