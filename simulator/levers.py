@@ -21,7 +21,8 @@ ExpertKernels = Literal["one", "per-expert", "fused-mlp"]
 Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes"]
 Graphs = Literal["none", "slow-hosts", "router", "attention", "layer", "step"]
 Swizzles = Literal["none", "one", "per-expert"]
-LossKernel = Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "chunked"]
+LossKernel = Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "torch-16", "chunked"]
+States = Literal["mixed", "bf16", "8-bit"]
 ModuleName = Literal[
     "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
 ]
@@ -46,6 +47,17 @@ class Levers(Strict):
         default=None, description="bytes of one accumulated gradient"
     )
     reduce_bytes: Literal[2, 4] | None = Field(default=None, description="bytes of one gradient on the wire")
+    states: States | None = Field(
+        default=None,
+        description="formats of the state: mixed has parameters or a copy of them, and Adam's moments, in 32 "
+        "bits; bf16 has parameters, gradients and moments in 16 bits only; 8-bit the same with moments of 8 "
+        "bits (Dettmers et al. 2021)",
+    )
+    unsharded_gradients: bool | None = Field(
+        default=None,
+        description="where gradients are sharded, those of all micro batches but the last are added up "
+        "unsharded, as they are reduced, and reduced once a step (FSDP2: set_requires_gradient_sync)",
+    )
     fused_latent_rope: bool | None = Field(
         default=None,
         description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
@@ -103,7 +115,8 @@ class Levers(Strict):
         description="loss kernel; fused-32 reads logits cast to 32 bits, eager is Megatron-LM's over the "
         "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
         "negative log-likelihood, torch-held the same where the caller keeps the logits during the backward "
-        "pass, chunked the same over pieces of the sequence with the output layer inside",
+        "pass, torch-16 the same over 16-bit logits, chunked the same over pieces of the sequence with the "
+        "output layer inside",
     )
     launches_ahead: bool | None = Field(
         default=None,
@@ -138,6 +151,8 @@ class Choices:
     dropout: bool = False
     gradient_bytes: Literal[2, 4] = 4
     reduce_bytes: Literal[2, 4] = 4
+    states: States = "mixed"
+    unsharded_gradients: bool = False
     fused_latent_rope: bool = True
     rotary: Rotary = ""
     grouped_launches: ExpertKernels = "per-expert"

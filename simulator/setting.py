@@ -31,6 +31,11 @@ rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 102
 hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
 
 
+MOMENT_BYTES = {"bf16": 4.0, "8-bit": 2.0 + 2 * 4 / 2048}
+"""Bytes of Adam's two moments beside 16-bit parameters: of 16 bits, or of 8 bits with a 32-bit scale for a
+block of 2,048 (Dettmers et al. 2021, 8-bit Optimizers, section 2.1)."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """The fixed inputs of a cost computation; plans vary."""
@@ -237,6 +242,34 @@ class Setting:
         """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4."""
         low_precision = self.training.precision in ("fp8", "mxfp8", "nvfp4")
         return "bf16" if low_precision else self.training.precision
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes of a kept parameter, without a separate 32-bit copy."""
+        mixed = self.training.mixed and self.choices.states == "mixed"
+        return 4 if mixed and not self.framework.separate_master else self.width
+
+    @property
+    def optimizer_bytes(self) -> float:
+        """Bytes of the optimizer's state of one parameter: Adam's moments, and a separate 32-bit copy."""
+        if self.choices.states != "mixed":
+            return MOMENT_BYTES[self.choices.states]
+        return 12 if self.training.mixed and self.framework.separate_master else 8
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of an accumulated gradient, with autograd's own beside it."""
+        if self.choices.states != "mixed":
+            return self.width
+        return self.choices.gradient_bytes + self.framework.working_gradient_bytes
+
+    @property
+    def update_bytes(self) -> float:
+        """Memory traffic of the update of one parameter: that of mixed states, by the bytes of the state."""
+        mixed = 20.0 if self.training.mixed and self.framework.separate_master else 16.0
+        state = self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+        share = 1.0 if self.choices.states == "mixed" else state / mixed
+        return share * self.framework.optimizer_bytes_per_parameter
 
     @property
     def mtp_layers(self) -> int:

@@ -9,6 +9,9 @@ from meshwright.validation.rows import PublishedRow, SkippedRow
 from simulator.models import Model
 
 LORA = r"\bLoRA\b"
+WIDE_BASE = r"prime-rl"
+"""Frameworks that keep frozen parameters in 32 bits and gather them in 16 (prime-rl, ModelConfig:
+optimization_dtype float32)."""
 NONE = ("none", "0")
 
 
@@ -48,4 +51,5 @@ def adapters(row: PublishedRow, model: Model) -> dict[str, Any]:
     if not rank:
         row.assume("rank of the adapters")
     targets = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
-    return {"adapter": {"rank": int(rank[1]) if rank else 16, "targets": targets}}
+    kept = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
+    return {"adapter": {"rank": int(rank[1]) if rank else 16, "targets": targets, "base": kept}}

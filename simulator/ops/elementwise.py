@@ -143,6 +143,7 @@ CROSS_ENTROPY = {
     "eager": MemoryPasses(19.0, 7.0, 8, 4),
     "torch": MemoryPasses(4.0, 8.0, 2, 2),
     "torch-held": MemoryPasses(4.0, 8.0, 2, 2),
+    "torch-16": MemoryPasses(2.0, 4.0, 2, 2),
     "chunked": MemoryPasses(4.0, 8.0, 2, 2),
     "native": MemoryPasses(11.0, 7.0, 3, 2),
 }
@@ -153,7 +154,7 @@ Fused-32: the fused kernel over logits that the model casts to 32 bits (3 + 4; b
 Native: Megatron Core's compiled kernels of the same loss (fused_cross_entropy.py): cast with maximum (1 + 2),
 subtraction, exponential and sum (2 + 2), division (2 + 2); backward scales (2 + 2) and casts (2 + 1).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
-and combines it with the log-softmax."""
+and combines it with the log-softmax; torch-16 the same over 16-bit values."""
 
 CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""

@@ -11,13 +11,13 @@ from pydantic import Field
 from hwmodels.loading import Strict
 
 AdapterTarget = Literal["attention", "mlp", "experts"]
-BaseFormat = Literal["bf16", "fp8", "int8", "nf4"]
+BaseFormat = Literal["fp32", "bf16", "fp8", "int8", "nf4"]
 
 PARTS: Mapping[str, str] = MappingProxyType({"projections": "attention", "mlp": "mlp", "routed": "experts"})
 """Targets by the part of a layer that their products belong to."""
 
 BASE_BYTES: Mapping[str, float] = MappingProxyType(
-    {"bf16": 2.0, "fp8": 1.0, "int8": 1.0 + 4 / 64, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
+    {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0 + 4 / 64, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 )
 """Bytes of a frozen parameter: NF4 has an 8-bit scale per 64 weights and a 32-bit one per 256 of these
 (Dettmers et al. 2023, QLoRA, section 3, double quantisation); int8 a 32-bit scale per 64."""

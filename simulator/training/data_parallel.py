@@ -56,7 +56,7 @@ def once_a_step(
         Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0)),
         sharding.reductions(micro_batches),
         _gradient_kernels(sharding, owned, held, micro_batches),
-        setting.kernels.memory_bound(owned * setting.framework.optimizer_bytes_per_parameter, "optimizer"),
+        setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer"),
         narrowed,
         owned,
         sharding,
@@ -102,9 +102,10 @@ def _gradient_kernels(
     setting, plans = sharding.setting, sharding.plans
     framework = setting.framework
     held = held * setting.trained
-    added = np.where(sharding.gradients, owned, held) * (0 if framework.adds_first_gradient else 3)
+    often = sharding.gradients & ~sharding.unsharded(micro_batches)
+    added = np.where(often, owned, held) * (0 if framework.adds_first_gradient else 3)
     copied = np.where(plans.data * plans.context > 1, framework.gradient_passes * held, 0.0)
-    copied = copied * np.where(sharding.gradients, micro_batches, 1)
+    copied = copied * np.where(often, micro_batches, 1)
     moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
 
@@ -167,10 +168,11 @@ class InEachPass:
         ahead = np.where(sharding.prefetches(layer), 1 / layers, 1.0)
         beside = sharding.plans.overlap_gradients.astype(bool) & ~sharding.in_turn(layer)
         behind = np.where(beside, 1 / layers, 1.0)
+        often = 1 / np.where(sharding.unsharded(micro_batches), micro_batches, 1)
         return cls(
             Exchange(part * gather, ahead),
             Exchange(part * sharding.backward_gathers(layer) * copied, ahead),
-            Exchange(part * reduce, behind),
+            Exchange(often * part * reduce, behind),
         )
 
     @property

@@ -35,13 +35,15 @@ LOGIT_BYTES = {
     "eager": 8,
     "torch": 12,
     "torch-held": 16,
+    "torch-16": 8,
     "chunked": 12,
 }
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
 32-bit probabilities, which become the gradient in place, beside them, and fused-32 the 32-bit logits; torch
 holds log-probabilities and two gradients of 32 bits, and where the caller keeps them (torch-held: a loop
 that frees neither logits nor their 32-bit copy; torchtitan deletes them) 16-bit logits and their gradient
-beside 32-bit logits, log-probabilities and one gradient."""
+beside 32-bit logits, log-probabilities and one gradient; torch-16 holds the logits, log-probabilities and two
+gradients of 16 bits."""
 
 LOSS_CHUNK = 1024
 """Tokens whose logits a chunked loss holds at once. Defaults are of this order (Liger, TRL, prime-rl: 256 to
@@ -176,11 +178,9 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
 
     "update" is the further memory that the optimizer's step allocates.
     """
-    framework, mixed = setting.framework, setting.training.mixed
-    separate = mixed and framework.separate_master
-    width = setting.width if separate or not mixed else 4
-    optimizer = 12 if separate else 8
-    gradient = setting.choices.gradient_bytes + framework.working_gradient_bytes
+    framework = setting.framework
+    width, optimizer, gradient = setting.parameter_bytes, setting.optimizer_bytes, setting.gradient_bytes
+    whole = sharding.unsharded(micro_batches(setting, sharding.plans))
     parts = {
         name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
     }
@@ -196,6 +196,7 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
         if sharding.copies.any():
             parts["parameters"] += sharding.copies * width * count / second[number].shard
         parts["gradients"] += gradient * trained * count / np.where(sharding.gradients, shard["gradients"], 1)
+        parts["gradients"] += whole * setting.choices.reduce_bytes * trained * count
         owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += (optimizer + kept_apart) * owned
         parts["update"] += framework.optimizer_gradient_bytes * owned

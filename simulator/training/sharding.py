@@ -133,6 +133,10 @@ class Sharding:
         """Whether gradients are sharded, and reduced in every pass."""
         return self.plans.zero >= 2
 
+    def unsharded(self, micro_batches: np.ndarray) -> np.ndarray:
+        """Whether sharded gradients are added up unsharded over the micro batches and reduced once a step."""
+        return self.gradients & self.setting.choices.unsharded_gradients & (micro_batches > 1)
+
     @cached_property
     def parameters(self) -> np.ndarray:
         """Whether parameters are sharded, and gathered in every pass, layer by layer."""
@@ -224,7 +228,8 @@ class Sharding:
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:
         """Reductions of a step: one, or one for each run of micro batches that share it."""
         together = gathered_together(self.plans, micro_batches)
-        return np.where(self.gradients, micro_batches / together, 1.0)
+        often = self.gradients & ~self.unsharded(micro_batches)
+        return np.where(often, micro_batches / together, 1.0)
 
     def prefetches(self, layer: np.ndarray) -> np.ndarray:
         """Whether layers of ``layer`` parameters are gathered ahead of their use."""

@@ -109,9 +109,8 @@ class Offload:
     def __init__(self, sharding: Sharding) -> None:
         self.sharding, self.setting = sharding, sharding.setting
         self.rates = TierRates.of(self.setting)
-        framework, mixed = self.setting.framework, self.setting.training.mixed
         self.width = self.setting.width
-        self.state = 12.0 if mixed and framework.separate_master else 8.0
+        self.state = float(self.setting.optimizer_bytes)
         self.gradient = float(self.setting.choices.gradient_bytes)
 
     def share(self, kind: StateClass, tier: str = "") -> np.ndarray:

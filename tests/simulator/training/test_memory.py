@@ -165,3 +165,25 @@ def test_no_kind_of_sharding_needs_less_than_the_least_memory(make_setting, mode
     least = least_memory(setting, plans, stages, counts)
     assert np.all(least <= memory(setting, plans, stages, counts).peak * (1 + 1e-9))
     assert np.all(least > setting.framework.context_bytes)
+
+
+@pytest.mark.parametrize(("states", "per_parameter"), [("mixed", 16), ("bf16", 8), ("8-bit", 6)])
+def test_states_in_fewer_bits_take_fewer_bytes(make_setting, states, per_parameter):
+    """Parameter, gradient and two moments: of 32 bits each, of 16, or of 16 with moments of 8."""
+    setting = make_setting("llama3-8b", framework="torch-fsdp", devices=8)
+    parts = of(setting, Plan(states=states)).parts
+    state = sum(parts[name][FIRST, 0] for name in ("parameters", "gradients", "optimizer"))
+    assert state == pytest.approx(per_parameter * model_parameters(setting.model), rel=0.002)
+
+
+def test_gradients_that_wait_for_the_last_micro_batch_stay_whole(make_setting):
+    """FSDP2 adds unsharded gradients up in the format of the reduction, beside the sharded ones."""
+    setting = make_setting("llama3-8b", framework="torch-fsdp", devices=8, global_batch=32)
+    plan = Plan(data=8, zero=3)
+    sharded, whole = (
+        of(setting, plan.model_copy(update={"unsharded_gradients": kept})).parts["gradients"][FIRST, 0]
+        for kept in (False, True)
+    )
+    assert whole - sharded == pytest.approx(4 * model_parameters(setting.model), rel=0.002)
+    once = Plan(data=8, micro_batch=4, zero=3, unsharded_gradients=True)
+    assert of(setting, once).parts["gradients"][FIRST, 0] == pytest.approx(sharded)
