@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -12,6 +14,11 @@ StateClass = Literal["parameters", "gradients", "optimizer", "activations"]
 STATE_CLASSES: tuple[StateClass, ...] = ("parameters", "gradients", "optimizer", "activations")
 Unit = Literal["layer", "sub-group", "chunk", "whole"]
 Share = float | Literal["auto"]
+UNIT_PARAMETERS: Mapping[Unit, float] = MappingProxyType(
+    {"layer": 0.0, "sub-group": 1e9, "chunk": 64 * 1024**2, "whole": float("inf")}
+)
+"""Parameters that one copy moves at most; 0: those of a layer. Sub-groups: sub_group_size defaults to 1e9
+(DeepSpeed, runtime/zero/config.py); chunks: default_chunk_size of 64 Mi elements (PatrickStar, examples)."""
 
 
 class Shares(Strict):
@@ -25,8 +32,16 @@ class Shares(Strict):
     device: float | None = Field(
         default=None, ge=0, le=1, description="share on the device; by default what is left"
     )
-    unit: Unit = Field(default="layer", description="what one copy moves")
-    prefetch: int = Field(default=1, ge=0, le=2**10, description="units copied ahead of their use")
+    unit: Unit = Field(
+        default="layer",
+        description="what one copy moves: a layer, a sub-group of 1e9 or a chunk of 64 Mi parameters, or all",
+    )
+    prefetch: int = Field(
+        default=1,
+        ge=0,
+        le=2**10,
+        description="units copied ahead of their use, beside kernels; 0: kernels wait for each copy",
+    )
 
     @model_validator(mode="after")
     def _add_up(self) -> Shares:
@@ -67,9 +82,8 @@ class Tiers(Strict):
 
     @model_validator(mode="after")
     def _tiers(self) -> Tiers:
-        for name in ("parameters", "gradients"):
-            if getattr(self, name).automatic:
-                raise ValueError(f"{name}: auto is for activations and optimizer; state a share")
+        if self.gradients.automatic:
+            raise ValueError("gradients: auto is for activations, optimizer and parameters; state a share")
         if self.activations.file_system:
             raise ValueError("activations.file_system: activations go to host or nvme")
         return self

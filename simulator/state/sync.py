@@ -36,6 +36,12 @@ class Sync(Strict):
         None, gt=0, le=1e6, description="Gb/s between two groups; by default the cluster's network"
     )
     latency_s: float = Field(0.0, ge=0, le=60, description="one-way latency between two groups, s")
+    window_bytes: float | None = Field(
+        None,
+        gt=0,
+        le=1e12,
+        description="bytes in flight on a link, in all its connections: it carries no more in one round trip",
+    )
     extra_steps: float = Field(
         1.0, ge=1, le=1000, description="steps to the same loss, over those of synchronous training; an input"
     )
@@ -43,10 +49,20 @@ class Sync(Strict):
     @property
     def apart(self) -> bool:
         """Whether replica groups have an exchange of their own, beside that of gradients inside a group."""
-        return self.every > 1 or self.link_gbps is not None
+        return self.every > 1 or self.link_bytes_s is not None
+
+    @property
+    def link_bytes_s(self) -> float | None:
+        """Rate of a link between two groups, B/s, where it is stated: TCP sends a window a round trip."""
+        rates = [] if self.link_gbps is None else [self.link_gbps * 1e9 / 8]
+        if self.window_bytes is not None and self.latency_s:
+            rates.append(self.window_bytes / (2 * self.latency_s))
+        return min(rates, default=None)
 
     @model_validator(mode="after")
     def _spread(self) -> Sync:
+        if self.window_bytes is not None and not self.latency_s:
+            raise ValueError("window_bytes: a window limits a link by its round trip; latency_s is 0")
         if self.fragments > 1 and self.outer == "none":
             raise ValueError("fragments: replicas that never exchange have none")
         if self.fragments > self.every:

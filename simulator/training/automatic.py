@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from typing import Literal
+
 import numpy as np
 
 from simulator.layout.parameters import parameters
@@ -23,7 +26,8 @@ def settled(setting: Setting, plan: Plan) -> Plan:
     """A plan whose automatic shares are numbers.
 
     Activations: the largest share whose copies take no longer than the kernels of their pass (Wan et al.
-    2025, PipeOffload). The optimizer's state: the least that lets the fullest device hold the rest.
+    2025, PipeOffload). The optimizer's state, then parameters: the least that lets the fullest device hold
+    the rest.
     """
     place = plan.place
     if place is None or not any(place.of(kind).automatic for kind in STATE_CLASSES):
@@ -35,8 +39,9 @@ def settled(setting: Setting, plan: Plan) -> Plan:
         plan = _with(
             plan, {"activations": (tier["activations"], _hidden(setting, plan, tier["activations"]))}
         )
-    if "optimizer" in automatic:
-        plan = _with(plan, {"optimizer": (tier["optimizer"], _excess(setting, plan))})
+    for kind in ("optimizer", "parameters"):
+        if kind in automatic:
+            plan = _with(plan, {kind: (tier[kind], _excess(setting, plan, kind, tier[kind]))})
     return plan
 
 
@@ -54,7 +59,8 @@ def _hidden(setting: Setting, plan: Plan, tier: str) -> float:
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
     kept = kept_on_stages(setting, plans, stages, counts)
-    (out, _), (_, back) = Offload(Sharding(setting, plans)).copies(kept, np.zeros(kept.shape))
+    none = np.zeros(kept.shape)
+    (out, _), (_, back) = Offload(Sharding(setting, plans)).copies(kept, none, stages.total)
     bare = Plans.of(plan)
     times = stage_times(setting, bare, stages, counts, components(bare, stages, counts.ops))
     busy = np.where(stages.present & (kept > 0), 1.0, 0.0) > 0
@@ -63,20 +69,20 @@ def _hidden(setting: Setting, plan: Plan, tier: str) -> float:
     windows = (both, both) if plan.pipeline > 1 else (times.forward, times.backward)
     ratios = [
         float((window[busy] / np.maximum(copy[busy], 1e-12)).min())
-        for window, copy in zip(windows, (out, back), strict=True)
+        for window, copy in zip(windows, (out.beside, back.beside), strict=True)
         if busy.any()
     ]
     share = min([1.0, *ratios])
     return float(np.floor(share / STEP) * STEP)
 
 
-def _excess(setting: Setting, plan: Plan) -> float:
-    """Share of the optimizer's state by which the fullest device exceeds its memory."""
-    plans = Plans.of(plan)
-    stages = Stages.of(setting, plans)
-    held = memory(setting, plans, stages, parameters(setting, plans, stages))
-    row = int(np.argmax(held.stages[:, 0]))
-    state = float(held.parts["optimizer"][row, 0])
-    missing = float(held.peak[0]) - setting.cluster.device.memory_bytes
-    share = np.clip(missing / state, 0.0, 1.0) if state else 0.0
-    return float(min(np.ceil(share / STEP) * STEP, 1.0))
+def _excess(setting: Setting, plan: Plan, kind: Literal["parameters", "optimizer"], tier: str) -> float:
+    """The least share of a class of state, in steps, without which the rest fits the fullest device."""
+
+    def fits(steps: int) -> bool:
+        plans = Plans.of(_with(plan, {kind: (tier, steps * STEP)}))
+        stages = Stages.of(setting, plans)
+        held = memory(setting, plans, stages, parameters(setting, plans, stages))
+        return bool(held.peak[0] <= setting.cluster.device.memory_bytes)
+
+    return bisect_left(range(round(1 / STEP)), True, key=fits) * STEP

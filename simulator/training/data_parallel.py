@@ -113,6 +113,8 @@ def _gradient_kernels(
 FORWARD_LOOPS = 1 / 6
 """Share of a micro batch's loops over the ranks that its forward pass makes: with full recomputation
 parameters are gathered three times, and reductions make as many loops as gathers."""
+BACKWARD_GATHERS, REDUCTIONS = 2, 3
+"""Loops of its backward pass, over the ranks that share parameters and over those that share gradients."""
 
 
 def host_waits(
@@ -126,8 +128,10 @@ def host_waits(
         micro_batches: micro batches of a replica, shape (plans,).
     """
     together = gathered_together(sharding.plans, micro_batches)
-    waits = layers * sharding.dense.shard * sharding.setting.framework.host_seconds_per_rank / together
-    return waits * FORWARD_LOOPS, waits * (1 - FORWARD_LOOPS)
+    gathered, reduced = (sharding.groups(kind)[0].shard for kind in ("parameters", "gradients"))
+    a_rank = layers * sharding.setting.framework.host_seconds_per_rank / together
+    behind = (BACKWARD_GATHERS * gathered + REDUCTIONS * reduced) / (BACKWARD_GATHERS + REDUCTIONS)
+    return a_rank * gathered * FORWARD_LOOPS, a_rank * behind * (1 - FORWARD_LOOPS)
 
 
 @record()

@@ -124,6 +124,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
         parts, tiers = _split_by_tier(sharding, parts)
+        # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
+        update = update * (1 - share_on(sharding, "optimizer"))
     # The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
     # reserved and allocates more, until the device is full; then it returns the cached blocks.
     room = setting.cluster.device.memory_bytes - sum(parts.values())

@@ -52,8 +52,8 @@ class OuterExchange:
             whole = held * plans.tensor * plans.pipeline * form.bytes
             around = 2 * (groups - 1) / groups if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             hops = 2 * (groups - 1) if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
-            if sync.link_gbps is not None:
-                took = around * whole / (sync.link_gbps * 1e9 / 8) + hops * sync.latency_s
+            if sync.link_bytes_s is not None:
+                took = around * whole / sync.link_bytes_s + hops * sync.latency_s
             else:
                 apart = np.maximum(plans.devices // groups, 1)
                 cluster = sharding.setting.cluster

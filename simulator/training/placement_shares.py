@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.state.place import Shares, StateClass, Tiers
+from simulator.state.place import UNIT_PARAMETERS, Shares, StateClass, Tiers
 from simulator.training.sharding import Sharding
 
 NOTHING_PLACED = Tiers.model_validate({})
@@ -27,3 +27,26 @@ def share_on(sharding: Sharding, kind: StateClass, tier: str = "") -> np.ndarray
         return 0.0 if value == "auto" else float(value)
 
     return sharding.by_policy(lambda policy: of((policy.place or NOTHING_PLACED).of(kind)))
+
+
+def unit_share(
+    sharding: Sharding, kind: StateClass, layers: np.ndarray, count: np.ndarray | float
+) -> np.ndarray:
+    """Share of a class that one copy moves, shape (..., plans): a layer's, or that of a number of parameters.
+
+    Args:
+        sharding: of the plans.
+        kind: class of state.
+        layers: layers of a stage, shape (..., plans).
+        count: parameters of the class that one device holds, shape (..., plans).
+    """
+    layer = 1 / np.maximum(layers, 1)
+    size = sharding.by_policy(lambda policy: UNIT_PARAMETERS[(policy.place or NOTHING_PLACED).of(kind).unit])
+    if kind == "activations":
+        return np.where(np.isinf(size), 1.0, layer)
+    return np.clip(np.where(size > 0, size / np.maximum(count, 1.0), layer), layer, 1.0)
+
+
+def units_ahead(sharding: Sharding, kind: StateClass) -> np.ndarray:
+    """Units of a class that are copied ahead of their use, shape (plans,)."""
+    return sharding.by_policy(lambda policy: (policy.place or NOTHING_PLACED).of(kind).prefetch)

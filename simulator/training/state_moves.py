@@ -109,7 +109,13 @@ def _moves(
     sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers: np.ndarray, reductions: np.ndarray
 ) -> tuple[Cost, Cost]:
     over, count = _stacked(sharding.groups("parameters"), dense, experts)
-    reduced, _ = _stacked(sharding.groups("gradients"), dense, experts)
+    gradients, optimizer = sharding.groups("gradients"), sharding.groups("optimizer")
+    # Ranks that share the optimizer's state add up their gradients once a step (``move_between_levels``).
+    inside = [
+        replace(one, replicas=other.replicas, replica_stride=other.replica_stride)
+        for one, other in zip(gradients, optimizer, strict=True)
+    ]
+    reduced, _ = _stacked((inside[0], inside[1]), dense, experts)
     # A stage without experts has no expert collectives, whatever other plans of the batch hold.
     holds = count > 0
     gather = (holds * gathers * _gather(sharding, over, count / gathers)).sum()
@@ -127,7 +133,11 @@ def _copies(sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers:
 
 
 def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tuple[Cost, Cost]:
-    """All-gather to the level of the parameters, reduce-scatter from that of the gradients."""
+    """All-gather to the level of the parameters, reduce-scatter from that of the gradients.
+
+    Parameters go by rings of the ranks that hold the same slice, or by one ring of all ranks, each of which
+    keeps its slice: the faster one, as rings that share the NICs of a node may be slow.
+    """
     outer, count = _stacked(sharding.groups("optimizer"), dense, experts)
     cluster, found = sharding.setting.cluster, []
     for operation, groups, width in (
@@ -138,7 +148,12 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
         ranks = np.maximum(outer.shard // inner.shard, 1)
         size = count / inner.shard * width
         stride = inner.shard_stride * inner.shard
-        found.append(((count > 0) * cluster.collective_cost(operation, size, ranks, stride)).sum())
+        cost = cluster.collective_cost(operation, size, ranks, stride)
+        if operation == "all_gather":
+            around = cluster.collective_cost(operation, count * width, outer.shard, outer.shard_stride)
+            quicker = around.seconds < cost.seconds
+            cost = around * quicker + cost * ~quicker
+        found.append(((count > 0) * cost).sum())
     return found[0], found[1]
 
 

@@ -15,10 +15,10 @@ from simulator.layout.parameters import Parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plans
 from simulator.setting import Setting
+from simulator.state.levels import StateKind
 from simulator.state.place import StateClass, Update
 from simulator.training.memory import kept_by_layers
-from simulator.training.overlap import hide
-from simulator.training.placement_shares import placed, share_on
+from simulator.training.placement_shares import placed, share_on, unit_share, units_ahead
 from simulator.training.sharding import Sharding
 
 CPU_ADAM_S_PER_BILLION = 0.25
@@ -75,12 +75,49 @@ def _drive_rates(drives: object) -> tuple[float, float]:
     return float(read), float(write)
 
 
+class Copies(NamedTuple):
+    """Copies of one pass in one direction; seconds, shape (..., plans).
+
+    Attributes:
+        beside: beside kernels.
+        in_turn: kernels wait for them.
+        last: of those beside, the unit that has no kernels to run beside.
+    """
+
+    beside: np.ndarray
+    in_turn: np.ndarray
+    last: np.ndarray
+
+    def exposed(self, window: np.ndarray) -> np.ndarray:
+        """Seconds by which the copies beside ``window`` seconds of kernels extend them."""
+        return self.beside - np.minimum(self.beside - self.last, window)
+
+    def times(self, factor: np.ndarray) -> Copies:
+        """The same copies a number of times."""
+        return Copies(*(factor * each for each in self))
+
+    def plus(self, other: Copies) -> Copies:
+        """Both copies, on one stream."""
+        return Copies(*(one + two for one, two in zip(self, other, strict=True)))
+
+
 class HostUpdate(NamedTuple):
-    """Seconds of each stream of an update, of one plan or many; ``share`` is updated on the device."""
+    """Seconds of each stream of an update, of one plan or many.
+
+    Attributes:
+        seconds: of the update.
+        streams: busy seconds by stream.
+        stages: streams that a sub-group of the host passes in turn, each while others do so with other
+            sub-groups.
+        share: what the device updates of the host's sub-groups.
+        unit: share of a sub-group in all of them; 1: one after the other.
+    """
 
     seconds: np.ndarray
     streams: dict[str, np.ndarray]
+    stages: dict[str, np.ndarray]
     share: np.ndarray
+    unit: np.ndarray
 
 
 def best_share(host: np.ndarray, device: np.ndarray) -> np.ndarray:
@@ -138,10 +175,10 @@ class Offload:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Exposed seconds of the copies of one micro batch in its two passes, shape (..., plans).
 
-        A layer's copy is free while it takes no longer than the layer's kernels, but for the last one out and
-        the first one back. In a pipeline a backward pass follows each forward pass, so that copies in either
-        direction run beside both passes (Yuan et al. 2024, Megatron-Kwai, schedules.py:
-        schedule_1f1b_offload).
+        A unit's copy is free while it takes no longer than the kernels beside it, but for the last one out
+        and the first one back. Without prefetch kernels wait for every copy. In a pipeline a backward pass
+        follows each forward pass, so that copies in either direction run beside both passes (Yuan et al.
+        2024, Megatron-Kwai, schedules.py: schedule_1f1b_offload).
 
         Args:
             kept: bytes of activations that a micro batch keeps on a stage.
@@ -149,44 +186,71 @@ class Offload:
             layers: layers of a stage.
             forward, backward: seconds of the passes' kernels.
         """
-        tail = 1 / np.maximum(layers, 1)
-        out, back = self.copies(kept, held)
+        ahead, behind = self.copies(kept, held, layers)
 
-        def exposed(copies: tuple[np.ndarray, np.ndarray], window: np.ndarray) -> np.ndarray:
-            return np.maximum(*(hide(seconds, window, tail, np.zeros(())) for seconds in copies))
+        def exposed(copies: tuple[Copies, Copies], window: np.ndarray) -> np.ndarray:
+            beside = np.maximum(*(each.exposed(window) for each in copies))
+            return beside + copies[0].in_turn + copies[1].in_turn
 
-        apart = exposed(out, forward), exposed(back, backward)
+        apart = exposed(ahead, forward), exposed(behind, backward)
         piped = self.sharding.plans.pipeline > 1
         if not piped.any():
             return apart
         both = forward + backward
-        longest = np.maximum(out[0] + back[0], out[1] + back[1])
+        (out, fetched), (left, back) = ahead, behind
+        longest = np.maximum(out.beside + left.beside, fetched.beside + back.beside)
         shared = np.maximum(longest - both, 0.0)
         part = np.divide(forward, both, out=np.zeros(np.shape(both)), where=both > 0)
-        return np.where(piped, part * shared, apart[0]), np.where(piped, (1 - part) * shared, apart[1])
+
+        def together(share: np.ndarray, copies: tuple[Copies, Copies], alone: np.ndarray) -> np.ndarray:
+            return np.where(piped, share * shared + copies[0].in_turn + copies[1].in_turn, alone)
+
+        return together(part, ahead, apart[0]), together(1 - part, behind, apart[1])
 
     def copies(
-        self, kept: np.ndarray, held: np.ndarray
-    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Seconds of copies to and from the host in a forward and in a backward pass."""
-        rates, off = self.rates, self.share("parameters")
-        slow = self._activation_rates()
-        shard = np.where(self.sharding.parameters, self.sharding.groups("parameters")[0].shard, 1)
-        fetched = off * self.width * held / shard / rates.back
-        shard = np.where(self.sharding.gradients, self.sharding.groups("gradients")[0].shard, 1)
-        left = self.share("gradients") * self.gradient * held / shard / rates.out
-        in_passes = left * self.sharding.gradients
-        activations = self.share("activations") * kept
-        return (activations / slow[0], fetched), (in_passes, activations / slow[1] + fetched)
-
-    def _activation_rates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rates of activations out and back: those of SSDs where they lie there."""
-        drives = self.share("activations", "nvme") > 0
-        write, read = max(self.rates.ssd_write, 1.0), max(self.rates.ssd_read, 1.0)
-        return (
-            np.where(drives, min(self.rates.out, write), self.rates.out),
-            np.where(drives, min(self.rates.back, read), self.rates.back),
+        self, kept: np.ndarray, held: np.ndarray, layers: np.ndarray
+    ) -> tuple[tuple[Copies, Copies], tuple[Copies, Copies]]:
+        """Copies to and from the host in a forward and in a backward pass; arguments as in ``passes``."""
+        fetched = self._copied("parameters", self.width, held, layers, self.sharding.parameters, back=True)
+        left = self._copied("gradients", self.gradient, held, layers, self.sharding.gradients)
+        left = left.times(self.sharding.gradients)
+        out, back = (
+            self._copies("activations", self.share("activations") * kept, layers, 1.0, back=back)
+            for back in (False, True)
         )
+        return (out, fetched), (left, back.plus(fetched))
+
+    def _copied(
+        self,
+        kind: StateKind,
+        width: float,
+        held: np.ndarray,
+        layers: np.ndarray,
+        sharded: np.ndarray,
+        back: bool = False,
+    ) -> Copies:
+        """Copies of a device's part of a class of state."""
+        count = held / np.where(sharded, self.sharding.groups(kind)[0].shard, 1)
+        return self._copies(kind, self.share(kind) * width * count, layers, count, back)
+
+    def _copies(
+        self, kind: StateClass, size: np.ndarray, layers: np.ndarray, count: np.ndarray | float, back: bool
+    ) -> Copies:
+        seconds = size / self._rate(kind, back)
+        ahead = units_ahead(self.sharding, kind) > 0
+        last = seconds * unit_share(self.sharding, kind, layers, count)
+        return Copies(seconds * ahead, seconds * ~ahead, last * ahead)
+
+    def _rate(self, kind: StateClass, back: bool) -> np.ndarray:
+        """Rate of a class out or back: that of SSDs or the file system where part of it lies there."""
+        rates = self.rates
+        link, drives, remote = (
+            (rates.back, rates.ssd_read, rates.remote_read)
+            if back
+            else (rates.out, rates.ssd_write, rates.remote_write)
+        )
+        slow = np.where(self.share(kind, "nvme") > 0, min(link, max(drives, 1.0)), link)
+        return np.where(self.share(kind, "file_system") > 0, np.minimum(slow, max(remote, 1.0)), slow)
 
     # ---- the update --------------------------------------------------------------------------------
 
@@ -212,20 +276,31 @@ class Offload:
         share = np.where(on_host, share, off > 0)
         down = np.where(self.share("gradients") > 0, 0.0, moved * self.gradient / rates.out)
         up = moved * (1 - self.share("parameters")) * self.width / rates.back
-        streams = {
+        stages = {
+            "to host": (1 - share) * down / every,
             "cpu": (1 - share) * adam / every,
-            "to host": (share * fetch / rates.out + (1 - share) * down) / every,
-            "from host": (share * fetch / rates.back + (1 - share) * up) / every,
-            "device": on_device * ((1 - off) + off * important + off * (1 - important) * share),
+            "from host": (1 - share) * up / every,
             "ssd": self._stored(owned * drives, rates.ssd_read, rates.ssd_write),
             "file system": self._stored(owned * remote, rates.remote_read, rates.remote_write),
         }
+        streams = stages | {
+            "to host": share * fetch / rates.out / every + stages["to host"],
+            "from host": share * fetch / rates.back / every + stages["from host"],
+            "device": on_device * ((1 - off) + off * important + off * (1 - important) * share),
+        }
         device = streams["device"] + share * (fetch / rates.out + fetch / rates.back) / every
-        host = streams["cpu"] + (1 - share) * (down + up) / every
-        piped = np.maximum.reduce([streams["cpu"], (1 - share) * (down + up) / every])
-        host = np.where(self.updates("pipelined") > 0, piped, host)
-        stored = np.maximum(streams["ssd"], streams["file system"])
-        return HostUpdate(np.maximum.reduce([device, host, stored]), streams, share)
+        one_by_one = (self.updates("pipelined") == 0) | (units_ahead(self.sharding, "optimizer") == 0)
+        unit = np.where(one_by_one, 1.0, unit_share(self.sharding, "optimizer", self._layers(), owned))
+        # SSDs and the file system hold different sub-groups and work side by side.
+        passed = [stages[name] for name in ("to host", "cpu", "from host")]
+        passed.append(np.maximum(stages["ssd"], stages["file system"]))
+        longest = np.maximum.reduce(passed)
+        host = longest + unit * (np.sum(passed, axis=0) - longest)
+        return HostUpdate(np.maximum(device, host), streams, stages, share, unit)
+
+    def _layers(self) -> np.ndarray:
+        """Layers of a device, in the mean of its pipeline, shape (plans,)."""
+        return self.setting.model.layers / self.sharding.plans.pipeline
 
     def _stored(self, count: np.ndarray, read: float, write: float) -> np.ndarray:
         """Seconds to read and write the state of so many parameters; reads and writes share the drives."""
@@ -244,7 +319,8 @@ class Offload:
         late = (self.updates("delayed") > 0) | deferred
         early = self.updates("beside_backward") > 0
         window = np.where(late, step, np.where(early, beside, 0.0))
-        on_device = np.where(late, update.streams["device"], 0.0)
+        # Kernels of the update run behind those of the step.
+        on_device = np.where(late | early, update.streams["device"], 0.0)
         return on_device + np.maximum(update.seconds - on_device - window, 0.0)
 
 

@@ -127,3 +127,18 @@ def test_the_page_of_tiers_is_that_of_the_command():
 def test_zero_plus_plus_gains_what_was_measured(point):
     """Within 12 %, the band set before looking."""
     assert tiers.TierRuns(point.scenario).figure(point) == pytest.approx(point.published, rel=0.12)
+
+
+def test_offload_deferred_and_none_keep_their_order():
+    known = tiers.TierRuns("deferred-update-3b")
+    steps = [known.step(name) for name in ("base", "deferred", "offload")]
+    assert steps == sorted(steps)
+
+
+patrickstar = benchmark("patrickstar")
+
+
+def test_the_largest_published_models_of_patrickstar_fit():
+    for row in patrickstar.table():
+        if row.size == patrickstar.LARGEST[row.gpu]:
+            assert patrickstar.best(row)[0] > 0

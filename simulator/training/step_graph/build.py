@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +20,7 @@ from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
 from simulator.training import micro_batches, predict, tied_embedding
 from simulator.training.boundary import hop_transfer
-from simulator.training.data_parallel import OnceAStep, host_waits, once_a_step
+from simulator.training.data_parallel import host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
@@ -29,6 +30,7 @@ from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_copy, move_state
 from simulator.training.step_graph import run
+from simulator.training.step_graph.host_update import UPDATED, HostWork, Start, host_work
 from simulator.training.step_graph.loads import communication, scalar
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import StagePasses, first_of, last_of
@@ -48,7 +50,6 @@ from simulator.training.step_graph.streams import (
     EXPERT,
     FROM_HOST,
     GRADIENTS,
-    HOST,
     NAMES,
     PARAMETERS,
     PIPELINE,
@@ -157,6 +158,8 @@ class _Build:
             overlap_gradients=plan.overlap_gradients,
             in_turn=self.in_passes and bool(self.sharding.in_turn(self.counts.largest_layer)[0]),
             finish=self._finishes(),
+            host_updates=self._beside_passes(),
+            updates_from="backward" if self._starts("backward") else "step",
             static=self.static,
             ports=ports(self.setting.cluster, plan.pipeline, self.stride),
             synchronous=not self.schedule.post_validation,
@@ -251,10 +254,12 @@ class _Build:
             return
         share = self.schedule.copies * len(self.route) / self.plan.pipeline
         kept = np.array([sum(self.kept_whole[group] * part for group, part in layers)])
-        held = self.counts.total[row] / share
-        for passes, copies in zip((forward, backward), self.tiers.copies(kept, held), strict=True):
-            for stream, seconds in zip((TO_HOST, FROM_HOST), copies, strict=True):
-                passes.copy(stream, scalar(seconds))
+        held, count = self.counts.total[row] / share, np.array([float(len(layers))])
+        both = self.tiers.copies(kept, held, count)
+        for passes, copies in zip((forward, backward), both, strict=True):
+            for stream, each in zip((TO_HOST, FROM_HOST), copies, strict=True):
+                beside, in_turn, last = (scalar(seconds) for seconds in each)
+                passes.copy(stream, beside, round(beside / last) if last else 1, in_turn)
 
     def _attach(
         self, work: ChunkWork, forward: StagePasses, backward: StagePasses, reducing: StagePasses, row: int
@@ -338,6 +343,27 @@ class _Build:
         by_class = {row: self._finish(rows.index(row)) for row in dict.fromkeys(rows)}
         return tuple(by_class[row] for row in rows)
 
+    @cached_property
+    def host_updates(self) -> dict[int, HostWork]:
+        """The update off the device of each class of stage; none where all state stays on it."""
+        if not self.tiers:
+            return {}
+        m = np.array([self.micro_batches])
+        return {
+            row: host_work(
+                self.tiers, once_a_step(self.sharding, self.counts.dense[row], self.counts.experts[row], m)
+            )
+            for row in dict.fromkeys(self.spread.classes)
+        }
+
+    def _starts(self, start: Start) -> bool:
+        return any(each.start == start for each in self.host_updates.values())
+
+    def _beside_passes(self) -> tuple[Pass, ...]:
+        if not self.host_updates or self._starts("finish"):
+            return ()
+        return tuple(self.host_updates[row].work for row in self.spread.classes)
+
     def _finish(self, rank: int) -> Pass:
         """Exposed reductions, sums and copies of gradients, the optimizer, gathering of its results."""
         row = self.spread.classes[rank]
@@ -358,31 +384,20 @@ class _Build:
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
         add("reduce between levels", step.narrowed)
         finish.append(StreamWork("gradient elementwise", scalar(step.gradient_kernels), part="elementwise"))
-        if self.tiers:
-            finish += self._update(step)
-        else:
+        moved = self.host_updates.get(row)
+        if moved is None:
             finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
+        elif moved.start == "finish":
+            finish = list(moved.behind([segment for segment in finish if segment.seconds > 0]))
+        elif moved.kernels:
+            finish.append(moved.kernels)
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         add("gather between levels", step.widened, PARAMETERS)
         if synchronised_apart(self.sharding):
             shown = predict(self.setting, self.plans).seconds["sync"]
             finish.append(StreamWork("outer exchange", scalar(shown), SYNC))
-        return tuple(segment for segment in finish if segment.seconds > 0)
-
-    def _update(self, step: OnceAStep) -> list[StreamWork]:
-        """The update where tiers hold state: what is left of it behind the passes that it runs beside."""
-        tiers = Offload(step.sharding)
-        update = tiers.update(step.owned, step.optimizer)
-        closed = predict(self.setting, self.plans)
-        rest = closed.time - (closed.seconds["offload"] + closed.seconds["optimizer"])
-        backward = closed.backward if closed.backward is not None else rest
-        exposed = scalar(tiers.exposed_update(update, backward, rest))
-        here = min(scalar(step.optimizer), exposed)
-        return [
-            StreamWork("optimizer", here, part="optimizer"),
-            StreamWork("update on the host", exposed - here, HOST),
-        ]
+        return tuple(each for each in finish if each.seconds > 0 or each.name == UPDATED)
 
     def _memory(self) -> tuple[tuple[float, ...], list[float]]:
         """Bytes that each rank holds throughout, and those that each kind of layer keeps of a micro batch."""

@@ -22,6 +22,7 @@ def expand(program: StepProgram) -> TaskGraph:
     for ranks in copies:
         _connect(plan, ranks)
     _join_copies(plan.graph, copies)
+    _update_beside(plan, [rank for ranks in copies for rank in ranks])
     _finish(plan, [rank for ranks in copies for rank in ranks])
     return plan.graph
 
@@ -71,6 +72,18 @@ def _join_copies(graph: TaskGraph, copies: list[list[RankTasks]]) -> None:
             ready = graph.gate([task for _, after in same for task in after])
             for task, _ in same:
                 graph.edge(ready, task)
+
+
+def _update_beside(plan: Expansion, ranks: list[RankTasks]) -> None:
+    """Updates off the device that run beside passes: the step ends when they have."""
+    program = plan.program
+    for rank in ranks if program.host_updates else ():
+        work, tasks = program.host_updates[rank.rank], []
+        begins = [rank.before_backward] if program.updates_from == "backward" else []
+        first = [task for task in begins if task >= 0]
+        for index, segment in enumerate(work):
+            after = [tasks[other] for other in predecessors(work, index)] or first
+            tasks.append(plan.tasks.add(rank.index, segment, NONE, after))
 
 
 def _finish(plan: Expansion, ranks: list[RankTasks]) -> None:

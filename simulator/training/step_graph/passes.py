@@ -97,12 +97,20 @@ class StagePasses:
             self._append(segment)
         self._ends += tuple(running)
 
-    def copy(self, stream: Stream, seconds: float) -> None:
-        """Append copies to or from another tier that take so long, in equal parts behind each layer."""
-        count = len(self.layers)
-        for layer in range(count if seconds > 0 else 0):
-            after = (self.last_segment(layer),)
-            self._copies.append(StreamWork(f"{self._name} copy", seconds / count, stream, after=after))
+    def copy(self, stream: Stream, seconds: float, units: int, in_turn: float = 0.0) -> None:
+        """Append copies to or from another tier.
+
+        Args:
+            stream: of the copies.
+            seconds: of copies beside kernels, in equal parts behind the layers of each of ``units`` runs.
+            units: at most one a layer.
+            in_turn: seconds for which kernels wait.
+        """
+        units = min(units, len(self.layers))
+        for last in last_of(self, units) if seconds > 0 else ():
+            self._copies.append(StreamWork(f"{self._name} copy", seconds / units, stream, after=(last,)))
+        if in_turn > 0:
+            self._append(StreamWork(f"{self._name} copy", in_turn, stream))
 
     def _beside(self, segment: StreamWork) -> int:
         self._segments.append(segment)

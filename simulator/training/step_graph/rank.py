@@ -117,12 +117,16 @@ class RankTasks:
         """Collectives of a vocabulary-parallel output layer, by the pass that they follow."""
         self.reloaded: dict[tuple[int, int], int] = {}
         self.previous = -1
+        self.before_backward = -1
+        """The pass before the last backward pass."""
         self.blocked_by: list[int] = []
         """Tasks that the next pass waits for, besides the previous pass."""
         self.leaving: list[int] = []
         """Copies to the host that the next pass overlaps; the pass after it needs their memory."""
         places = iter(enumerate(order))
         for place, task in places:
+            if task.kind == BACKWARD:
+                self.before_backward = self.previous
             if task.kind in (OFFLOAD, RELOAD):
                 self._copy(task)
             elif task.kind in (OUTPUT_FORWARD, OUTPUT_WEIGHT):

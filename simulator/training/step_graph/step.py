@@ -163,6 +163,10 @@ class StepProgram:
     in_turn: bool = False
     """A gather that is not issued ahead follows the reduction before it, on the same communicator."""
     finish: tuple[Pass, ...] = ()
+    host_updates: tuple[Pass, ...] = ()
+    """Per rank, updates off the device that run beside passes."""
+    updates_from: Literal["step", "backward"] = "step"
+    """What they start with: the step, or a rank's last backward pass."""
     synchronous: bool = True
     static: tuple[float, ...] = ()
     ports: Mapping[str, tuple[Port, ...]] = field(default_factory=dict)

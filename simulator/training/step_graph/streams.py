@@ -27,9 +27,11 @@ TO_HOST = Stream("to host", "copy out", contends=False)
 FROM_HOST = Stream("from host", "copy in", contends=False)
 HOST = Stream("host", contends=False)
 """The CPUs of a node, where they update state."""
+STORAGE = Stream("storage", contends=False)
+"""SSDs and the file system, where state lies there."""
 SYNC = Stream("sync", contends=False)
 """Outer exchanges of replica groups, in the mean of the steps between them."""
-STREAMS = (COMPUTE, TENSOR, CONTEXT, EXPERT, PIPELINE, DATA, OUTPUT, TO_HOST, FROM_HOST, HOST, SYNC)
+STREAMS = (COMPUTE, TENSOR, CONTEXT, EXPERT, PIPELINE, DATA, OUTPUT, TO_HOST, FROM_HOST, HOST, STORAGE, SYNC)
 
 PASS = "compute"
 """Part of a pass that runs as one task; else a part is a kernel class or one of these."""
@@ -38,7 +40,7 @@ GRADIENTS, PARAMETERS = "gradients", "parameters"
 COMMUNICATION = (
     *(stream.name for stream in (TENSOR, CONTEXT, EXPERT, OUTPUT, PIPELINE)),
     *(GRADIENTS, PARAMETERS),
-    *(stream.name for stream in (TO_HOST, FROM_HOST, HOST, SYNC)),
+    *(stream.name for stream in (TO_HOST, FROM_HOST, HOST, STORAGE, SYNC)),
 )
 """Parts that are communication; a moment in which a rank waits for several counts for the first of them."""
 

@@ -8,6 +8,7 @@ import pytest
 from hwmodels.errors import InputError
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
+from simulator.state.sync import Sync
 from simulator.training.analytic import predict, step_time
 from simulator.training.memory import memory
 from simulator.training.outer import OuterExchange
@@ -103,3 +104,16 @@ def test_the_outer_optimizer_is_held():
 def test_refusals_name_the_key(sync, words):
     with pytest.raises(InputError, match=words):
         scenario(sync)
+
+
+def test_a_window_of_tcp_limits_a_link_by_its_round_trip():
+    far, near = (
+        Sync.model_validate({"every": 100, "latency_s": latency, "window_bytes": 1e7})
+        for latency in (0.1, 0.01)
+    )
+    assert far.link_bytes_s == pytest.approx(1e7 / 0.2)
+    assert near.link_bytes_s == pytest.approx(10 * far.link_bytes_s)
+    wide = Sync.model_validate({"every": 100, "latency_s": 0.01, "window_bytes": 1e9, "link_gbps": 1.0})
+    assert wide.link_bytes_s == 1e9 / 8
+    with pytest.raises(ValueError, match="latency_s is 0"):
+        Sync.model_validate({"every": 100, "window_bytes": 1e7})

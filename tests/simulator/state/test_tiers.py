@@ -96,6 +96,12 @@ def test_the_best_share_is_where_both_sides_end_together():
             "update": {"on": "host"},
         },
         {"place": {"optimizer": {"nvme": 1.0}}, "update": {"on": "host", "beside_backward": True}},
+        {"place": {"optimizer": {"host": 1.0, "unit": "whole"}}, "update": {"on": "host"}},
+        {"place": HOST, "update": {"on": "host", "share_on_device": "auto"}},
+        {"place": {"gradients": {"host": 1.0, "prefetch": 0}, **HOST}, "update": {"on": "host"}},
+        {"place": "zenflow"},
+        {"place": "mlp-offload"},
+        {"place": {"optimizer": {"host": 0.5, "unit": "chunk"}}, "update": {"on": "device"}},
     ],
 )
 def test_closed_form_and_engine_agree(plan):
@@ -125,6 +131,41 @@ def test_half_of_the_activations_are_free_where_a_copy_takes_a_layers_time():
     window = 0.5 * kept / offload.rates.out
     shown = offload.passes(kept, np.zeros(1), layers, window, window)
     assert shown[0] == pytest.approx(window / 32)
+
+
+def test_kernels_wait_for_copies_without_prefetch():
+    shares = {"host": 1.0, "prefetch": 0}
+    turn, ahead = (
+        scenario(place={"gradients": shares | extra}, recompute="none") for extra in ({}, {"prefetch": 1})
+    )
+    exposed = [float(step(made).seconds["offload"][0]) for made in (turn, ahead)]
+    count = float(step(turn).parameters.total[0, 0])
+    copied = 4 * 2 * count / 8 / Offload(Sharding(turn.setting, Plans.of(turn.plan))).rates.out
+    assert exposed[0] == pytest.approx(copied)
+    assert exposed[1] < exposed[0] / 4
+
+
+def test_larger_units_hide_less():
+    """A copy of the whole has nothing to run beside; one of a layer all but the last layer's."""
+    shown = [
+        float(step(scenario(place={"parameters": {"host": 1.0, "unit": unit}})).seconds["offload"][0])
+        for unit in ("layer", "chunk", "sub-group", "whole")
+    ]
+    assert shown == sorted(shown) and shown[0] < shown[-1]
+
+
+def test_an_update_in_sub_groups_is_quicker_than_in_turn():
+    """n units through stages of a and b seconds take max(a, b) + min(a, b) / n (a pipeline's fill)."""
+    times = {}
+    for unit in ("layer", "whole"):
+        made = scenario(place={"optimizer": {"host": 1.0, "unit": unit}}, update={"on": "host"})
+        offload = Offload(Sharding(made.setting, Plans.of(made.plan)))
+        update = offload.update(np.array([1e9]), np.array([0.01]))
+        busy = [float(update.stages[name][0]) for name in ("to host", "cpu", "from host")]
+        units = {"layer": made.setting.model.layers, "whole": 1}[unit]
+        times[unit] = float(update.seconds[0])
+        assert times[unit] == pytest.approx(max(busy) + (sum(busy) - max(busy)) / units)
+    assert times["layer"] < times["whole"]
 
 
 @pytest.mark.parametrize(

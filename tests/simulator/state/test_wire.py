@@ -96,9 +96,12 @@ def test_three_levels_keep_passes_inside_nodes():
     sharding = Sharding(made.setting, Plans.of(made.plan))
     gather, reduce = move_state(sharding, np.array([8e9]), np.zeros(1))
     assert gather.bytes[1:, 0].sum() == 0
-    assert reduce.bytes[-1, 0] > 0  # once over the copies of a node's shards
-    step = predict(made.setting, Plans.of(made.plan))
+    assert reduce.bytes[-1, 0] == 0
+    step, nodes = predict(made.setting, Plans.of(made.plan)), 8
     assert step.sent["parameters"].bytes[-1, 0] > 0
+    # A node's shards of the gradients cross the network once a step, however many micro batches it has.
+    shard = float(step.parameters.total[0, 0]) / 8 * made.setting.choices.reduce_bytes
+    assert step.sent["gradients"].bytes[-1, 0] == pytest.approx(shard * (1 - 1 / nodes))
 
 
 @pytest.mark.parametrize(
