@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,10 @@ def show(
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",
+    graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Clusters: draw the topology as FILE.html, or write FILE.graphml."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show entries of the catalogues, with sources.
@@ -29,5 +34,25 @@ def show(
     from meshwright.commands.output import print_json, show_tables
     from meshwright.reports.catalogues import describe, list_all
 
+    if graph is not None:
+        _write_graph(kind, name, graph)
+        return
     report, tables = describe(kind, name) if name else list_all(kind)
     print_json(report) if json else show_tables(*tables)
+
+
+def _write_graph(kind: str, name: str, path: Path) -> None:
+    """Draw a cluster.
+
+    Raises:
+        InputError: another kind of entry, no name, or the file cannot be written.
+    """
+    from hwmodels.cluster import clusters
+    from hwmodels.errors import InputError
+    from meshwright.commands.output import note
+    from meshwright.pages.topology import write_topology
+
+    if kind != "clusters" or not name:
+        raise InputError("draws one cluster: meshwright show clusters NAME --graph FILE.html", "--graph")
+    write_topology(path, clusters.get(name))
+    note(f"graph written: {path}")

@@ -28,7 +28,7 @@ def gibibytes(value: float) -> str:
 
 def seconds(value: float) -> str:
     """A duration: ``16.3 s``, ``812 ms``, ``5 us``."""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
         if abs(value) >= factor:
             digits = 2 if value / factor < 10 else 1 if value / factor < 100 else 0
             return f"{value / factor:.{digits}f} {unit}"
