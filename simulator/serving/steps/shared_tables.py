@@ -11,6 +11,8 @@ from simulator.serving.steps.table import IterationTable
 
 MOST_TOKENS, MOST_SEQUENCES, LONGEST_CONTEXT = 2**20, 2**16, 2**21
 """Of a step and of a request, up to which steps are tabulated."""
+BATCHES = 64, 256, 1024
+"""Sequences of a step to which smaller numbers are rounded up, so that rows of one server share a table."""
 LARGEST_KEPT = 2**17
 """Tokens of a step up to which a table is kept for further questions; larger ones take 100 MB each."""
 
@@ -47,6 +49,7 @@ class SharedTables:
             if size > most:
                 raise InputError(f"{size:,.0f} {name}; at most {most:,} are priced")
         tokens, batch, length = (1 << (max(int(size), 16) - 1).bit_length() for _, size, _ in limits)
+        batch = next((size for size in BATCHES if size >= batch), batch)
         pool = price.pool.model_dump_json(exclude={"options", "speculation", "replicas"})
         cluster = price.cluster
         where = cluster.name, cluster.device.name, cluster.devices
