@@ -40,7 +40,9 @@ def rendered(parts: Sequence[Any]) -> str:
 
     from rich.console import Console
 
-    console = Console(file=StringIO(), width=WIDTH, highlight=False, emoji=False, color_system=None)
+    # In a notebook, rich would show the text at once instead of writing it.
+    plain = {"highlight": False, "emoji": False, "color_system": None, "force_jupyter": False}
+    console = Console(file=StringIO(), width=WIDTH, **plain)
     for part in parts:
         console.print(part)
     lines = (line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]

@@ -44,9 +44,14 @@ class Mix:
     without: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """The model, the rate and the offers."""
+        """The model, the rate, the offers, and what is rented."""
         names = ", ".join(offer.name for offer in self.offers[:12])
-        return f"Mix({self.question.model.name} at {self.rate:.3g} requests/s on {names})"
+        rented = [
+            f"{count} x {option.describe()}: {count * option.usd_per_hour:.2f} $ an hour"
+            for option, count, _ in self.pools[:12]
+        ]
+        head = f"Mix({self.question.model.name} at {self.rate:.3g} requests/s on {names})"
+        return "\n".join([head, *rented])
 
     @property
     def rate(self) -> float:
