@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from meshwright.commands import options as given
+from meshwright.commands.flags import spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -15,99 +17,115 @@ if TYPE_CHECKING:
     from planner.execution import Execution
 
 
-def validate(
+@dataclass(frozen=True)
+class ValidateFlags:
+    """Flags of ``validate``."""
+
     cases: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of measured training runs (repeatable); default: the shipped runs."),
-    ] = None,
+    ] = None
     kept_apart: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of training runs of which a third is kept apart (repeatable): print parts."),
-    ] = None,
+    ] = None
     kernels: Annotated[
         Path | None,
         typer.Option(help="Folder of point files: validate kernels and collectives instead of steps."),
-    ] = None,
+    ] = None
     serving: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of measured serving runs, a folder of CSVs, or `shipped` (repeatable)."),
-    ] = None,
+    ] = None
     write: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help="With --serving: write the rows' scenarios for `simulate`, predict nothing."
         ),
-    ] = None,
+    ] = None
     cluster: Annotated[
         str,
         typer.Option(help="With --kernels: cluster of the measured collectives (name or YAML file)."),
-    ] = "",
+    ] = ""
     live: Annotated[
         bool, typer.Option("--live", help="Train a small GPT on this machine, and predict its steps.")
-    ] = False,
-    device: Annotated[str, typer.Option(help="With --live: torch device (cpu, cuda:0).")] = "cuda:0",
-    devices: Annotated[int, typer.Option(min=1, help="With --live: processes, one per GPU.")] = 1,
+    ] = False
+    device: Annotated[str, typer.Option(help="With --live: torch device (cpu, cuda:0).")] = "cuda:0"
+    devices: Annotated[int, typer.Option(min=1, help="With --live: processes, one per GPU.")] = 1
     parallelism: Annotated[
         str, typer.Option(help="With --live and several devices: ddp, fsdp or pipeline.")
-    ] = "ddp",
-    size: Annotated[
-        str, typer.Option(help="With --live: model size: small, medium, large or all.")
-    ] = "small",
-    steps: Annotated[int, typer.Option(min=1, help="With --live: timed steps.")] = 10,
-    points: Annotated[
-        Path, typer.Option(help="With --live: folder of point files; measured if empty.")
-    ] = Path("points"),
+    ] = "ddp"
+    size: Annotated[str, typer.Option(help="With --live: model size: small, medium, large or all.")] = "small"
+    steps: Annotated[int, typer.Option(min=1, help="With --live: timed steps.")] = 10
+    points: Annotated[Path, typer.Option(help="With --live: folder of point files; measured if empty.")] = (
+        Path("points")
+    )
     calibration: Annotated[
         str, typer.Option(help="With --live: calibrated device (name or YAML file) instead of points.")
-    ] = "",
-    summary: Annotated[bool, typer.Option("--summary", help="Print summaries only.")] = False,
-    executor: given.Executor = "local",
-    address: given.Address = "",
-    workers: given.Workers = None,
-    store: given.Store = None,
+    ] = ""
+    summary: Annotated[bool, typer.Option("--summary", help="Print summaries only.")] = False
+    executor: given.Executor = "local"
+    address: given.Address = ""
+    workers: given.Workers = None
+    store: given.Store = None
     max_median: Annotated[
         float | None,
         typer.Option(min=0, help="Exit with 1 if the median error exceeds this share (0.1)."),
-    ] = None,
-    json: Json = False,
-) -> None:
+    ] = None
+    json: Json = False
+
+
+@spread
+def validate(flags: ValidateFlags) -> None:
     """Predict measured runs from their configurations, and report the errors.
 
     [bold]Example:[/bold] meshwright validate --summary
     """
-    from hwmodels.errors import InputError
-
-    if sum((bool(cases or kept_apart), kernels is not None, bool(serving), live)) > 1:
-        raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
-    if max_median is not None and (kernels is not None or serving or live):
-        raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
-    if cluster and kernels is None:
-        raise InputError("--cluster says what the collectives of --kernels were measured on")
-    if (kernels is not None or live) and (store or workers or address or executor != "local"):
-        raise InputError("--executor, --address, --workers and --store go with --cases and --serving")
-    if kernels is not None:
-        _kernels(kernels, cluster, json)
+    _check(flags)
+    if flags.kernels is not None:
+        _kernels(flags.kernels, flags.cluster, flags.json)
         return
-    if live:
+    if flags.live:
         from meshwright.validation.loop import Asked
 
-        _live(Asked(device, devices, parallelism, size, steps, points, calibration), json)
+        asked = flags.device, flags.devices, flags.parallelism, flags.size, flags.steps, flags.points
+        _live(Asked(*asked, flags.calibration), flags.json)
         return
-    execution = given.execution(executor, address, workers, store)
-    if write is not None:
-        if not serving:
-            raise InputError("--write writes the scenarios of measured serving runs: it goes with --serving")
+    execution = given.execution(flags.executor, flags.address, flags.workers, flags.store)
+    if flags.write is not None:
         from meshwright.commands.output import note
         from meshwright.validation.serving.ledger import write_scenarios
 
-        note(f"{write_scenarios(serving, write)} scenarios in {write}")
+        note(f"{write_scenarios(flags.serving or [], flags.write)} scenarios in {flags.write}")
         return
-    if serving:
-        _serving(serving, execution, summary, json)
+    if flags.serving:
+        _serving(flags.serving, execution, flags.summary, flags.json)
         return
-    median = _training(cases, kept_apart or [], execution, summary, json)
-    if max_median is not None and (median is None or median > max_median):
+    median = _training(flags.cases, flags.kept_apart or [], execution, flags.summary, flags.json)
+    if flags.max_median is not None and (median is None or median > flags.max_median):
         raise typer.Exit(1)
+
+
+def _check(flags: ValidateFlags) -> None:
+    """Refuse flags of two questions, or of another one.
+
+    Raises:
+        InputError: such flags are given.
+    """
+    from hwmodels.errors import InputError
+
+    kernels = flags.kernels is not None
+    if sum((bool(flags.cases or flags.kept_apart), kernels, bool(flags.serving), flags.live)) > 1:
+        raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
+    if flags.max_median is not None and (kernels or flags.serving or flags.live):
+        raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
+    if flags.cluster and not kernels:
+        raise InputError("--cluster says what the collectives of --kernels were measured on")
+    placed = flags.store or flags.workers or flags.address or flags.executor != "local"
+    if (kernels or flags.live) and placed:
+        raise InputError("--executor, --address, --workers and --store go with --cases and --serving")
+    if flags.write is not None and not flags.serving:
+        raise InputError("--write writes the scenarios of measured serving runs: it goes with --serving")
 
 
 def _training(
