@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 from benchmarks.serving_claims import ServingClaim
 from benchmarks.serving_papers import ServingRuns
 from meshwright.questions.keys import set_key
@@ -53,6 +56,28 @@ def over(
     return ServingClaim(scenario, what, published, band, (run,), (base,), metric, alone=True)
 
 
+RATES = ("", ", rate 32", ", rate 40", ", rate 44")
+
+
+def up_to(base: str, metric: str) -> Callable[[ServingRuns], float]:
+    """The largest gain of Llumnix over a baseline at any of the rates, as "up to" says."""
+
+    def best(runs: ServingRuns) -> float:
+        theirs = [f"{base}{rate}" if base else rate.removeprefix(", ") or "base" for rate in RATES]
+        pairs = zip(theirs, [f"Llumnix{rate}" for rate in RATES], strict=True)
+        return max(runs.value(one, metric) / runs.value(other, metric) for one, other in pairs)
+
+    return best
+
+
+def flat(runs: ServingRuns) -> float:
+    """The longest over the shortest stop of prompts of 256 to 8,192 tokens."""
+    stops = [runs.value(f"stop {tokens}", STOP) for tokens in (256, 1024, 8192)]
+    return max(stops) / min(stops)
+
+
+STOP = "migrations.stop_mean_s"
+LLUMNIX = "serve-llumnix-7b"
 BLEND = "serve-cacheblend-7b"
 MOVING_CLAIMS = (
     over(BLEND, "TTFT of computing all over texts in host memory, 15 % again", 3.3, (2.0, 3.5), "host"),
@@ -78,5 +103,50 @@ MOVING_CLAIMS = (
         (),
         "",
         measure=blend_knee,
+    ),
+    *(
+        ServingClaim(LLUMNIX, f"{what} over {over_what}", gain, band, (), (), "", measure=up_to(base, metric))
+        for over_what, base, mean, tail in (
+            ("round robin", "", 6.4, 12.1),
+            ("queue lengths", "queue", 4.6, 9.1),
+        )
+        for what, metric, gain, band in (
+            ("mean TTFT", "ttft_s.mean", mean, (1.0, inf)),
+            ("P99 of TTFT", "ttft_s.p99", tail, (2.0 if base else 3.0, inf)),
+        )
+    ),
+    ServingClaim(
+        LLUMNIX,
+        "the same over the same router without moves",
+        1.0,
+        (1.0, 9.1),
+        (),
+        (),
+        "",
+        alone=True,
+        measure=up_to("freeness", "ttft_s.p99"),
+    ),
+    ServingClaim(
+        LLUMNIX, "longest over shortest stop, 256 to 8K tokens", 1.0, (1.0, 1.3), (), (), "", measure=flat
+    ),
+    ServingClaim(
+        LLUMNIX,
+        "stop of 8,192 tokens",
+        0.03,
+        (0.014, 0.039),
+        ("stop 8192",),
+        (),
+        STOP,
+        unit=" s",
+    ),
+    ServingClaim(
+        LLUMNIX,
+        "stop of 8,192 tokens that are computed again",
+        3.5,
+        (1.0, 4.6),
+        ("recomputed 8192",),
+        (),
+        STOP,
+        unit=" s",
     ),
 )

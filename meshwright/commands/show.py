@@ -15,7 +15,7 @@ def show(
         str,
         typer.Argument(
             help="devices, clusters, links, models, frameworks, recipes, offload, schedules, engines, "
-            "schedulers, routers, scalers, power-policies, traces or scenarios"
+            "schedulers, routers, migrations, kv, scalers, power-policies, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",

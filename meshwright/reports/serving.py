@@ -176,6 +176,14 @@ def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
     if "tier_hit_rates" in found:
         rates = ", ".join(f"{place} {percent(rate)}" for place, rate in found["tier_hit_rates"].items())
         yield "read from tiers", f"{rates} of prompt tokens"
+    if moves := found.get("migrations"):
+        stopped = moves["stop_mean_s"]
+        stop = "" if stopped is None else f", stopped {seconds(stopped)} in the mean"
+        yield (
+            "migrations",
+            f"{moves['copied']:,} with their KV ({moves['bytes'] / 1e9:,.1f} GB), {moves['recomputed']:,} "
+            f"computed again, {moves['dropped']:,} given up{stop}",
+        )
     if "link_bytes" in found:
         carried = found["link_bytes"].items()
         yield "over links", ", ".join(f"{name} {bytes_ / 1e9:,.1f} GB" for name, bytes_ in carried)

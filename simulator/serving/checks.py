@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from hwmodels.errors import InputError
 from simulator.serving.question.deployment import Deployment
+from simulator.serving.routers.migration import Migration, make_migration
 from simulator.serving.workload import Serving
 from simulator.serving.workload.programs import SPAN
 
@@ -41,3 +45,25 @@ def check_tiers(
                 f"({unit * token_bytes / 1e9:.3g} GB)",
                 f"{where}: deployment.tiers.{number}.gigabytes",
             )
+
+
+def migration_of(written: Mapping[str, Any] | None, several: bool, where: str) -> Migration | None:
+    """The migration policy of a deployment; None where it states none.
+
+    Args:
+        written: `router.migrate`, or `migrate`.
+        several: whether a pool that generates tokens has, or may get, more than one replica.
+        where: key path of the deployment.
+
+    Raises:
+        InputError: no kind or an unknown one, a wrong parameter, one replica.
+    """
+    if written is None:
+        return None
+    place = f"{where}.router.migrate"
+    if not isinstance(written.get("kind"), str):
+        raise InputError("key 'kind' is missing: the policy that moves sequences", place)
+    if not several:
+        raise InputError("sequences move between replicas of one pool, and none has more than one", place)
+    options = {key: value for key, value in written.items() if key != "kind"}
+    return make_migration(written["kind"], options, place)

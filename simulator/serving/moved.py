@@ -16,6 +16,16 @@ def moved(fleet: Fleet) -> dict[str, Any]:
         for store in fleet.stores:
             read[store.place] = read.get(store.place, 0) + store.tokens_read
         found["tier_hit_rates"] = {place: tokens / prompts for place, tokens in read.items()}
+    if fleet.moves is not None:
+        moves, stops = fleet.moves.moved, fleet.moves.moved.stops_s
+        found["migrations"] = {
+            "copied": moves.copied,
+            "recomputed": moves.recomputed,
+            "dropped": moves.dropped,
+            "bytes": moves.bytes,
+            "stop_mean_s": sum(stops) / len(stops) if stops else None,
+            "stop_max_s": max(stops, default=None),
+        }
     links: dict[str, float] = {}
     for lane in fleet.lanes:
         links[lane.name] = links.get(lane.name, 0.0) + lane.bytes

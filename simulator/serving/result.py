@@ -7,6 +7,7 @@ from typing import Any
 
 from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.fleet.fleet import Fleet, Progress
+from simulator.serving.fleet.moving import Moving
 from simulator.serving.fleet.outages import drains, outages
 from simulator.serving.fleet.row_power import RowSupervisor
 from simulator.serving.fleet.scaling import scale, seconds_up
@@ -123,6 +124,11 @@ def serve(
     for pool in setting.pools:
         if not isinstance(pool.scaler, FixedReplicas):
             fleet.clock.process(scale(fleet, pool))
+    if setting.migration is not None:
+        fleet.moves = Moving(fleet, setting.migration)
+        for pool in setting.pools:
+            if pool.pool.role != "prefill":
+                fleet.clock.process(fleet.moves.run(pool))
     outages(fleet)
     drains(fleet)
     row = None

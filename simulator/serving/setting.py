@@ -14,7 +14,7 @@ from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
-from simulator.serving.checks import check_tiers
+from simulator.serving.checks import check_tiers, migration_of
 from simulator.serving.engines import Engine
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
@@ -22,6 +22,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import check_heads
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
+from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
@@ -75,6 +76,7 @@ class ServingSetting:
     deployment: Deployment
     pools: tuple[PoolSetting, ...]
     router: Router
+    migration: Migration | None = field(default=None, kw_only=True)
     seed: int = 0
     folder: Path = field(default=Path())
     where: str = "scenario"
@@ -178,8 +180,21 @@ def serving_setting(
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
     costs, block = pools[0].costs, pools[0].options.block_tokens
     check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
+    moving = [pool for pool in pools if pool.pool.role != "prefill"]
+    several = any(pool.pool.replicas > 1 or pool.scaler.name != "fixed" for pool in moving)
+    migration = migration_of(deployment.migrate, several, f"{where}: deployment")
     return ServingSetting(
-        title, model, cluster, serving, deployment, tuple(pools), router, seed, folder, where
+        title,
+        model,
+        cluster,
+        serving,
+        deployment,
+        tuple(pools),
+        router,
+        seed,
+        folder,
+        where,
+        migration=migration,
     )
 
 

@@ -22,11 +22,24 @@ def write_serving_trace(path: Path, fleet: Fleet) -> None:
         InputError: the file cannot be written.
     """
     document = {"traceEvents": [event for member in fleet.members for event in _events(member)]}
+    document["traceEvents"] += list(_copies(fleet))
     data = json.dumps(document | {"displayTimeUnit": "ms"}, separators=(",", ":")).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
     with atomic_write(path) as temporary:
         temporary.write_bytes(data)
+
+
+def _copies(fleet: Fleet) -> Iterator[Event]:
+    """Copies of moves, on a lane of the replica that they leave."""
+    if fleet.moves is None:
+        return
+    copies = fleet.moves.moved.lanes
+    for source in sorted({one[0] for one in copies}):
+        yield {"ph": "M", "name": "thread_name", "args": {"name": "copies"}, "pid": source, "tid": 1}
+    for source, begin, seconds, tokens in copies:
+        place = {"pid": source, "tid": 1, "ts": begin * 1e6, "dur": seconds * 1e6}
+        yield {"ph": "X", "name": "move", "cat": "copy", "args": {"KV tokens": tokens}, **place}
 
 
 def _events(member: Member) -> Iterator[Event]:

@@ -37,6 +37,8 @@ KINDS: dict[str, Kind[Any]] = {
     "engines": engines.KIND,
     "schedulers": policies.SCHEDULERS,
     "routers": policies.ROUTERS,
+    "migrations": policies.MIGRATIONS,
+    "kv": policies.KV,
     "scalers": policies.SCALERS,
     "starts": policies.STARTS,
     "adapters": policies.ADAPTERS,

@@ -12,8 +12,10 @@ from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.serving.adapters import kernels
 from simulator.serving.power_policies import power_policies
+from simulator.serving.replica.kv.kinds import kv_kinds
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.routers import routers
+from simulator.serving.routers.migration import migrations
 from simulator.serving.scalers import scalers
 from simulator.serving.starts import starts
 from simulator.serving.workload.traces import TraceFormat, formats, get_format
@@ -57,6 +59,8 @@ def _format_row(form: TraceFormat) -> list[str]:
 
 SCHEDULERS = policies("scheduler", schedulers)
 ROUTERS = policies("router", routers)
+MIGRATIONS = policies("migration", migrations)
+KV = policies("kv", kv_kinds)
 SCALERS = policies("scaler", scalers)
 ADAPTERS = policies("adapter kernel", kernels)
 STARTS = policies("source of weights", starts)

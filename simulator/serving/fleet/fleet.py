@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from heapq import heappop, heappush
 from math import inf
+from typing import Any
 
 import numpy as np
 import simpy
@@ -71,6 +72,8 @@ class Fleet:
         self._adapters = AdapterDraws(adapters, [setting.seed, 17]) if adapters is not None else None
         self._room = TraceRoom() if traced else None
         self._builder = Builder(setting, self.source, self._left, stretches)
+        self.moves: Any = None
+        """Moves of sequences (`moving.Moving`), where a policy is named."""
         self.lanes, self.stores = self._builder.lanes, self._builder.stores
         self.members: list[Member] = []
         for pool in setting.pools:
@@ -90,7 +93,7 @@ class Fleet:
         self._users = Users(users, setting.serving.user_gap, self.send, self._later) if users else None
         self._feeds_back = self._programs is not None or bool(self.decoding) or self._users is not None
         # Replicas that share links run in the order of time.
-        self._feeds_back |= setting.deployment.shares_links
+        self._feeds_back |= setting.deployment.shares_links or setting.migration is not None
         self._next: list[tuple[float, int]] = []
         self._routed = 0
         self._split = bool(self.decoding)
@@ -212,7 +215,7 @@ class Fleet:
         store, failures = member.adapters, member.failures
         if store is not None and (ready := store.take(request.adapter, time)) > time:
             sequence.queued_s = ready + member.ingest_s
-            self._later(sequence.queued_s, lambda now: self._arrive(member, failures, sequence, now))
+            self._later(sequence.queued_s, lambda now: self.arrive(member, failures, sequence, now))
             return
         if member.receive_interval > 1 or time < member.ready_s:
             self._receive_late(member, sequence, time)
@@ -230,7 +233,7 @@ class Fleet:
             step_s = member.pool.costs.steps.step((), decodes, kv_tokens) if decodes else 0.0
             late += member.receive_interval * step_s * float(self._looks.random())
         sequence.queued_s = time + late + member.ingest_s
-        self._at(sequence.queued_s, lambda now: self._arrive(member, failures, sequence, now))
+        self._at(sequence.queued_s, lambda now: self.arrive(member, failures, sequence, now))
 
     def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
         replica = member.replica
@@ -346,14 +349,19 @@ class Fleet:
         sequence.loaded = request.prompt
         sequence.computed = 0
         failures = target.failures
-        self._at(end, lambda time: self._arrive(target, failures, sequence, time))
+        self._at(end, lambda time: self.arrive(target, failures, sequence, time))
 
-    def _arrive(self, target: Member, failures: int, sequence: Sequence, now: float) -> None:
+    def arrive(self, target: Member, failures: int, sequence: Sequence, now: float) -> None:
         """Queue a sequence whose KV has arrived, unless the replica has failed since it was picked."""
         if target.failures == failures:
             self._submit(target, sequence, now)
         else:
             self._retry(sequence, now)
+
+    def touch(self, member: Member) -> None:
+        """Note that the end of a replica's next step has moved."""
+        if self._feeds_back:
+            heappush(self._next, (member.replica.next_s, member.index))
 
     # Failures and drains
 

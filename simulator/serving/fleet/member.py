@@ -68,6 +68,25 @@ class Member:
         """Tokens of the request's prompt in its prefix cache."""
         return self.replica.cached(request)
 
+    def in_memory(self, request: Request) -> int:
+        """Tokens of the request's prompt in device memory, tiers left out."""
+        return max(batcher.kv.in_memory(request) for batcher in self.replica.batchers)
+
+    @property
+    def free_blocks(self) -> int:
+        """Free KV blocks of all ranks, less the demand of waiting sequences; negative where it is more."""
+        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
+        waiting = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
+        block = self.pool.options.block_tokens
+        demand = sum(one.target // block + 1 for queue in waiting.values() for one in queue)
+        return sum(kv.free for kv in kvs.values()) - demand
+
+    @property
+    def kv_use(self) -> float:
+        """Share of KV blocks in use."""
+        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
+        return 1.0 - sum(kv.free for kv in kvs.values()) / sum(kv.total for kv in kvs.values())
+
     def holds(self, request: Request) -> bool:
         """Whether it holds the request's adapter; without adapters every replica does."""
         return self.adapters is None or self.adapters.holds(request.adapter)

@@ -122,6 +122,10 @@ class Deployment(Pool):
     )
     router: str = Field("round-robin", description="policy that picks the replica of a request")
     router_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the router")
+    migrate: dict[str, Any] | None = Field(
+        default=None,
+        description="policy that moves running sequences (`kind`, `interval`, ...; also as `router.migrate`)",
+    )
     transfer: Literal["layer-wise", "whole"] = Field(
         "layer-wise", description="how KV goes from prefill to decode replicas"
     )
@@ -145,6 +149,24 @@ class Deployment(Pool):
         default_factory=list,
         description="replicas that take no requests for a while (`time`, `replica`, `until`)",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _router_in_one(cls, data: Any) -> Any:
+        """`router: {kind, migrate, ...}` names the router, its parameters and the migration together."""
+        router = data.get("router") if isinstance(data, Mapping) else None
+        if not isinstance(router, Mapping):
+            return data
+        if not isinstance(router.get("kind"), str):
+            raise ValueError("router: a mapping needs the key 'kind', the router's name")
+        options = {key: value for key, value in router.items() if key not in ("kind", "migrate")}
+        if options and data.get("router_options"):
+            raise ValueError("router_options: router states parameters already; give one of them")
+        if "migrate" in router and data.get("migrate"):
+            raise ValueError("migrate: router states it already; give one of them")
+        options = options or data.get("router_options") or {}
+        migrate = router["migrate"] if "migrate" in router else data.get("migrate")
+        return {**data, "router": router["kind"], "router_options": options, "migrate": migrate}
 
     @property
     def shares_links(self) -> bool:

@@ -11,17 +11,25 @@ from simulator.serving.routers.adapter_aware import AdapterAware
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority
+from simulator.serving.routers.freeness import Freeness
 from simulator.serving.routers.least_loaded import LeastLoaded
 from simulator.serving.routers.power_of_two import PowerOfTwo
 from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
+from simulator.serving.routers.scored import Scored
 
-routers: Mapping[str, type[Router]] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, AdapterAware, ByPriority, ByLength)
-    }
+KINDS: tuple[type[Router], ...] = (
+    RoundRobin,
+    LeastLoaded,
+    PowerOfTwo,
+    PrefixAware,
+    AdapterAware,
+    ByPriority,
+    ByLength,
+    Freeness,
+    Scored,
 )
+routers: Mapping[str, type[Router]] = MappingProxyType({kind.name: kind for kind in KINDS})
 
 
 def make_router(name: str, options: Mapping[str, Any], where: str = "") -> Router:

@@ -34,6 +34,20 @@ class Target(Protocol):
         """Tokens of the request's prompt in the replica's prefix cache."""
         ...
 
+    def in_memory(self, request: Request) -> int:
+        """Tokens of the request's prompt in the replica's device memory, tiers left out."""
+        ...
+
+    @property
+    def free_blocks(self) -> int:
+        """Free KV blocks, less the demand of waiting sequences."""
+        ...
+
+    @property
+    def kv_use(self) -> float:
+        """Share of KV blocks in use."""
+        ...
+
     def holds(self, request: Request) -> bool:
         """Whether the replica holds the request's adapter."""
         ...

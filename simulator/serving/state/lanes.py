@@ -48,6 +48,21 @@ class Lanes:
         """The NICs of the nodes of a replica."""
         return self._of_nodes("NICs", cluster, rank, devices, way, cluster.network.bandwidth)
 
+    def between(self, one: tuple[Cluster, int, int], other: tuple[Cluster, int, int]) -> Crossed:
+        """Lanes from one replica to another, each given as cluster, first rank and devices.
+
+        On one node the slowest link between them, whole; else the NICs of both nodes.
+        """
+        (cluster, rank, devices), (there, to, others) = one, other
+        node = cluster.devices_per_node
+        if cluster.name != there.name or rank // node != to // node:
+            return self.nics(cluster, rank, devices, "out"), self.nics(there, to, others, "in")
+        links = cluster.topology.route(rank, to)
+        rate = min(devices, others) * min(link.bandwidth for link in links)
+        return self._lane("peer links", cluster, rank, "out", rate), self._lane(
+            "peer links", cluster, to, "in", rate
+        )
+
     def _of_nodes(
         self, name: str, cluster: Cluster, rank: int, devices: int, way: Way, rate: float
     ) -> SharedLane:

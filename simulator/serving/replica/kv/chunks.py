@@ -30,6 +30,10 @@ class ChunkBlocks(PagedBlocks):
         """See `PagedBlocks.cached`."""
         return self.tiers.kept(self._found(request))
 
+    def in_memory(self, request: Request) -> int:
+        """See `PagedBlocks.in_memory`: documents lie in tiers only."""
+        return 0
+
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`; counts tokens of documents that need no computing."""
         found = super().match(sequence)

@@ -62,6 +62,10 @@ class PagedBlocks:
         """Tokens of the request's prompt that the cache holds."""
         return request.cached if self.keeps_freed else 0
 
+    def in_memory(self, request: Request) -> int:
+        """Tokens of the request's prompt that device memory holds."""
+        return self.cached(request)
+
     def read_seconds(self, sequence: Sequence) -> float:
         """Seconds to read an admitted sequence's cached KV from tiers below device memory."""
         return 0.0

@@ -46,6 +46,10 @@ class PrefixBlocks(PagedBlocks):
         """Tokens of the request's prompt that the cache holds."""
         return self._matched(self.units(request), request.prompt)
 
+    def in_memory(self, request: Request) -> int:
+        """See `PagedBlocks.in_memory`."""
+        return self._matched(self.units(request), request.prompt)
+
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`."""
         found = self._matched(self.units(sequence.request), sequence.target)

@@ -1,0 +1,218 @@
+"""Moves of running sequences between the replicas of a pool, in stages over shared links.
+
+A live move copies the KV while the sequence decodes: each stage copies what the one before left and what was
+decoded meanwhile. When little is left the sequence stops, the rest is copied, and it goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from simulator.serving.fleet.fleet import Fleet
+from simulator.serving.fleet.member import Member
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.routers.migration import Migration, Move
+from simulator.serving.setting import PoolSetting
+
+STALE_S = 0.5
+"""Seconds for which the free blocks of a replica that only decodes count as known."""
+
+
+@dataclass
+class Moved:
+    """What the moves of a run did."""
+
+    copied: int = 0
+    """Sequences whose KV was copied."""
+    recomputed: int = 0
+    """Sequences whose KV was computed again on the other replica."""
+    dropped: int = 0
+    """Moves given up: the sequence ended first, or a replica failed."""
+    bytes: float = 0.0
+    stops_s: list[float] = field(default_factory=list)
+    """Seconds for which each sequence stood still, without the wait for its next step."""
+    lanes: list[tuple[int, float, float, int]] = field(default_factory=list)
+    """Source, begin and seconds of every copy, and its tokens."""
+
+
+class Hosted:
+    """A replica as a migration policy sees it."""
+
+    def __init__(self, member: Member, opened: bool, moving: set[int]) -> None:
+        self.member, self.open, self._moving = member, opened, moving
+        self.index, self.load, self.queue = member.index, member.load, member.queue
+        self.free = member.free_blocks
+
+    def blocks(self, sequence: Sequence) -> int:
+        """See `MovingHost.blocks`."""
+        return self.member.replica.batchers[0].kv.blocks(held_tokens(self.member, sequence))
+
+    @cached_property
+    def _movable(self) -> list[Sequence]:
+        return [
+            one
+            for batcher in self.member.replica.batchers
+            for one in batcher.sequences()
+            if one.end_step > batcher.steps and one.first_s == one.first_s and id(one) not in self._moving
+        ]
+
+    def movable(self) -> list[Sequence]:
+        """See `MovingHost.movable`."""
+        return self._movable
+
+
+def held_tokens(member: Member, sequence: Sequence) -> int:
+    """KV tokens of a sequence that decodes, as of the last settled step."""
+    for batcher in member.replica.batchers:
+        if sequence.end_step > batcher.steps and sequence in batcher.admitted:
+            return sequence.join_kv + batcher.steps - sequence.join_step
+    return sequence.loaded
+
+
+class Moving:
+    """Asks the policy of a run, and carries its moves out.
+
+    Args:
+        fleet: the run.
+        policy: which sequence goes where.
+    """
+
+    def __init__(self, fleet: Fleet, policy: Migration) -> None:
+        self._fleet, self._policy = fleet, policy
+        self._moving: set[int] = set()
+        self._busy: set[int] = set()
+        """Replicas that take part in a move."""
+        self._settled: dict[int, float] = {}
+        self.moved = Moved()
+
+    def run(self, pool: PoolSetting) -> Generator[Any, Any, Any]:
+        """Ask the policy every interval until all requests have ended."""
+        fleet, clock = self._fleet, self._fleet.clock
+        while not fleet.ended:
+            yield clock.timeout(self._policy.interval)
+            hosts = list(self._hosts(pool, clock.now))
+            if any(host.load for host in hosts):
+                for move in self._policy.moves(hosts):
+                    clock.process(self._move(move))
+
+    def _hosts(self, pool: PoolSetting, now: float) -> Generator[Hosted, None, None]:
+        takers = self._fleet.takers(pool)
+        for member in self._fleet.members:
+            if member.pool is not pool or not member.up or member.index in self._busy:
+                continue
+            opened = member in takers
+            if not opened and not member.load:
+                continue
+            if now - self._settled.get(member.index, 0.0) >= STALE_S or not opened:
+                self._settle(member, now)
+            yield Hosted(member, opened, self._moving)
+
+    def _settle(self, member: Member, now: float) -> None:
+        member.replica.advance(now)
+        member.replica.settle(now)
+        self._settled[member.index] = now
+        self._fleet.touch(member)
+
+    def _move(self, move: Move) -> Generator[Any, Any, Any]:
+        """Carry a move out; its replicas take part in no other meanwhile."""
+        source, target = (self._fleet.members[index] for index in (move.source, move.target))
+        self._moving.add(id(move.sequence))
+        self._busy |= {source.index, target.index}
+        failures = source.failures, target.failures
+        live = not self._recomputes(source, target, move.sequence)
+        copied: int | None = 0
+        if live:
+            copied = yield from self._copies(source, target, move.sequence, failures)
+        if copied is not None:
+            yield from self._stop(source, target, move.sequence, failures, copied if live else None)
+        else:
+            self.moved.dropped += 1
+        self._moving.discard(id(move.sequence))
+        self._busy -= {source.index, target.index}
+
+    def _recomputes(self, source: Member, target: Member, sequence: Sequence) -> bool:
+        """Whether the KV is computed again on the other replica."""
+        how = self._policy.how
+        if how == "recompute":
+            return True
+        if how == "live":
+            return False
+        tokens = held_tokens(source, sequence)
+        last = self._policy.last_blocks * source.pool.options.block_tokens
+        route = self._route(source, target)
+        copying = min(tokens, last) * source.pool.costs.kv_token_bytes / min(lane.rate for lane in route)
+        computing = target.pool.costs.steps.step(((max(tokens, 1), 0),), 0, 0)
+        return computing < copying + self._policy.handshake
+
+    def _route(self, source: Member, target: Member) -> Any:
+        sides = ((one.pool.cluster, one.rank, one.pool.pool.devices) for one in (source, target))
+        return self._fleet.lanes.between(*sides)
+
+    def _copies(
+        self, source: Member, target: Member, sequence: Sequence, failures: tuple[int, int]
+    ) -> Generator[Any, Any, int | None]:
+        """Copy in stages while the sequence decodes; returns the tokens copied, None where it has left or a
+        replica has failed."""
+        policy, clock = self._policy, self._fleet.clock
+        last = policy.last_blocks * source.pool.options.block_tokens
+        copied = 0
+        for _ in range(policy.stages):
+            self._settle(source, clock.now)
+            tokens = held_tokens(source, sequence)
+            if (source.failures, target.failures) != failures or sequence.end_step < 0:
+                return None
+            if tokens - copied <= last:
+                break
+            yield from self._send(source, target, tokens - copied)
+            copied = tokens
+        return copied
+
+    def _send(self, source: Member, target: Member, tokens: int) -> Generator[Any, Any, Any]:
+        """Copy tokens' KV; ends when the links, shared with others, have carried it."""
+        clock, links = self._fleet.clock, self._fleet.lanes.links
+        bytes_, begin = tokens * source.pool.costs.kv_token_bytes, clock.now
+        flow, end = links.send(begin, bytes_, self._route(source, target))
+        self.moved.bytes += bytes_
+        while end > clock.now:
+            yield clock.timeout(end - clock.now)
+            links.run(clock.now)
+            if flow.left <= 1e-6 * bytes_:
+                break
+            end = links.end(flow)
+        self.moved.lanes.append((source.index, begin, clock.now - begin, tokens))
+
+    def _stop(
+        self,
+        source: Member,
+        target: Member,
+        sequence: Sequence,
+        failures: tuple[int, int],
+        copied: int | None,
+    ) -> Generator[Any, Any, Any]:
+        """Stop a sequence, copy the tokens behind ``copied`` (None: compute all), and go on elsewhere."""
+        fleet, clock = self._fleet, self._fleet.clock
+        evicted = None
+        if (source.failures, target.failures) == failures:
+            source.replica.advance(clock.now)
+            evicted = source.replica.evict(sequence, clock.now)
+            fleet.touch(source)
+        if evicted is None:
+            self.moved.dropped += 1
+            return
+        stopped = max(evicted.ready_s, clock.now)
+        yield clock.timeout(stopped - clock.now)
+        computing = 0.0
+        if copied is None or not evicted.tokens:
+            sequence.loaded = 0
+            self.moved.recomputed += 1
+            computing = target.pool.costs.steps.step(((sequence.target, 0),), 0, 0)
+        else:
+            self.moved.copied += 1
+            if evicted.tokens > copied:
+                yield from self._send(source, target, evicted.tokens - copied)
+        yield clock.timeout(self._policy.handshake)
+        self.moved.stops_s.append(clock.now - stopped + computing)
+        fleet.arrive(target, failures[1], sequence, clock.now)

@@ -1,0 +1,24 @@
+"""Routing to the replica with the most free KV blocks per sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.workload.request import Request
+
+
+class Freeness(Router):
+    """Llumnix's dispatch: free blocks, less the demand of all waiting sequences, per sequence."""
+
+    name: ClassVar[str] = "freeness"
+    rule: ClassVar[str] = "most free KV blocks per sequence, the queue's demand taken off"
+    source: ClassVar[str] = "Sun et al., Llumnix, arXiv 2406.03243"
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        free = [target.free_blocks / (target.load + 1) for target in targets]
+        return free.index(max(free))

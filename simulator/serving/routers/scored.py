@@ -1,0 +1,53 @@
+"""Routing by a weighted sum of scores, as the endpoint picker of llm-d."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.workload.request import Request
+
+
+class Scored(Router):
+    """The replica with the highest sum of weighted scores between 0 and 1; of equals the next in turn.
+
+    Scores: the share of the prompt that device memory (``prefix``) or any tier (``tier``) caches, the queue
+    and the load between those of the longest (0) and the shortest (1), and free KV.
+    """
+
+    name: ClassVar[str] = "scored"
+    rule: ClassVar[str] = "highest weighted sum of scores: prefix, tier contents, queue, load, KV use"
+    source: ClassVar[str] = "llm-d endpoint picker (prefix-cache, queue and kv-cache-utilization scorers)"
+    prefix: float = Field(default=3.0, ge=0, le=1e6, description="weight of the cached share of the prompt")
+    tier: float = Field(default=0.0, ge=0, le=1e6, description="weight of the share that tiers hold")
+    queue: float = Field(default=2.0, ge=0, le=1e6, description="weight of a short queue")
+    load: float = Field(default=0.0, ge=0, le=1e6, description="weight of few sequences, waiting and running")
+    kv: float = Field(default=2.0, ge=0, le=1e6, description="weight of free KV blocks")
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        scores = np.zeros(len(targets))
+        if self.queue:
+            scores += self.queue * _least(np.array([target.queue for target in targets], dtype=float))
+        if self.load:
+            scores += self.load * _least(np.array([target.load for target in targets], dtype=float))
+        if self.kv:
+            scores += self.kv * np.array([1.0 - target.kv_use for target in targets])
+        if (self.prefix or self.tier) and (request.prefix or request.chunks or request.cached):
+            device = np.array([target.in_memory(request) for target in targets], dtype=float)
+            scores += self.prefix * device / request.prompt
+            if self.tier:
+                whole = np.array([target.cached(request) for target in targets], dtype=float)
+                scores += self.tier * np.maximum(whole - device, 0.0) / request.prompt
+        order = np.roll(scores, -(turn % len(targets)))
+        return (int(order.argmax()) + turn) % len(targets)
+
+
+def _least(values: np.ndarray) -> np.ndarray:
+    """1 for the least of the values, 0 for the most."""
+    low, high = values.min(), values.max()
+    return (high - values) / (high - low) if high > low else np.ones(len(values))
