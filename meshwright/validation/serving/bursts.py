@@ -19,10 +19,9 @@ from meshwright.validation.serving.clients import (
     run,
 )
 from meshwright.validation.serving.closed_loop import MEASURED, degrees
+from meshwright.validation.serving.stated import Stated, lengths, read_stated
 
 NEEDS = ("harness", "isl_tokens", "osl_tokens", "num_prompts", "request_rate")
-SIGMA = 1.0
-"""Spread of log-normal lengths of conversations (ShareGPT); its mean is the row's (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,7 @@ class BurstRun:
     serving: Setup
     prompt: float
     output: float
-    requests: int
-    varied: bool
-    """Whether lengths are those of conversations."""
-    options: tuple[tuple[str, Any], ...]
+    stated: Stated
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -54,20 +50,8 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     serving = setup(row, row.text("engine"), row.text("engine_version"), pool, row.text("weight_precision"))
     if gpus != serving.pool.devices:
         raise SkippedRow(f"degrees do not give {gpus} GPUs")
-    stated = {
-        "max_sequences": row.number("max_num_seqs"),
-        "token_budget": row.number("max_num_batched_tokens"),
-    }
-    options = {name: int(value) for name, value in stated.items() if value}
-    share = row.number("memory_share")
-    question = BurstRun(
-        serving,
-        row.need("isl_tokens"),
-        row.need("osl_tokens"),
-        int(row.need("num_prompts")),
-        "sharegpt" in row.text("dataset").lower(),
-        (*options.items(), *((("memory_share", share),) if share else ())),
-    )
+    row.need("num_prompts")
+    question = BurstRun(serving, row.need("isl_tokens"), row.need("osl_tokens"), read_stated(row))
     return ServingCase(
         row.text("case_id"),
         file,
@@ -82,27 +66,21 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
 
 def scenario(one: BurstRun) -> dict[str, Any]:
     """The run as a serving scenario."""
-    low = client_defaults().unstated_from.value
-    context = one.serving.model.max_sequence
-
-    def lengths(mean: float) -> dict[str, Any]:
-        if one.varied:
-            median = mean / float(np.exp(0.5 * SIGMA**2))
-            return {"kind": "lognormal", "median": median, "sigma": SIGMA, "most": context // 4}
-        nominal = mean / (0.5 + 0.5 * low)
-        return {"kind": "uniform", "low": max(round(low * nominal), 1), "high": max(round(nominal), 1)}
-
+    low, stated = client_defaults().unstated_from.value, one.stated
+    deployment = {**pool_keys(one.serving), "options": {"prefix_caching": False, **stated.options}}
+    if stated.speculation:
+        deployment["speculation"] = dict(stated.speculation)
     return {
         "model": one.serving.model.name,
         "cluster": cluster_key(one.serving),
         "workload": {
             "kind": "serving",
-            "requests": one.requests,
+            "requests": stated.requests,
             "arrivals": {"kind": "burst"},
-            "input": lengths(one.prompt),
-            "output": lengths(one.output),
+            "input": lengths(one.prompt, low, stated.varied),
+            "output": lengths(one.output, low, stated.varied),
         },
-        "deployment": {**pool_keys(one.serving), "options": {"prefix_caching": False, **dict(one.options)}},
+        "deployment": deployment,
     }
 
 

@@ -21,6 +21,7 @@ from meshwright.validation.serving.clients import (
     run,
 )
 from meshwright.validation.serving.inferencex import DEFAULTS, Flags, drafts_of, flags_of, start_of
+from meshwright.validation.serving.stated import LONGEST, NOTHING, Stated, lengths, read_stated
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steady.disaggregated import PoolSide, disaggregated
 from simulator.serving.steady.kinds import memory_of, table_of
@@ -71,6 +72,7 @@ class ClosedLoop:
     flags: Flags = DEFAULTS
     drafts: int = 0
     """Tokens that prediction heads draft a step, where the source's scripts tell; else by engine."""
+    stated: Stated = NOTHING
 
     @property
     def budget(self) -> int:
@@ -93,6 +95,8 @@ class ClosedLoop:
     @property
     def speculation(self) -> dict[str, Any]:
         """Prediction heads of the server, as keys of a scenario."""
+        if self.stated.speculation:
+            return dict(self.stated.speculation)
         engine, pool = self.serving.engine.engine, self.serving.pool
         tokens = self.drafts or MTP_DRAFTS.get(engine, OTHER_DRAFTS)[pool.data > 1]
         random = CLIENT.acceptance_of_random_tokens if engine == "sglang" else CLIENT.acceptance
@@ -102,6 +106,8 @@ class ClosedLoop:
     @property
     def longest(self) -> float:
         """Tokens of the longest request."""
+        if self.stated.varied:
+            return 2.0 * LONGEST
         return (self.prompt + self.output) / (JITTER_MEAN if self.jitters else 1.0)
 
 
@@ -133,7 +139,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     if batch and concurrency > batch * ranks:
         # The load was spread by a router over replicas whose attention ranks each ran `batch` requests.
         replicas *= concurrency / (batch * ranks)
-    drafts = _drafts(row, serving)
+    drafts, stated = _drafts(row, serving), read_stated(row)
     question = ClosedLoop(
         serving=serving,
         prefill=prefill,
@@ -142,12 +148,13 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         concurrency=concurrency,
         replicas=replicas,
         prefill_replicas=prefill_replicas,
-        speculates=row.text("spec") == "mtp" or drafts > 0,
+        speculates=row.text("spec") == "mtp" or drafts > 0 or bool(stated.speculation),
         bursts=row.text("harness").startswith("inferencex"),
         jitters=jitter != 1.0,
         sized=row.text("harness").startswith("aic"),
         flags=_flags(row, serving),
         drafts=drafts,
+        stated=stated,
     )
     return ServingCase(
         case_id=row.text("case_id"),
@@ -163,7 +170,9 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
 
 def _flags(row: MeasuredRow, serving: Setup) -> Flags:
     if row.text("harness") != "inferencex":
-        return DEFAULTS
+        stated = read_stated(row)
+        share, budget = stated.memory_share or None, stated.token_budget or None
+        return Flags(token_budget=budget, memory_share=share)
     engine, device = serving.engine, serving.cluster.device.name
     return flags_of(engine.engine, engine.version, device, serving.pool.stored)
 
@@ -226,7 +235,8 @@ def options_of_row(one: ClosedLoop, clients: int) -> dict[str, Any]:
     found = one.serving
     engine, device = found.engine, found.cluster.device
     each = max(clients / found.pool.data, SMALLEST_BATCH)
-    sequences = min(1 << (int(np.ceil(each)) - 1).bit_length(), engine.sequence_limit(device))
+    most = one.stated.max_sequences or engine.sequence_limit(device)
+    sequences = min(1 << (int(np.ceil(each)) - 1).bit_length(), most)
     budget = one.budget if engine.chunked_prefill.value else max(one.budget, int(one.longest))
     options: dict[str, Any] = {
         "prefix_caching": False,
@@ -263,12 +273,6 @@ def scenario(one: ClosedLoop) -> dict[str, Any]:
     found = one.serving
     clients = max(round(one.concurrency / one.replicas), 1)
     low = CLIENT.jittered_from.value if one.jitters else 1.0 if one.sized else CLIENT.unstated_from.value
-
-    def lengths(mean: float) -> int | dict[str, Any]:
-        nominal = max(round(mean / (0.5 + 0.5 * low)), 1)
-        least = max(round(low * nominal), 1)
-        return nominal if least == nominal else {"kind": "uniform", "low": least, "high": nominal}
-
     deployment = {**pool_keys(found), "options": options_of_row(one, clients)}
     if one.speculates:
         deployment["speculation"] = one.speculation
@@ -277,10 +281,11 @@ def scenario(one: ClosedLoop) -> dict[str, Any]:
         "cluster": cluster_key(found),
         "workload": {
             "kind": "serving",
-            "requests": CLIENT.requests_per_client.value * clients,
+            "requests": round(one.stated.requests / one.replicas)
+            or CLIENT.requests_per_client.value * clients,
             "arrivals": {"kind": "closed", "concurrency": clients, "gap": CLIENT.gap.value},
-            "input": lengths(one.prompt),
-            "output": lengths(one.output),
+            "input": lengths(one.prompt, low, one.stated.varied),
+            "output": lengths(one.output, low, one.stated.varied),
         },
         "deployment": deployment,
     }
@@ -358,7 +363,8 @@ def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool 
     device = kind.cluster.device
     budget = np.array([min(one.budget, MOST_BUDGET) for one in questions], dtype=float)
     most = max(one.concurrency / one.replicas for one in questions) / kind.pool.data
-    sequences = min(max(most, float(SMALLEST_BATCH)), kind.engine.sequence_limit(device))
+    limit = questions[0].stated.max_sequences or kind.engine.sequence_limit(device)
+    sequences = min(max(most, float(SMALLEST_BATCH)), limit)
     context = max(one.prompt + one.output for one in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)
     room = [_room(replace(one, serving=kind), sequences) for one in questions]
@@ -387,7 +393,8 @@ OTHER_DRAFTS = 1, 1
 def group_key(question: ClosedLoop) -> tuple[Any, ...]:
     """Return the key of rows that one call predicts together."""
     other = question.prefill.key if question.prefill else ()
-    return question.serving.key, other, question.speculates, question.drafts
+    stated = question.stated.max_sequences, question.stated.speculation
+    return question.serving.key, other, question.speculates, question.drafts, *stated
 
 
 def without(question: ClosedLoop, **changes: Any) -> ClosedLoop:

@@ -1,0 +1,50 @@
+"""What rows state of servers and clients, as keys of scenarios."""
+
+import pytest
+
+from meshwright.validation.serving.case import MeasuredRow
+from meshwright.validation.serving.stated import LONGEST, NOTHING, lengths, read_stated
+
+
+def row(**values) -> MeasuredRow:
+    return MeasuredRow({name: str(value) for name, value in values.items()}, "row")
+
+
+def test_a_row_without_columns_states_nothing():
+    assert read_stated(row()) == NOTHING
+    assert NOTHING.options == {}
+
+
+def test_limits_and_memory_become_options():
+    found = read_stated(row(max_num_seqs=512, max_num_batched_tokens=32768, memory_share=0.85))
+    assert found.options == {"max_sequences": 512, "token_budget": 32768, "memory_share": 0.85}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys"),
+    [
+        (
+            '--speculative-config={"method":"mtp","num_speculative_tokens":4}',
+            {"kind": "mtp", "tokens": 4},
+        ),
+        (
+            "--speculative-algorithm EAGLE3 --speculative-num-steps 3 --speculative-num-draft-tokens 16",
+            {"kind": "eagle3", "tokens": 3, "verified": 16},
+        ),
+        ("--speculative-algorithm EAGLE --speculative-num-steps 1", {"kind": "eagle", "tokens": 1}),
+        ("--max-model-len=32768", {}),
+    ],
+)
+def test_command_lines_tell_speculation(arguments, keys):
+    assert dict(read_stated(row(server_args=arguments)).speculation) == keys
+
+
+def test_conversations_are_short_as_the_client_draws_them():
+    found = lengths(232.0, 0.96, varied=True)
+    assert found["kind"] == "lognormal"
+    assert found["most"] == LONGEST
+
+
+def test_nominal_lengths_are_the_longest():
+    assert lengths(980.0, 0.96, varied=False) == {"kind": "uniform", "low": 960, "high": 1000}
+    assert lengths(1.0, 1.0, varied=False) == 1
