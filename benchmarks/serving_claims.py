@@ -23,6 +23,7 @@ class ServingClaim:
         over: the same of the baseline; none: the figure itself is claimed.
         metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
             ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's;
+            ``products``: tokens a second and GPU if products ran at their settled rate and nothing else;
             ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
         alone: both run on one engine: the mechanism alone.
         unit: of the figures.
@@ -99,4 +100,80 @@ ADAPTERS = (
     _punica("the same, all one adapter", 789 / 1140, (0.65, 0.95), "identical", "identical, one model"),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS)
+
+def _over(
+    scenario: str, what: str, published: float, band: tuple[float, float], ours: str, theirs: str, metric: str
+) -> ServingClaim:
+    """A figure of one run over that of another, on one engine."""
+    return ServingClaim(scenario, what, published, band, (ours,), (theirs,), metric, alone=True)
+
+
+NANO, RATE = "serve-nanoflow-70b", "total_rate_per_gpu"
+OVERLAPS = (
+    _over(
+        NANO, "tokens/s of nano-batches without overlap", 0.868, (0.82, 0.92), "pieces alone", "base", RATE
+    ),
+    _over(NANO, "the same, all-reduces hidden", 1.07, (1.03, 1.12), "network", "base", RATE),
+    _over(NANO, "the same, attention too", 1.17, (1.10, 1.25), "network and memory", "base", RATE),
+    ServingClaim(
+        NANO, "tokens/s and GPU of products alone", 1857, (1801, 1913), ("base",), (), "products", unit=""
+    ),
+    _over(
+        "serve-iso-30b",
+        "TTFT over that of halves, 4 RTX 4090",
+        1 / 0.65,
+        (1.33, 1.82),
+        "base",
+        "halves",
+        "ttft_s.mean",
+    ),
+    _over(
+        "serve-iso-30b",
+        "the same, all-reduces of 8 bits",
+        1 / 0.65,
+        (1.33, 1.82),
+        "8 bits",
+        "8 bits, halves",
+        "ttft_s.mean",
+    ),
+    _over(
+        "serve-iso-30b",
+        "the same, 70B on A800",
+        1 / 0.85,
+        (1.087, 1.176),
+        "A800",
+        "A800, halves",
+        "ttft_s.mean",
+    ),
+    _over("serve-ladder-70b", "request time over Ladder's", 1.29, (1.2, 1.4), "base", "ladder", "e2e_s.mean"),
+    _over(
+        "serve-ladder-70b",
+        "the same, an engine with its own all-reduce",
+        1.29,
+        (1.0, 1.4),
+        "own all-reduce",
+        "own all-reduce, ladder",
+        "e2e_s.mean",
+    ),
+    _over("serve-ladder-70b", "TTFT over Kraken's", 1 / 0.644, (1.0, 1.6), "base", "kraken", "ttft_s.mean"),
+    _over(
+        "serve-two-batches-671b",
+        "tokens/s of prompts, two micro batches",
+        1.3,
+        (1.0, 2.0),
+        "two batches",
+        "base",
+        RATE,
+    ),
+    _over(
+        "serve-two-batches-671b",
+        "the same of short decodes: no gain",
+        1.0,
+        (0.5, 1.0),
+        "decodes, two batches",
+        "decodes",
+        RATE,
+    ),
+)
+
+POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS)

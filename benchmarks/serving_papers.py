@@ -16,6 +16,7 @@ from benchmarks.serving_targets import slowed_too_much, smooth_rate
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
+from simulator.ops.counts import model_parameters
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 
@@ -299,6 +300,10 @@ def _value(run: ScenarioRun, metric: str) -> float:
         return unslowed(run)
     if metric == "unbraked":
         return unbraked(run)
+    if metric == "products":
+        setting = make_serving(run.data, run.where, run.folder)
+        rate = setting.cluster.device.settled("bf16")
+        return rate / (2.0 * model_parameters(setting.model))
     if metric == "smooth":
         setting = make_serving(run.data, run.where, run.folder)
         return smooth_rate(serve(setting, traced=True), GAP_S)

@@ -16,6 +16,7 @@ from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import check_tiers, migration_of
 from simulator.serving.engines import Engine
+from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.options import EngineOptions
@@ -28,6 +29,7 @@ from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
+from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload import Serving
 
 
@@ -150,6 +152,9 @@ def serving_setting(
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         engine = engine_of(pool.engine, folder, f"{place}.engine")
         costs = replica_costs(model, used, pool, options, engine, tables)
+        if pool.overlap is not None and isinstance(costs.steps, IterationTable):
+            steps = OverlapSteps(costs.steps, make_overlap(pool.overlap, f"{place}.overlap"))
+            costs = dataclasses.replace(costs, steps=steps)
         if pool.speculation is not None:
             costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
         scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")

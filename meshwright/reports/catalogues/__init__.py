@@ -41,6 +41,7 @@ KINDS: dict[str, Kind[Any]] = {
     "kv": policies.KV,
     "scalers": policies.SCALERS,
     "starts": policies.STARTS,
+    "overlaps": policies.OVERLAPS,
     "adapters": policies.ADAPTERS,
     "power-policies": policies.POWER_POLICIES,
     "traces": policies.TRACES,

@@ -27,9 +27,12 @@ class Sgmv(AdapterKernel):
     source: ClassVar[str] = (
         "Chen et al., Punica (arXiv 2310.18547): 37 to 116 us for 1 to 64 adapters, rank 16"
     )
-    first_s: float = Field(37e-6, ge=0, le=1, description="seconds of one product with one adapter")
+    first_s: float = Field(default=37e-6, ge=0, le=1, description="seconds of one product with one adapter")
     further_s: float = Field(
-        (116e-6 - 37e-6) / 63, ge=0, le=1, description="seconds of each further adapter, hidden 4096, rank 16"
+        default=(116e-6 - 37e-6) / 63,
+        ge=0,
+        le=1,
+        description="seconds of each further adapter of rank 16",
     )
 
     def seconds(self, distinct: Array, shapes: AdapterShapes, tensor: int, device: Device) -> Array:

@@ -12,6 +12,7 @@ from hwmodels.quantities import Few
 from simulator.models import Model
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures
+from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
 from simulator.serving.question.tiers import Tier
@@ -75,6 +76,9 @@ class Pool(Strict):
     )
     speculation: Speculation | None = Field(
         None, description="speculative decoding (`kind`, `draft`, `tokens`, `acceptance`)"
+    )
+    overlap: StepOverlap | None = Field(
+        None, description="what runs beside what in a step (`kind`, `options`; `show overlaps`)"
     )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")

@@ -257,6 +257,10 @@ class StepPrice:
         parameters = np.asarray(op.parameters, dtype=np.float64)
         return widened_product(self.weights, device, seconds, parameters, flops, self.engine)
 
+    def exchange(self, tokens: ArrayLike) -> Array:
+        """Exchange of tokens between attention ranks and experts in all layers, for tokens of all ranks."""
+        return self.model.moe_layers * self._exchange(np.asarray(tokens, dtype=np.float64))
+
     def _exchange(self, tokens: Array) -> Array:
         """A layer's exchange of tokens between attention ranks and experts, by the faster method.
 

@@ -256,6 +256,14 @@ class IterationTable:
         past = mean - self._keys[at]
         return values[at] + slopes[at] * past, mixed_values[at] + mixed_slopes[at] * past
 
+    def decode_attention_s(self, decodes: int, kv_tokens: int) -> float:
+        """Seconds of attention of decodes in a step without prompts."""
+        return self._decode_s(decodes, kv_tokens)[0]
+
+    def chunk_attention_s(self, queries: int, before: int) -> float:
+        """Seconds of attention of one prefill chunk over its ``before`` cached tokens."""
+        return self._chunk_s(queries, before)
+
     def _chunk_s(self, queries: int, before: int) -> float:
         lines = self._chunk_lines
         if queries >= lines.most_queries or before >= lines.most_before:

@@ -11,6 +11,7 @@ from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
 from simulator.serving.question.tiers import Tier
@@ -43,6 +44,7 @@ def row(name, field) -> str:
         TraceFile,
         Deployment,
         Speculation,
+        StepOverlap,
         Adapters,
         StagedStart,
         EngineOptions,

@@ -1,0 +1,75 @@
+"""Interface of overlaps inside a step: the pieces of a step, and what hides behind what."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from pydantic import Field
+
+from hwmodels.loading import Strict
+from hwmodels.quantities import Few
+
+
+class Kinds(NamedTuple):
+    """Seconds of one step by what they occupy."""
+
+    compute: float
+    """Products, norms, and attention of prompts."""
+    memory: float
+    """Attention of decodes."""
+    network: float
+    """All-reduces."""
+    exchange: float
+    """Exchange of tokens between attention ranks and experts."""
+
+
+class ExposedShares(Strict):
+    """Share of each kind's time that a step is longer by, although it runs beside products.
+
+    Both kernels of a pair slow down: a kernel that runs at speed p with a share r of the device costs the
+    other one r / p of its own time. 1 hides nothing, so a table of ones changes nothing.
+    """
+
+    network: float = Field(0.33, ge=0, le=1, description="share of all-reduces that is not hidden")
+    memory: float = Field(0.5, ge=0, le=1, description="share of decodes' attention that is not hidden")
+    exchange: float = Field(0.33, ge=0, le=1, description="share of experts' exchanges that is not hidden")
+
+
+class Overlap(Strict):
+    """One way to rearrange a step. Its fields are its parameters (`overlap.options`).
+
+    Attributes:
+        name: name in deployments.
+        rule: description for people.
+        source: publication.
+        hides: kinds that run beside products.
+        prompts_only: steps without prompt tokens stay as they are.
+        kept: share of the all-reduces that the model still has.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    source: ClassVar[str]
+    hides: ClassVar[tuple[str, ...]] = ("network",)
+    prompts_only: ClassVar[bool] = False
+    kept: ClassVar[float] = 1.0
+
+    pieces: Few = Field(1, description="pieces of a step that run beside each other")
+    exposed: ExposedShares = Field(
+        default_factory=lambda: ExposedShares.model_validate({}),
+        description="shares of time that are not hidden",
+    )
+
+    def hidden(self, kinds: Kinds) -> float:
+        """Seconds of a step that run beside its other kernels, no more than those take.
+
+        Args:
+            kinds: seconds of the step's pieces, added up.
+        """
+        rest = kinds.compute + sum(getattr(kinds, one) for one in ("memory", "network", "exchange"))
+        found = 0.0
+        for kind in self.hides:
+            seconds = getattr(kinds, kind)
+            # The longer of both goes on alone.
+            found += (1.0 - getattr(self.exposed, kind)) * min(seconds, max(rest - seconds, 0.0))
+        return min(found, kinds.compute + (0.0 if "memory" in self.hides else kinds.memory))

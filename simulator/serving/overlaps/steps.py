@@ -1,0 +1,106 @@
+"""Step times of a replica that overlaps kernels inside a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hwmodels.errors import UnknownNameError
+from hwmodels.loading import build
+from simulator.serving.overlaps.base import Kinds, Overlap
+from simulator.serving.overlaps.pieces import Halves, NanoBatches, TwoBatches
+from simulator.serving.overlaps.residual import Kraken, Ladder
+from simulator.serving.question.overlap import StepOverlap
+from simulator.serving.steps.all_reduce import all_reduce_seconds
+from simulator.serving.steps.step_times import Array, Chunk, RankBatch, Stretch
+from simulator.serving.steps.table import IterationTable
+
+overlaps: Mapping[str, type[Overlap]] = {
+    kind.name: kind for kind in (NanoBatches, Halves, Ladder, Kraken, TwoBatches)
+}
+
+
+def make_overlap(asked: StepOverlap, where: str) -> Overlap:
+    """The overlap that a pool names, with its parameters.
+
+    Raises:
+        UnknownNameError: no such kind (the nearest name is offered).
+        InputError: an unknown parameter, or a wrong value.
+    """
+    if asked.kind not in overlaps:
+        raise UnknownNameError("overlap", asked.kind, overlaps, f"{where}.kind")
+    return build(overlaps[asked.kind], asked.options, f"{where}.options")
+
+
+class OverlapSteps:
+    """`StepTimes` of steps whose kernels overlap.
+
+    Args:
+        table: step times without overlap.
+        overlap: what runs beside what.
+    """
+
+    def __init__(self, table: IterationTable, overlap: Overlap) -> None:
+        self.table, self.overlap, self.stages = table, overlap, table.stages
+        price = table.price
+        tokens = np.arange(len(table.tokens_s), dtype=np.float64)
+        size = tokens * price.model.hidden * 2.0
+        reduce_s = all_reduce_seconds(price.cluster, price.pool.tensor, size, price.engine)
+        count = price.model.layers * price.reduces_a_layer
+        self._network = (count * (reduce_s + price.times.all_reduce_s) * (tokens > 0)).tolist()
+        self._exchange = price.exchange(tokens * price.pool.data).tolist()
+        self._tokens = table.tokens_s.tolist()
+        self._gaps = price.gaps
+
+    def _saved(self, prompt: int, decodes: int, kv_tokens: int, queries: int, chunks: float = 0.0) -> float:
+        """Seconds that a step is shorter; negative where its pieces cost more than they hide."""
+        overlap, pieces = self.overlap, self.overlap.pieces
+        tokens = prompt + decodes * queries
+        if tokens < pieces or (overlap.prompts_only and not prompt) or tokens >= len(self._tokens):
+            return 0.0
+        piece = -(-tokens // pieces)
+        whole, cut = self._tokens[tokens], self._tokens[piece] * pieces
+        network, exchange = pieces * self._network[piece], pieces * self._exchange[piece]
+        memory = self.table.decode_attention_s(decodes, kv_tokens) if decodes else 0.0
+        # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
+        compute = max(cut - network - exchange, 0.0) + chunks
+        kinds = Kinds(compute, memory, overlap.kept * network, exchange)
+        dropped = (1.0 - overlap.kept) * network
+        return dropped + overlap.hidden(kinds) - (cut - whole) - (pieces - 1) * self._gaps
+
+    def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
+        """See `StepTimes.step`."""
+        seconds = self.table.step(prefills, decodes, kv_tokens, queries)
+        prompt = sum(chunk[0] for chunk in prefills)
+        chunks = sum(self.table.chunk_attention_s(*chunk) for chunk in prefills)
+        return seconds - self._saved(prompt, decodes, kv_tokens, queries, chunks)
+
+    def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
+        """See `StepTimes.stretch`; where the shorter of two kernels changes on the way, one step."""
+        first_s, growth_s, steps = self.table.stretch(decodes, kv_tokens, queries)
+        saved = self._saved(0, decodes, kv_tokens, queries)
+        if steps < 2:
+            return first_s - saved, growth_s, steps
+        steps = min(steps, 1 << 20)
+        added = decodes * queries
+        next_ = self._saved(0, decodes, kv_tokens + added, queries) - saved
+        last = self._saved(0, decodes, kv_tokens + (steps - 1) * added, queries) - saved
+        straight = abs(last - next_ * (steps - 1)) <= 1e-9 * first_s
+        return first_s - saved, growth_s - next_, steps if straight else 1
+
+    def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
+        """See `StepTimes.lockstep`: pieces of the rank with most tokens."""
+        seconds = self.table.lockstep(ranks, queries)
+        most = max(ranks, key=lambda one: one.decodes * queries + sum(chunk[0] for chunk in one.prefills))
+        prompt = sum(chunk[0] for chunk in most.prefills)
+        return seconds - self._saved(prompt, most.decodes, most.kv_tokens, queries)
+
+    def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
+        """Power of the same work in the step's own time."""
+        return self.table.watts(tokens, decodes, kv_tokens, seconds)
+
+    def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
+        """The parts without overlap, and what it saves (negative)."""
+        parts = self.table.parts(prefills, decodes, kv_tokens)
+        return {**parts, "overlap": self.step(prefills, decodes, kv_tokens) - sum(parts.values())}

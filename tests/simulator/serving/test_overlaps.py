@@ -1,0 +1,100 @@
+"""Overlap inside a step."""
+
+from pathlib import Path
+
+import pytest
+
+from hwmodels.errors import InputError
+from simulator.serving.overlaps import overlaps
+from simulator.serving.overlaps.base import Kinds
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+NOTHING = {"network": 1.0, "memory": 1.0, "exchange": 1.0}
+
+
+def setting(model: str = "llama3.1-8b", tensor: int = 4, **deployment):
+    data = {
+        "model": model,
+        "cluster": "dgx-a100-80gb",
+        "workload": {
+            "kind": "serving",
+            "requests": 40,
+            "arrivals": {"kind": "poisson", "rate": 20},
+            "input": 1500,
+            "output": 100,
+        },
+        "deployment": {"tensor": tensor, **deployment},
+    }
+    return make_serving(data, "test", Path())
+
+
+def steps(kind: str | None = None, tensor: int = 4, **options):
+    overlap = None if kind is None else {"kind": kind, "options": options}
+    return setting(tensor=tensor, overlap=overlap).pools[0].costs.steps
+
+
+PLAIN = steps()
+MIXED = ([(1024, 0)], 64, 64 * 1000)
+
+
+@pytest.mark.parametrize("kind", ["nano-batches", "halves", "ladder", "two-batches"])
+def test_a_table_of_ones_changes_nothing(kind):
+    same = steps(kind, pieces=1, exposed=NOTHING)
+    for batch in (MIXED, ([], 64, 64 * 1000), ([(300, 100)], 0, 0)):
+        assert same.step(*batch) == pytest.approx(PLAIN.step(*batch), rel=1e-12)
+    assert same.stretch(64, 64_000)[0] == pytest.approx(PLAIN.stretch(64, 64_000)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", overlaps)
+def test_no_more_is_hidden_than_there_is(kind):
+    overlap = overlaps[kind].model_validate({"exposed": dict.fromkeys(NOTHING, 0.0)})
+    for kinds in (Kinds(1, 2, 3, 4), Kinds(4, 1, 1, 1), Kinds(0, 0, 1, 0), Kinds(5, 0, 0, 0)):
+        assert 0.0 <= overlap.hidden(kinds) <= sum(kinds) - max(kinds) + 1e-12
+
+
+def test_pieces_cost_what_they_do_not_hide():
+    cut = steps("nano-batches", exposed=NOTHING)
+    assert cut.step(*MIXED) > PLAIN.step(*MIXED) > steps("ladder").step(*MIXED)
+
+
+def test_one_device_has_no_all_reduce_to_hide():
+    alone, ladder = (steps(kind, tensor=1) for kind in (None, "ladder"))
+    assert ladder.step(*MIXED) == alone.step(*MIXED)
+
+
+def test_halves_leave_decodes_alone():
+    assert steps("halves").step([], 64, 64_000) == PLAIN.step([], 64, 64_000)
+    assert steps("halves").stretch(64, 64_000)[0] == PLAIN.stretch(64, 64_000)[0]
+
+
+@pytest.mark.parametrize("kind", overlaps)
+def test_stretches_are_the_sum_of_their_steps(kind):
+    found = steps(kind)
+    first, growth, count = found.stretch(32, 32 * 700)
+    for index in (0, count // 2, count - 1):
+        kv_tokens = 32 * 700 + 32 * index
+        assert first + growth * index == pytest.approx(found.step([], 32, kv_tokens), rel=1e-6)
+
+
+def test_parts_sum_to_the_step():
+    found = steps("nano-batches")
+    assert sum(found.parts(*MIXED).values()) == pytest.approx(found.step(*MIXED))
+
+
+def test_an_overlap_ends_requests_sooner():
+    plain, ladder = (serve(setting(overlap=overlap)) for overlap in (None, {"kind": "ladder"}))
+    assert ladder.records.columns()["last_s"].mean() < plain.records.columns()["last_s"].mean()
+
+
+@pytest.mark.parametrize(
+    ("overlap", "message"),
+    [
+        ({"kind": "nano-batch"}, "did you mean 'nano-batches'"),
+        ({"kind": "halves", "options": {"piece": 2}}, "unknown key 'piece'"),
+        ({"kind": "halves", "options": {"exposed": {"network": 1.5}}}, "less than or equal to 1"),
+    ],
+)
+def test_bad_input(overlap, message):
+    with pytest.raises(InputError, match=message):
+        setting(overlap=overlap)
