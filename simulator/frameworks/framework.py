@@ -229,6 +229,13 @@ class Framework(Sourced):
         description="parameters of a bucket of gradients that is reduced at once, where layers are not; "
         "Megatron-LM's --ddp-bucket-size by default, DDP's is of the same order",
     )
+    bucket_parameters_per_rank: float = Field(
+        1e6,
+        ge=0,
+        description="parameters of a bucket for each rank that shares them, where these are more: larger "
+        "groups need larger buckets to be bound by bandwidth (Megatron Core, distributed_data_parallel.py: "
+        "max(40000000, 1000000 * dp_group.size()))",
+    )
     bucket_bytes: float = Field(
         0.0, ge=0, le=1e13, description="flat buckets for reducing and gathering, where they are extra memory"
     )

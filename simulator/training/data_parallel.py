@@ -46,7 +46,14 @@ def once_a_step(
         micro_batches: micro batches of a replica, shape (plans,).
     """
     setting, plans, held = sharding.setting, sharding.plans, dense + experts
-    gather, reduce = move_state(sharding, dense, experts)
+    many = np.ceil(sharding.buckets(held))
+    gather, reduce = move_state(
+        sharding,
+        dense,
+        experts,
+        np.where(plans.overlap_parameters, many, 1.0),
+        np.where(plans.overlap_gradients, many, 1.0),
+    )
     widened, narrowed = move_between_levels(sharding, dense, experts)
     owned = sharding.owned(dense, experts)
     tail = 1 / sharding.buckets(held)

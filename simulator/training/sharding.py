@@ -260,4 +260,6 @@ class Sharding:
     def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are
         not gathered layer by layer; all but one have kernels to run beside."""
-        return np.maximum(parameters / self.setting.framework.bucket_parameters, 1.0)
+        framework, ranks = self.setting.framework, self.plans.data * self.plans.context
+        size = np.maximum(framework.bucket_parameters, framework.bucket_parameters_per_rank * ranks)
+        return np.maximum(parameters / size, 1.0)

@@ -169,13 +169,20 @@ def test_an_all_reduce_spans_all_copies_of_a_shard_group(make_setting):
     assert reduction(scatters=1, shard_group=8) != reduction(scatters=1, shard_group=0)
 
 
-def test_the_last_bucket_of_gradients_is_exposed(make_setting):
-    def exposed(parameters):
-        facts = {"model": "llama2-7b", "devices": 64, "bucket_parameters": parameters}
-        plan = Plans.of(Plan(data=64, overlap_gradients=True))
-        return predict(make_setting(**facts), plan).seconds["gradients"][0]
+def exposed_gradients(make_setting, parameters, per_rank=0.0):
+    facts = {"model": "llama2-7b", "devices": 64, "bucket_parameters": parameters}
+    setting = make_setting(bucket_parameters_per_rank=per_rank, **facts)
+    return predict(setting, Plans.of(Plan(data=64, overlap_gradients=True))).seconds["gradients"][0]
 
-    assert exposed(4e7) < exposed(5e8) < exposed(1e12)
+
+def test_the_last_bucket_of_gradients_is_exposed(make_setting):
+    assert exposed_gradients(make_setting, 5e8) < exposed_gradients(make_setting, 1e12)
+
+
+def test_each_bucket_is_a_collective_with_its_own_start(make_setting):
+    assert exposed_gradients(make_setting, 5e6) > exposed_gradients(make_setting, 5e8)
+    grown = exposed_gradients(make_setting, 5e6, per_rank=5e8 / 64)
+    assert grown == pytest.approx(exposed_gradients(make_setting, 5e8))
 
 
 def test_an_activation_in_two_kernels_takes_longer_than_in_one(make_setting):

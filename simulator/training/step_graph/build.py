@@ -301,14 +301,16 @@ class _Build:
         layers = len(forward.layers)
         if self.in_passes:
             return max(layers, 1)
-        return int(np.clip(np.ceil(self.sharding.buckets(count)), 1, layers))
+        return int(np.clip(np.ceil(scalar(self.sharding.buckets(count))), 1, layers))
 
     def _collectives(self, dense: float, experts: float, units: int) -> tuple[Cost, Cost, Cost]:
         """One gather of a forward and of a backward pass, and one reduction, of a number of them that moves
-        these parameters."""
-        calls = float(units * (self.sharding.gather_calls if self.in_passes else 1))
+        these parameters; several buckets of a layer count as one."""
         held = np.array([dense]), np.array([experts])
-        gather, reduce = move_state(self.sharding, *held, calls, float(units))
+        buckets = np.ceil(scalar(self.sharding.buckets(held[0] + held[1])))
+        calls = units * float(self.sharding.gather_calls) if self.in_passes else max(units, buckets)
+        reductions = float(units) if self.in_passes else calls
+        gather, reduce = move_state(self.sharding, *held, calls, reductions)
         copied = move_copy(self.sharding, *held, calls, gather)
         first, second, reduction = (cost * (1 / units) for cost in (gather, copied, reduce))
         return first, second, reduction
