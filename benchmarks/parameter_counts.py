@@ -18,7 +18,6 @@ from simulator.models.huggingface import read_config
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025
 
-
 FILES: dict[str, dict[str, Any]] = {**CONFIGS, **PUBLISHED_2025}
 
 
