@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build
@@ -23,10 +23,15 @@ FOLLOWING = {
 
 @dataclass(frozen=True)
 class Constraints:
-    """Fields of the plan with a fixed value (``fixed``) or a maximum (``limits``)."""
+    """Fields of the plan with a fixed value (``fixed``) or a maximum (``limits``).
+
+    ``keeps``, where there is one, says for each field and value whether a search may use it
+    (``planner.evidence.proven``); fixed values are the user's.
+    """
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
+    keeps: Callable[[str, Value], bool] | None = None
 
     @classmethod
     def of(
@@ -69,18 +74,20 @@ class Constraints:
             InputError: a value that stays fixed is above a limit.
         """
         fixed, limits = {**self.fixed, **by.fixed}, {**self.limits, **by.limits}
-        return Constraints.of(fixed, limits)
+        return replace(Constraints.of(fixed, limits), keeps=by.keeps or self.keeps)
 
     def without(self, name: str) -> Constraints:
         """The constraints without those on one field."""
         fixed = {key: value for key, value in self.fixed.items() if key != name}
         limits = {key: value for key, value in self.limits.items() if key != name}
-        return Constraints(fixed, limits)
+        return Constraints(fixed, limits, self.keeps)
 
     def allows(self, name: str, value: Value) -> bool:
         """Whether a field may have a value."""
         if name in self.fixed:
             return value == self.fixed[name]
+        if self.keeps is not None and not self.keeps(name, value):
+            return False
         return name not in self.limits or (isinstance(value, int) and value <= self.limits[name])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.metrics import Metrics
 from planner.search import SearchResult
+from planner.standing import Standing, standing
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
@@ -19,6 +21,7 @@ from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import Step, predict
 from simulator.training.memory import StageMemory, memory
+from simulator.uncertainty import has_parts
 
 if TYPE_CHECKING:
     from simulator.engine import Timeline
@@ -65,6 +68,13 @@ class Prediction:
     def of_search(cls, result: SearchResult) -> Prediction:
         """The plans that a search returned."""
         return cls(result.setting, result.plans, result.step, result.memory, result.metrics)
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """What is known about the plans; None of steps of the engine, and without plans."""
+        if not len(self.plans) or not has_parts(self.step):
+            return None
+        return standing(self.setting, self.plans, self.step)
 
 
 @record()

@@ -169,7 +169,9 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
     if space.headroom:
         yield "no headroom", Space.of(setting, space.devices, constraints)
     if "tensor" not in constraints.fixed:
-        wider = Constraints({**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits)
+        wider = Constraints(
+            {**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits, constraints.keeps
+        )
         across = Space.of(setting, space.devices, wider, space.headroom)
         yield f"tensor={2 * space.domain}, across the NVLink domain", across
     most = setting.cluster.nodes * setting.cluster.devices_per_node

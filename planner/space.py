@@ -206,6 +206,8 @@ def _allowed(name: str, values: tuple[Value, ...], constraints: Constraints) -> 
     if name in constraints.fixed:
         return (constraints.fixed[name],)
     left = tuple(value for value in values if constraints.allows(name, value))
+    if not left and constraints.keeps is not None:
+        raise InputError(f"no value of {name} has a measured run")
     if not left:
         raise InputError(
             f"limit {name}={constraints.limits[name]} leaves no value; the lowest is {values[0]}"

@@ -29,6 +29,8 @@ from meshwright.results import (
     StepSimulation,
 )
 from planner.constraints import Constraints
+from planner.evidence import nothing_proven
+from planner.evidence import proven as only_proven
 from planner.execution import Execution
 from planner.headroom import headroom_share
 from planner.prediction import simulate_plan
@@ -95,6 +97,7 @@ def plan(
     *,
     offload: bool = False,
     raw: bool = False,
+    proven: bool = False,
     refine: int = 0,
     execution: Execution | None = None,
     every: bool = False,
@@ -107,6 +110,7 @@ def plan(
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         offload: try optimizer and gradients on the host, and on SSDs where nodes have them.
+        proven: keep to mechanisms that a measured run of the framework's code base used on the device family.
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
@@ -123,11 +127,12 @@ def plan(
     partial = find(recipes, named, Path(), "recipe").plan if named is not None else {}
     held = Constraints.of(partial, None, "recipe")
     held = held.overridden(Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search"))
+    held = held.overridden(Constraints.of(fix or {}, limit or {}))
     used, scored = asked.setting.cluster, ScoredPlans() if every else None
     result = search(
         asked.setting,
         used.devices,
-        held.overridden(Constraints.of(fix or {}, limit or {})),
+        only_proven(asked.setting, held) if proven else held,
         asked.search.objective,
         max(asked.search.top, refine),
         progress,
@@ -136,6 +141,8 @@ def plan(
         keep=scored.add if scored is not None else None,
         offload=offload,
     )
+    if proven and not len(result.plans):
+        raise nothing_proven(asked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored)
 

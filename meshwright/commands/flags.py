@@ -65,6 +65,7 @@ class PlanFlags:
     headroom: given.Headroom = None
     offload: given.Offload = False
     raw: given.Raw = False
+    proven: given.Proven = False
     refine: given.Refine = 0
     executor: given.Executor = "local"
     address: given.Address = ""

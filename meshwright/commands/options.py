@@ -147,6 +147,9 @@ Headroom = Annotated[
 Offload = Annotated[
     bool, typer.Option("--offload", help="Try optimizer and gradients on the host and on SSDs too.")
 ]
+Proven = Annotated[
+    bool, typer.Option("--proven", help="Keep to mechanisms that a measured run of the framework used.")
+]
 Raw = Annotated[bool, typer.Option("--all", help="Show near duplicates too, in the order of the objective.")]
 Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Run the best N plans on the event engine.")]
 Save = Annotated[

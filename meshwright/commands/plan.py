@@ -23,7 +23,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
-    *("tokens", "days", "budget"),
+    *("proven", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -180,6 +180,7 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
+    unranked["--proven"] = flags.proven or None
     if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
@@ -201,7 +202,7 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     if flags.pareto:
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "offload", "raw", "refine")}
+    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "offload", "raw", "proven", "refine")}
     asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json)
 
@@ -233,7 +234,9 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
         print_json(found.to_dict())
     elif len(found.result.plans):
         launch = export_words(launcher_of(setting.framework.name, setting.model.name), files.save)
-        show_tables(ranked(found.found, wide()), *_refined(found), *verdict(found.result), launch)
+        show_tables(
+            ranked(found.found, wide()), *_refined(found), *verdict(found.result, found.found), launch
+        )
     found.check()
     files.write(found)
     if found.interrupted:

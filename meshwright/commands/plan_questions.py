@@ -67,7 +67,9 @@ QUESTIONS = {
     [bold]Example:[/bold] meshwright plan train --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8k --global-batch 128
     """,  # noqa: E501 - one line to copy
         words("scenario model cluster gpus seq_len global_batch precision framework fix save json"),
-        words("batch_tokens price limit objective top headroom offload raw refine", *EXECUTION, *OUTPUT),
+        words(
+            "batch_tokens price limit objective top headroom offload raw proven refine", *EXECUTION, *OUTPUT
+        ),
     ),
     "serve": PlanQuestion(
         """Search serving deployments within latency targets, and rank them.

@@ -66,7 +66,7 @@ def write_plans(path: Path, found: PlanSearch) -> None:
 
 def _ranking(found: PlanSearch) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns, words = rank_columns(found.found), " ".join(order_words(found.result))
+    columns, words = rank_columns(found.found), " ".join(order_words(found.result, found.found))
     if len(found.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))

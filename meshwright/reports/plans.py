@@ -11,13 +11,14 @@ from rich.table import Table
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
+from planner.evidence import MeasuredRun, PlanEvidence
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
 from planner.shortlist import ShortlistRow
 from simulator.plan import Plan
 from simulator.setting import Setting
-from simulator.uncertainty import band, chance_to_fit, distinguishable, has_parts, memory_band
+from simulator.uncertainty import chance_to_fit, memory_band
 
 ONCE = {
     "bubble": "pipeline bubble",
@@ -66,6 +67,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
         **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
         "differs_from_first": _differs(prediction, index),
+        "evidence": describe_evidence(prediction, index),
         "time_breakdown_s": times,
         "communication": {
             name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
@@ -87,6 +89,7 @@ def describe_search(
             "families": list(row.families),
             "near_duplicates": list(row.also),
             "slower_than_fastest": float(result.step.time[index]) / fastest - 1,
+            **_order(found, index),
         }
         plans.append(describe_plan(found, index) | shown | extra)
     return {
@@ -122,17 +125,50 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
     """The band's half-width as a share of the step; None where the engine timed it, without parts."""
-    if not has_parts(prediction.step):
-        return None
-    return float(band(prediction.setting, prediction.step)[index])
+    known = prediction.standing
+    return None if known is None else float(known.half_width[index])
 
 
 def _differs(prediction: Prediction, index: int) -> bool:
     """Whether a plan's step differs from the fastest by more than the median error of their ratio."""
-    step = prediction.step
-    if len(step.time) == 1 or not has_parts(step):
-        return False
-    return bool(distinguishable(prediction.setting, step)[index])
+    known = prediction.standing
+    return known is not None and bool(known.differs[index])
+
+
+def describe_evidence(prediction: Prediction, index: int) -> dict[str, Any] | None:
+    """Measured runs behind a plan, with documented keys; None where the engine timed it."""
+    known = prediction.standing
+    if known is None:
+        return None
+    found = known.evidence[index]
+    near = found.nearest
+    return {
+        "runs": found.fewest,
+        "runs_with_all": found.together,
+        "mechanisms": [{"mechanism": name, "runs": runs} for name, runs in found.runs.items()],
+        "unproven": list(found.unproven),
+        "nearest": near
+        and {
+            "case_id": near.case,
+            "source": near.source,
+            "model": near.model,
+            "gpus": near.gpus,
+            "device": near.device,
+            "framework": near.framework,
+        },
+    }
+
+
+def _order(prediction: Prediction, index: int) -> dict[str, float]:
+    """Chance of a plan to be the fastest of those shown, and what it is expected to lose."""
+    known = prediction.standing
+    if known is None:
+        return {}
+    return {
+        "chance_best": float(known.chance_best[index]),
+        "expected_loss": float(known.expected_loss[index]),
+        "slower_than_fastest_uncertainty": float(known.ratio_half_width[index]),
+    }
 
 
 def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
@@ -182,7 +218,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
     many = range(len(plans))
     return {
         "rank": [str(index + 1) for index in many],
-        "plan": [plan.describe() for plan in plans],
+        "plan": [_named(prediction, index) for index in many],
         "micro": [str(plan.micro_batch) for plan in plans],
         "schedule": [plan.schedule if plan.pipeline > 1 else "" for plan in plans],
         "recompute": [plan.recompute for plan in plans],
@@ -190,7 +226,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         **_off_device(plans),
         "step": [seconds(value) for value in metrics.step_time_s],
         "slower": [_slower(value, metrics.step_time_s) for value in metrics.step_time_s],
-        "±": [percent(value, 0) for value in band(prediction.setting, prediction.step)],
+        **_known(prediction),
         "tok/s/GPU": [f"{value:,.0f}" for value in metrics.tokens_per_s_per_device],
         "MFU": [percent(value) for value in metrics.model_flops_utilisation],
         **_causal(metrics),
@@ -201,6 +237,34 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
         "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
     }
+
+
+UNPROVEN = "unproven"
+"""Mark of a plan that uses a mechanism without a measured run."""
+
+
+def _named(prediction: Prediction, index: int) -> str:
+    """The degrees of a plan, marked where it rests on a mechanism without a measured run."""
+    known, words = prediction.standing, prediction.plans.plan(index).describe()
+    return f"{words} {UNPROVEN}" if known and known.evidence[index].unproven else words
+
+
+def _known(prediction: Prediction) -> dict[str, list[str]]:
+    """Bands, chances to be the fastest and evidence of the plans."""
+    known = prediction.standing
+    if known is None:
+        return {}
+    return {
+        "±": [percent(value, 0) for value in known.half_width],
+        "best": [chance(value) for value in known.chance_best],
+        "loss": [percent(value) for value in known.expected_loss],
+        "runs": [str(found.fewest or "none") for found in known.evidence],
+    }
+
+
+def counted_runs(found: PlanEvidence) -> str:
+    """Measured runs of the mechanism with the fewest, in words."""
+    return "none" if not found.fewest else f"{found.fewest} run{'s' if found.fewest > 1 else ''}"
 
 
 def counts_differ(metrics: Metrics) -> bool:
@@ -263,8 +327,27 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         + ("" if memory["fits"] else ": does not fit"),
         "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
         f"{merit['kwh_per_million_tokens']:.3g} kWh",
+        **_evidence_words(prediction, index),
     }
     return facts(words, title)
+
+
+def _evidence_words(prediction: Prediction, index: int) -> dict[str, str]:
+    """Measured runs behind a plan, in one line."""
+    known = prediction.standing
+    if known is None:
+        return {}
+    found = known.evidence[index]
+    lacking = f"{UNPROVEN}, no measured run: {', '.join(found.unproven)}" if found.unproven else ""
+    words = [lacking or f"at least {counted_runs(found)} of each mechanism"]
+    if found.nearest is not None:
+        words.append(f"nearest {run_words(found.nearest)}")
+    return {"evidence": "; ".join(words)}
+
+
+def run_words(run: MeasuredRun) -> str:
+    """A measured run in words."""
+    return f"{run.case} ({run.model} on {run.gpus:,} {run.device}, {run.framework})"
 
 
 def _time(prediction: Prediction, index: int) -> Table:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from rich.table import Table
 
 from meshwright.reports.basis import basis
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent
+from planner.evidence import code_base
+from planner.prediction import Prediction
 from planner.search import SearchResult
-from simulator.uncertainty import distinguishable, model_errors, ratio_band
+from planner.standing import Standing
+from simulator.setting import Setting
+from simulator.uncertainty import model_errors
 
 
-def verdict(result: SearchResult) -> list[Table | str]:
+def verdict(result: SearchResult, found: Prediction) -> list[Table | str]:
     """Reasons, distinguishability, basis, and the number of candidates removed by every rule."""
     reasons = reason_rows(result)
     shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
     removed = table(("removed by rule", "candidates"), removed_rows(result))
-    return [*shown, *order_words(result), basis(result), removed]
+    return [*shown, *order_words(result, found), basis(result), removed]
 
 
 def removed_rows(result: SearchResult) -> list[Sequence[str]]:
@@ -36,7 +39,7 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
     ]
 
 
-def order_words(result: SearchResult) -> list[str]:
+def order_words(result: SearchResult, found: Prediction) -> list[str]:
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
@@ -45,13 +48,32 @@ def order_words(result: SearchResult) -> list[str]:
             f"Rank 1 is the simplest plan within {percent(errors.even, 0)} of the fastest; "
             "a predicted gap of that size says nothing about the order."
         )
-    setting, step = result.setting, result.step
-    near = ~distinguishable(setting, step)
+    known = found.standing
+    if known is None:
+        return words
+    near = ~known.differs
     alike = [str(number) for number, close in enumerate(near.tolist()[1:], 2) if close]
     if alike:
-        half = float(ratio_band(setting, step, int(np.argmin(step.time)))[near].max())
+        half = float(known.ratio_half_width[near].max())
         words.append(
             f"Rank {', '.join(alike)}: too close to the fastest to tell apart (90 % bands of their ratios: "
             f"up to ± {percent(half, 0)})."
+        )
+    return [*words, *unproven_words(known, found.setting)]
+
+
+def unproven_words(known: Standing, setting: Setting) -> list[str]:
+    """Plans that rest on mechanisms without a measured run."""
+    words = []
+    where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation}"
+    kind = "models with experts" if setting.model.moe else "dense models"
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for rank, evidence in enumerate(known.evidence, start=1):
+        if evidence.unproven:
+            lacking.setdefault(evidence.unproven, []).append(str(rank))
+    for names, ranks in lacking.items():
+        words.append(
+            f"Rank {', '.join(ranks)}: unproven, no measured run of {where} with {kind} used "
+            f"{', '.join(names)}."
         )
     return words

@@ -1,0 +1,106 @@
+"""Write the configurations of measured runs that plans are judged by (planner/measured_runs.csv).
+
+    python -m benchmarks.measured_runs RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
+
+One line for each framework, device, number of GPUs, model and set of mechanisms, with the number of measured
+runs. Runs whose framework or micro batch is assumed are left out, and rows that are kept apart. The rows that
+ship are always read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import MeshwrightError
+from hwmodels.files import write_text
+from meshwright.validation.cases import TrainingCase, read_case
+from meshwright.validation.parts import kept_apart
+from meshwright.validation.rows import SkippedRow, published_files, read_rows
+from planner.evidence import RUNS_FILE
+from planner.mechanisms import mechanisms
+from simulator.ops.counts import model_parameters
+
+COLUMNS = ("case", "source", "framework", "device", "generation", "gpus", "model", "parameters", "experts")
+
+
+def arguments() -> argparse.Namespace:
+    """Files of runs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument(
+        "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {RUNS_FILE.name}")
+    return parser.parse_args()
+
+
+def measured(files: Iterable[Path], apart: Iterable[Path]) -> list[tuple[TrainingCase, str]]:
+    """Measured cases and their sources, each configuration and time once."""
+    found: dict[tuple[object, ...], tuple[TrainingCase, str]] = {}
+    divided = set(apart)
+    for path in files:
+        rows = read_rows(path)
+        closed = kept_apart(row["case_id"] for row in rows) if path in divided else set()
+        for number, values in enumerate(rows, start=2):
+            if values["case_id"] in closed:
+                continue
+            try:
+                case = read_case(values, f"{path}: line {number}")
+            except (SkippedRow, MeshwrightError):
+                continue
+            if case.measured_step_s and not {"framework", "micro batch"} & set(case.assumed):
+                # Files overlap: a run that stands in two of them is one run.
+                key = repr(case.setting.model), repr(case.plan), round(case.measured_step_s, 2)
+                found.setdefault(key, (case, values.get("source", "").split(",")[0][:60]))
+    return list(found.values())
+
+
+def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
+    """Lines of the file, equal configurations counted."""
+    counts: Counter[tuple[object, ...]] = Counter()
+    first: dict[tuple[object, ...], dict[str, Any]] = {}
+    for case, source in cases:
+        setting = case.setting
+        used = "; ".join(sorted(mechanisms(setting, case.plan)))
+        name, device = setting.framework.name, setting.cluster.device.name
+        key = name, device, setting.cluster.devices, setting.model.name, used
+        counts[key] += 1
+        row = dict(zip(("framework", "device", "gpus", "model", "mechanisms"), key, strict=True))
+        parameters = f"{model_parameters(setting.model):.3g}"
+        experts = int(setting.model.moe is not None)
+        row["generation"] = setting.cluster.device.generation
+        row |= {"case": case.case_id, "source": source, "parameters": parameters, "experts": experts}
+        first.setdefault(key, row)
+    ordered = sorted(first, key=lambda key: tuple(map(str, key)))
+    return [{**first[key], "count": counts[key]} for key in ordered]
+
+
+def main() -> None:
+    """Print how many runs and mechanisms there are; write the file if asked."""
+    asked = arguments()
+    files = [*dict.fromkeys([*asked.files, *asked.kept_apart, *published_files()])]
+    found = lines(measured(files, asked.kept_apart))
+    print(f"{sum(int(str(row['count'])) for row in found)} runs, {len(found)} configurations")
+    used: Counter[str] = Counter()
+    for row in found:
+        for name in str(row["mechanisms"]).split("; "):
+            used[name] += int(str(row["count"]))
+    for name, count in used.most_common():
+        print(f"  {count:5d} {name}")
+    if asked.write:
+        names: list[str] = [*COLUMNS, "count", "mechanisms"]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+        write_text(RUNS_FILE, text.getvalue())
+
+
+if __name__ == "__main__":
+    main()

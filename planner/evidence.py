@@ -1,0 +1,204 @@
+"""Measured runs that a plan rests on: how many used each of its mechanisms, and which is nearest.
+
+``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``), without
+their times. A run is evidence for a plan of the same code base, device generation and kind of model
+(dense or with experts).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from math import log
+from pathlib import Path
+
+from hwmodels.errors import InputError
+from hwmodels.loading import read_text
+from hwmodels.records import record
+from planner.constraints import Constraints
+from planner.mechanisms import MECHANISMS, format_mechanism, mechanisms
+from planner.space import VALUES
+from simulator.ops.counts import model_parameters
+from simulator.plan import Plan
+from simulator.setting import Setting
+
+RUNS_FILE = Path(__file__).with_name("measured_runs.csv")
+
+CODE_BASES: Mapping[str, tuple[str, ...]] = {
+    "Megatron Core": ("megatron-core", "megatron-bridge", "nemo", "primus"),
+    "Megatron-LM": ("megatron-lm-2021", "megatron-lm-2022", "megatron-lm-2022-rocm5"),
+    "Megatron-DeepSpeed": (
+        "megatron-deepspeed",
+        "megatron-deepspeed-openllm",
+        "megatron-deepspeed-rocm5",
+        "megatron-deepspeed-wheels",
+        "megatron-deepspeed-wheels-2022-02",
+    ),
+    "GPT-NeoX": ("gpt-neox", "gpt-neox-rocm5"),
+    "DeepSpeed": ("deepspeed-zero1", "deepspeed-zero3", "deepspeed-zero3-2021"),
+    "torchtitan": ("torchtitan", "torchtitan-eager"),
+}
+"""Frameworks that are releases or recipes of one code base; any other is its own."""
+
+
+def code_base(framework: str) -> str:
+    """The code base of a framework's release."""
+    return next((name for name, members in CODE_BASES.items() if framework in members), framework)
+
+
+@record()
+class MeasuredRun:
+    """A measured configuration.
+
+    Attributes:
+        case: name of its row in the collection.
+        source: where it was published.
+        count: measured runs of this configuration (other batches, sequences and releases among them).
+        parameters: of the model.
+        mechanisms: what it used.
+    """
+
+    case: str
+    source: str
+    framework: str
+    device: str
+    generation: str
+    gpus: int
+    model: str
+    parameters: float
+    experts: bool
+    count: int
+    mechanisms: frozenset[str]
+
+
+@cache
+def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
+    """The shipped runs."""
+    return tuple(
+        MeasuredRun(
+            case=row["case"],
+            source=row["source"],
+            framework=row["framework"],
+            device=row["device"],
+            generation=row["generation"],
+            gpus=int(row["gpus"]),
+            model=row["model"],
+            parameters=float(row["parameters"]),
+            experts=row["experts"] == "1",
+            count=int(row["count"]),
+            mechanisms=frozenset(row["mechanisms"].split("; ")),
+        )
+        for row in csv.DictReader(read_text(path).splitlines())
+    )
+
+
+@record()
+class PlanEvidence:
+    """What measured runs say about the mechanisms of one plan.
+
+    Attributes:
+        runs: measured runs by mechanism.
+        together: runs that used all mechanisms of the plan.
+        nearest: the run that shares most with the plan; None without any on the device family.
+    """
+
+    runs: Mapping[str, int]
+    together: int
+    nearest: MeasuredRun | None
+
+    @property
+    def fewest(self) -> int:
+        """Measured runs of the mechanism with the fewest."""
+        return min(self.runs.values(), default=0)
+
+    @property
+    def unproven(self) -> tuple[str, ...]:
+        """Mechanisms without a measured run."""
+        return tuple(name for name, count in self.runs.items() if not count)
+
+
+class RunEvidence:
+    """Measured runs that are evidence for plans of a setting."""
+
+    def __init__(self, setting: Setting, runs: Sequence[MeasuredRun] | None = None) -> None:
+        self.setting = setting
+        self.code, self.generation = code_base(setting.framework.name), setting.cluster.device.generation
+        listed = measured_runs() if runs is None else runs
+        self.runs = [run for run in listed if self._counts(run)]
+
+    def _counts(self, run: MeasuredRun) -> bool:
+        experts = self.setting.model.moe is not None
+        same = run.generation == self.generation and run.experts == experts
+        return same and code_base(run.framework) == self.code
+
+    @cached_property
+    def used(self) -> Mapping[str, int]:
+        """Measured runs by mechanism."""
+        found: dict[str, int] = {}
+        for run in self.runs:
+            for name in run.mechanisms:
+                found[name] = found.get(name, 0) + run.count
+        return found
+
+    def of(self, plan: Plan) -> PlanEvidence:
+        """The evidence for a plan."""
+        own = mechanisms(self.setting, plan)
+        wanted = frozenset(own)
+        return PlanEvidence(
+            {name: self.used.get(name, 0) for name in own},
+            sum(run.count for run in self.runs if wanted <= run.mechanisms),
+            min(self.runs, key=lambda run: self._distance(run, wanted), default=None),
+        )
+
+    def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
+        """Mechanisms that differ, then the device, then the sizes of model and job."""
+        size = abs(log(run.parameters / model_parameters(self.setting.model)))
+        jobs = abs(log(run.gpus / self.setting.cluster.devices))
+        other = run.device != self.setting.cluster.device.name
+        return len(run.mechanisms ^ wanted), other, size + jobs
+
+    def proves(self, name: str, value: object) -> bool:
+        """Whether all mechanisms of a field's value were measured."""
+        return not self.lacking(name, value)
+
+    def lacking(self, name: str, value: object) -> tuple[str, ...]:
+        """Mechanisms of a field's value that no run measured."""
+        found = MECHANISMS[name](self.setting, value) if name in MECHANISMS else ()
+        if name == "tensor" and found:
+            # A search shards the sequence wherever it shards tensors.
+            found += MECHANISMS["sequence_parallel"](self.setting, True)
+        return tuple(words for words in found if not self.used.get(words))
+
+    @property
+    def place(self) -> str:
+        """What runs are evidence, in words."""
+        kind = "models with experts" if self.setting.model.moe else "dense models"
+        return f"{self.code} on {self.generation} with {kind}"
+
+
+def proven(setting: Setting, constraints: Constraints) -> Constraints:
+    """The constraints of a search, kept to mechanisms that a run has measured.
+
+    Raises:
+        InputError: the number format or a fixed value has no measured run.
+    """
+    known = RunEvidence(setting)
+    lacking = [] if known.used.get(format_mechanism(setting)) else [format_mechanism(setting)]
+    for name, value in constraints.fixed.items():
+        lacking += known.lacking(name, value)
+    if lacking:
+        raise InputError(f"no measured run of {known.place} used {', '.join(lacking)}", "--proven")
+    return replace(constraints, keeps=known.proves)
+
+
+def nothing_proven(setting: Setting) -> InputError:
+    """The error of a search that finds nothing among mechanisms with a measured run."""
+    known = RunEvidence(setting)
+    lacking = [words for name, of in VALUES.items() for v in of(setting) for words in known.lacking(name, v)]
+    return InputError(
+        f"no plan fits that keeps to what runs of {known.place} used; without a measured run: "
+        f"{', '.join(dict.fromkeys(lacking)) or 'nothing'}",
+        "--proven",
+    )

@@ -1,0 +1,108 @@
+"""Mechanisms of a plan, in words: what a measured run must have used to be evidence for it.
+
+A mechanism follows from one field and its value, so that a search can leave out values without evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.plan import Plan
+from simulator.setting import Setting
+
+SIXTEEN_BITS = ("fp16", "bf16")
+MICRO_BATCHES = (16, 8, 4)
+"""Sequences above which a micro batch counts as larger than those of smaller plans."""
+USUAL_SCHEDULES = ("1f1b", "interleaved")
+
+
+def _above_one(words: str) -> Callable[[Setting, Any], tuple[str, ...]]:
+    return lambda _, value: (words,) if value > 1 else ()
+
+
+def _expert(setting: Setting, value: Any) -> tuple[str, ...]:
+    if setting.model.moe is None:
+        return ()
+    return ("expert parallelism",) if value > 1 else ("no expert parallelism",)
+
+
+def _micro_batch(_: Setting, value: Any) -> tuple[str, ...]:
+    return tuple(f"micro batch above {least}" for least in MICRO_BATCHES if value > least)
+
+
+def _recompute(_: Setting, value: Any) -> tuple[str, ...]:
+    return () if value == "none" else (f"{value} recomputation",)
+
+
+def _graphs(setting: Setting, value: Any) -> tuple[str, ...]:
+    used = setting.with_choices(graphs=value).graphs
+    return () if used == "none" else (f"CUDA graphs of {used}",)
+
+
+def _dispatcher(setting: Setting, value: Any) -> tuple[str, ...]:
+    used = setting.choices.dispatcher if value is None else value
+    # Between nodes: DeepEP or HybridEP only where experts span domains, so either is the release's own.
+    return () if setting.model.moe is None or used == "flex-between-nodes" else (f"{used} dispatcher",)
+
+
+def _grouped(setting: Setting, value: Any) -> tuple[str, ...]:
+    used = setting.choices.grouped_launches if value is None else value
+    return ("fused expert kernels",) if setting.model.moe and used == "fused-mlp" else ()
+
+
+def _modules(setting: Setting, value: Any) -> tuple[str, ...]:
+    used = setting.choices.recompute_modules if value is None else value
+    return tuple(f"recomputed {name}" for name in used or () if name != "core_attn")
+
+
+MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
+    "tensor": _above_one("tensor parallelism"),
+    "pipeline": _above_one("pipeline"),
+    "virtual_pipeline": _above_one("virtual stages"),
+    "schedule": lambda _, value: () if value in USUAL_SCHEDULES else (f"schedule {value}",),
+    "context": _above_one("context parallelism"),
+    "expert": _expert,
+    "expert_tensor": _above_one("tensor parallelism inside experts"),
+    "micro_batch": _micro_batch,
+    "sequence_parallel": lambda _, value: ("sequence parallelism",) if value else (),
+    "zero": lambda _, value: (f"ZeRO-{value}",) if value else (),
+    "shard_group": lambda _, value: ("hybrid sharding",) if value else (),
+    "recompute": _recompute,
+    "recompute_modules": _modules,
+    "overlap_expert": lambda _, value: ("overlap of the expert exchange",) if value else (),
+    "dispatcher": _dispatcher,
+    "grouped_launches": _grouped,
+    "graphs": _graphs,
+    "place": lambda _, value: () if value is None else ("state off the device",),
+    "sync": lambda _, value: () if value is None else ("replicas synchronised apart",),
+}
+"""Mechanisms by plan field: what a value means in a setting."""
+
+
+def _relevant(plan: Plan, name: str) -> bool:
+    """Whether a field does anything in a plan."""
+    if name in ("schedule", "virtual_pipeline"):
+        return plan.pipeline > 1
+    if name == "recompute_modules":
+        return plan.recompute == "selective"
+    if name in ("dispatcher", "overlap_expert"):
+        return plan.expert > 1
+    return True
+
+
+def format_mechanism(setting: Setting) -> str:
+    """The number format of the linear layers as a mechanism."""
+    precision = setting.training.precision
+    return "16 bits" if precision in SIXTEEN_BITS else precision
+
+
+def mechanisms(setting: Setting, plan: Plan) -> tuple[str, ...]:
+    """Mechanisms that a plan uses, its number format among them."""
+    found = [
+        words
+        for name, of in MECHANISMS.items()
+        if _relevant(plan, name)
+        for words in of(setting, getattr(plan, name))
+    ]
+    return (format_mechanism(setting), *dict.fromkeys(found))

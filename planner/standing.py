@@ -1,0 +1,83 @@
+"""What is known about each of some plans: bands, the probability to be the fastest, evidence.
+
+The logarithms of the steps are jointly normal (``simulator.uncertainty.covariance``): errors of what plans
+share cancel. Probabilities are shares of ``DRAWS`` draws with a fixed seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hwmodels.records import record
+from planner.evidence import PlanEvidence, RunEvidence
+from simulator.plan import Plans
+from simulator.setting import Setting
+from simulator.training import Step
+from simulator.uncertainty import band, covariance
+from simulator.uncertainty.bands import MEDIAN, ratio_spread
+from simulator.uncertainty.parts import NINETY
+
+DRAWS = 4096
+SEED = 2026
+
+
+@record()
+class Standing:
+    """What is known about plans, one row a plan.
+
+    Attributes:
+        half_width: of the 90 % band of the step, as a share.
+        ratio_half_width: of the 90 % band of the step over that of the fastest plan.
+        differs: whether the predicted gap to the fastest exceeds the median error of that ratio.
+        chance_best: probability to be the fastest of these plans.
+        expected_loss: expected step time over that of the fastest of these plans, less 1.
+        evidence: measured runs of each plan's mechanisms.
+    """
+
+    half_width: np.ndarray
+    ratio_half_width: np.ndarray
+    differs: np.ndarray
+    chance_best: np.ndarray
+    expected_loss: np.ndarray
+    evidence: Sequence[PlanEvidence]
+
+
+def draw_times(times_s: np.ndarray, covariances: np.ndarray, draws: int = DRAWS) -> np.ndarray:
+    """Draws of the true steps of plans, s, shape (draws, plans); the same in every call.
+
+    Args:
+        times_s: predicted steps, shape (plans,).
+        covariances: of their relative errors, shape (plans, plans).
+        draws: number of draws.
+    """
+    values, vectors = np.linalg.eigh(covariances)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    normal = np.random.default_rng(SEED).standard_normal((draws, len(times_s)))
+    return times_s * np.exp(normal @ root.T)
+
+
+def chances(times_s: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probability of each plan to be the fastest, and its expected loss; both of shape (plans,)."""
+    drawn = draw_times(times_s, covariances)
+    fastest = drawn.min(axis=1)
+    best = np.bincount(drawn.argmin(axis=1), minlength=len(times_s)) / len(drawn)
+    return best, (drawn / fastest[:, np.newaxis]).mean(axis=0) - 1
+
+
+def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
+    """What is known about plans whose step has a breakdown."""
+    together = covariance(setting, step)
+    fastest = int(np.argmin(step.time))
+    spread = ratio_spread(together, fastest)
+    best, loss = chances(step.time, together)
+    known = RunEvidence(setting)
+    return Standing(
+        band(setting, step),
+        NINETY * spread,
+        np.log(step.time / step.time[fastest]) > MEDIAN * spread,
+        best,
+        loss,
+        tuple(known.of(plan) for plan in plans),
+    )

@@ -1,0 +1,109 @@
+"""RunEvidence of plans: mechanisms in words, counts of measured runs, and searches that keep to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwmodels.cluster import clusters
+from hwmodels.errors import InputError
+from planner.constraints import Constraints
+from planner.evidence import MeasuredRun, RunEvidence, measured_runs, nothing_proven, proven
+from planner.mechanisms import mechanisms
+from planner.search import search
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.plan import Plan
+from simulator.setting import Setting
+from simulator.workload import Training
+
+
+def setting(model="llama3.1-8b", framework="megatron-core", gpus=16):
+    cluster = clusters.get("dgx-h100").resized(gpus)
+    training = Training(seq_len=4096, global_batch=64)
+    return Setting(models.get(model), cluster, training, frameworks.get(framework))
+
+
+def run(mechanisms, **changed):
+    values = {
+        "case": "a",
+        "source": "",
+        "framework": "megatron-bridge",
+        "device": "h100-sxm",
+        "generation": "hopper",
+        "gpus": 16,
+        "model": "llama3.1-8b",
+        "parameters": 8e9,
+        "experts": False,
+        "count": 2,
+    }
+    return MeasuredRun(**{**values, **changed}, mechanisms=frozenset(mechanisms.split("; ")))
+
+
+def test_fields_without_effect_are_no_mechanisms():
+    assert mechanisms(setting(), Plan(data=16)) == ("16 bits",)
+    used = mechanisms(setting(), Plan(tensor=2, sequence_parallel=True, data=8, zero=1, recompute="full"))
+    assert set(used) == {
+        "16 bits",
+        "tensor parallelism",
+        "sequence parallelism",
+        "ZeRO-1",
+        "full recomputation",
+    }
+
+
+def test_a_model_with_experts_on_one_rank_each_is_a_mechanism():
+    experts = setting("mixtral-8x7b")
+    assert "no expert parallelism" in mechanisms(experts, Plan(data=16))
+    assert "expert parallelism" in mechanisms(experts, Plan(data=16, expert=8))
+
+
+def test_runs_of_one_code_base_and_device_family_count():
+    listed = [
+        run("16 bits; ZeRO-1"),
+        run("16 bits; ZeRO-1; pipeline", device="h200-sxm", count=3),
+        run("16 bits; ZeRO-1", framework="torchtitan"),
+        run("16 bits; ZeRO-1", generation="blackwell", device="b200"),
+        run("16 bits; ZeRO-1", experts=True),
+    ]
+    found = RunEvidence(setting(), listed).of(Plan(pipeline=2, data=8, zero=1))
+    assert found.runs == {"16 bits": 5, "pipeline": 3, "ZeRO-1": 5}
+    assert (found.fewest, found.together, found.unproven) == (3, 3, ())
+
+
+def test_a_mechanism_without_a_run_is_named():
+    found = RunEvidence(setting(), [run("16 bits; ZeRO-1")]).of(Plan(data=16, zero=3))
+    assert found.unproven == ("ZeRO-3",)
+    assert found.fewest == 0
+
+
+def test_the_nearest_run_shares_most_mechanisms_then_size():
+    listed = [
+        run("16 bits; pipeline", case="other"),
+        run("16 bits; ZeRO-1", case="large", parameters=4e11),
+        run("16 bits; ZeRO-1", case="like"),
+    ]
+    assert RunEvidence(setting(), listed).of(Plan(data=16, zero=1)).nearest.case == "like"
+
+
+def test_a_proven_search_returns_proven_plans_only():
+    asked = setting()
+    result = search(asked, 16, proven(asked, Constraints()), headroom=0.2, alternatives=True)
+    known = RunEvidence(asked)
+    assert len(result.plans)
+    assert not any(known.of(plan).unproven for plan in result.plans)
+
+
+def test_a_fixed_value_without_a_run_is_refused_by_name():
+    with pytest.raises(InputError, match="ZeRO-2"):
+        proven(setting(), Constraints.of({"zero": 2}))
+    with pytest.raises(InputError, match="maxtext on hopper"):
+        proven(setting(framework="maxtext"), Constraints())
+
+
+def test_nothing_proven_names_what_lacks_a_run():
+    assert "ZeRO-2" in str(nothing_proven(setting()))
+
+
+def test_shipped_runs_hold_configurations_of_known_frameworks():
+    assert len(measured_runs()) > 500
+    assert {each.framework for each in measured_runs()} <= set(frameworks.names())

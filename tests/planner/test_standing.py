@@ -1,0 +1,51 @@
+"""Chances to be the fastest and expected losses against closed forms."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from hwmodels.cluster import clusters
+from planner.prediction import Prediction
+from planner.standing import chances
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+from simulator.workload import Training
+
+
+def test_the_chance_of_two_plans_is_that_of_the_difference_of_two_normals():
+    times, spread = np.array([1.0, 1.1]), 0.1
+    best, _ = chances(times, spread**2 * np.eye(2))
+    exact = NormalDist().cdf(np.log(1.1) / (np.sqrt(2) * spread))
+    assert best[0] == pytest.approx(exact, abs=0.02)
+    assert best.sum() == pytest.approx(1.0)
+
+
+def test_an_error_that_plans_share_changes_no_order():
+    best, loss = chances(np.array([1.0, 1.01]), np.full((2, 2), 0.3**2))
+    assert best.tolist() == [1.0, 0.0]
+    assert loss[1] == pytest.approx(0.01, rel=1e-6)
+
+
+def test_a_certain_fastest_plan_loses_nothing():
+    best, loss = chances(np.array([1.0, 2.0]), 1e-6 * np.eye(2))
+    assert best[0] == 1.0
+    assert loss.tolist() == pytest.approx([0.0, 1.0], abs=0.01)
+
+
+def test_uncertain_plans_are_expected_to_lose_more_than_their_gap():
+    training = Training(seq_len=2048, global_batch=64)
+    cluster, framework = clusters.get("dgx-a100-80gb").resized(64), frameworks.get("megatron-core")
+    setting = Setting(models.get("korthikanti-22b"), cluster, training, framework)
+    plans = Plans.of([Plan(tensor=8, data=8), Plan(tensor=8, pipeline=2, data=4)])
+    found = Prediction.of(setting, plans)
+    known = found.standing
+    slow = int(np.argmax(found.step.time))
+    gap = found.step.time[slow] / found.step.time.min() - 1
+    assert known.expected_loss[slow] > gap
+    assert known.chance_best.sum() == pytest.approx(1.0)
+    assert known.ratio_half_width[1 - slow] == 0.0
