@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,31 @@ from simulator.serving.steady.steady import Limits, Load, steady_state
 NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
 MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
 
-LENGTHS = {"llama2-70b": (222.3, 292.0), "llama3.1-8b": (870.7, 128.0), "gpt-j-6b": (1050.0, 69.0)}
-"""Mean prompt and output tokens of a benchmark's data set (MLCommons: OpenOrca and CNN-DailyMail)."""
-VARIATION = {"llama2-70b": 0.62, "llama3.1-8b": 0.20, "gpt-j-6b": 0.20}
-"""Variance of the output lengths over the square of their mean, of the same data sets (gpt-j-6b as
-llama3.1-8b)."""
+
+class DataSet(NamedTuple):
+    """Lengths of a benchmark's requests."""
+
+    prompt: float
+    output: float
+    """Mean tokens."""
+    variation: float
+    """Variance of the output lengths over the square of their mean."""
+
+
+DATA_SETS = {
+    "llama2-70b": DataSet(222.3, 292.0, 0.62),
+    "llama3.1-8b": DataSet(870.7, 128.0, 0.20),
+    "gpt-j-6b": DataSet(1050.0, 69.0, 0.20),
+    "llama3.1-405b": DataSet(9428.6, 684.7, 0.15),
+    "mixtral-8x7b": DataSet(427.4, 144.8, 0.61),
+    "deepseek-v3": DataSet(803.8, 4043.4, 1.57),
+}
+"""By model (MLCommons: OpenOrca, CNN-DailyMail, and lengths in logs of submissions, over 4,388 to 24,576
+requests each; gpt-j-6b varies as llama3.1-8b). deepseek-v3 stands for DeepSeek-R1."""
 DEGREES = ((1, 1), (2, 1), (4, 1), (8, 1))
 PIPELINED = ((1, 2), (1, 4))
-"""Tensor and pipeline degrees that submissions choose from. NVIDIA's configurations of v4.1 have no
+"""Tensor and pipeline degrees that submissions choose from; models with experts may also spread attention.
+NVIDIA's configurations of v4.1 have no
 pipelines, those of v5.0 and v5.1 run two stages where a model fills one GPU (H100)."""
 TARGETS = {
     ("llama2-70b", False): (2.0, 0.200),
@@ -78,26 +95,30 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     if "Server Edition" in row.text("accelerator"):
         row = MeasuredRow({**row.values, "gpu": row.text("gpu") + "-server"}, row.where)
     model, cluster = find_model(row.text("model")), find_cluster(row.text("gpu"))
-    if model.name not in LENGTHS:
+    if model.name not in DATA_SETS:
         raise SkippedRow(f"lengths of the data set of {model.name} are not known")
     gpus = row.need("n_gpus")
     engine, version = _engine(row.text("framework"), row.text("round"), cluster)
     precision = _precision(cluster, row.text("round"))
     degrees = DEGREES if row.text("round") < "v5" else DEGREES + PIPELINED
-    setups = tuple(
-        setup(row, engine, version, {"tensor": tensor, "pipeline": pipeline, "kv": "fp8"}, precision)
+    pools = [
+        {"tensor": tensor, "pipeline": pipeline}
         for tensor, pipeline in degrees
         if tensor * pipeline <= min(gpus, cluster.domain)
-    )
-    prompt, output = LENGTHS[model.name]
+    ]
+    if model.moe is not None:
+        ranks = (2, 4, 8)
+        pools += [{"data": n, "expert": n} for n in ranks if n <= min(gpus, cluster.domain)]
+    setups = tuple(setup(row, engine, version, {**pool, "kv": "fp8"}, precision) for pool in pools)
+    lengths = DATA_SETS[model.name]
     offline = row.text("scenario") == "Offline"
     ttft, tpot = TARGETS.get((model.name, row.text("scenario") == "Interactive"), (2.0, 0.2))
     question = MlPerf(
         setups=setups,
         gpus=gpus,
-        prompt=prompt,
-        output=row.number("realised_output_tokens") or output,
-        variation=VARIATION[model.name],
+        prompt=lengths.prompt,
+        output=row.number("realised_output_tokens") or lengths.output,
+        variation=lengths.variation,
         ttft_limit=(row.number("ttft_limit_ms") or 1e3 * ttft) / 1e3,
         tpot_limit=(row.number("tpot_limit_ms") or 1e3 * tpot) / 1e3,
         offline=offline,
@@ -157,7 +178,8 @@ def _rate(found: Setup, one: MlPerf) -> float:
     context = one.prompt + 0.5 * (1.0 + one.variation) * one.output
     slots = min(0.9 * held.kv_tokens / context, MOST_SEQUENCES)
     table = table_of(found, BUDGET, slots, one.prompt + one.output)
-    load = Load(one.prompt, one.output, np.geomspace(1.0, max(slots, 1.0), 40), variation=one.variation)
+    clients = np.geomspace(1.0, max(slots, 1.0) * found.pool.data, 40)
+    load = Load(one.prompt, one.output, clients, variation=one.variation)
     limits = Limits(BUDGET, max(slots, 1.0), held.kv_tokens)
     most = steady_state(table, load, limits)
     rate = float(np.max(most.output_tokens_s))

@@ -61,3 +61,25 @@ def test_tighter_limits_cost_throughput():
         predict([question(scenario=name)])[0]["out_tok_s"] for name in ("Offline", "Server", "Interactive")
     ]
     assert rates[0] >= rates[1] > rates[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "benchmark", "prompt"),
+    [
+        ("meta-llama/Llama-3.1-405B-Instruct", "llama3.1-405b", 9428.6),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b", 427.4),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-r1", 803.8),
+    ],
+)
+def test_other_benchmarks_have_their_own_lengths(model, benchmark, prompt):
+    found = question(model=model, benchmark=benchmark, gpu="h200-sxm", realised_output_tokens="")
+    assert found.prompt == prompt
+    assert found.variation > 0.0
+
+
+def test_models_with_experts_may_spread_attention():
+    spread = {each.pool.data for each in question(model="deepseek-ai/DeepSeek-R1", gpu="h200-sxm").setups}
+    assert spread == {1, 2, 4, 8}
+    assert {each.pool.data for each in question().setups} == {1}
+    (answer,) = predict([question(model="deepseek-ai/DeepSeek-R1", gpu="h200-sxm")])
+    assert answer["out_tok_s"] > 1000.0
