@@ -4,35 +4,37 @@ from __future__ import annotations
 
 from simulator.serving.workload.request import Request
 
+FIELDS = (
+    "blocks",
+    "cached",
+    "computed",
+    "end_step",
+    "first_s",
+    "ghost",
+    "held",
+    "join_kv",
+    "join_step",
+    "last_s",
+    "loaded",
+    "made",
+    "output",
+    "preemptions",
+    "priority",
+    "prompt",
+    "queued_s",
+    "replica",
+    "request",
+    "retries",
+    "scheduled_s",
+    "target",
+    "ticket",
+)
+
 
 class Sequence:
     """A request in a replica. Times are seconds; NaN until they are known."""
 
-    __slots__ = (
-        "blocks",
-        "cached",
-        "computed",
-        "end_step",
-        "first_s",
-        "ghost",
-        "held",
-        "join_kv",
-        "join_step",
-        "last_s",
-        "loaded",
-        "made",
-        "output",
-        "preemptions",
-        "priority",
-        "prompt",
-        "queued_s",
-        "replica",
-        "request",
-        "retries",
-        "scheduled_s",
-        "target",
-        "ticket",
-    )
+    __slots__ = FIELDS
 
     def __init__(self, request: Request, queued_s: float) -> None:
         self.request = request
@@ -66,3 +68,9 @@ class Sequence:
         self.retries = 0
         """Number of times that a replica failure lost it and it was sent again."""
         self.replica = -1
+
+    def __copy__(self) -> Sequence:
+        copied = Sequence(self.request, self.queued_s)
+        for name in FIELDS:
+            setattr(copied, name, getattr(self, name))
+        return copied

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from simulator.serving.replica.admission import admit, go_on
 from simulator.serving.replica.batcher import Batcher, PlannedStep
-from simulator.serving.replica.schedulers.chunked import admit, go_on
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from simulator.serving.replica.admission import admit, go_on
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.schedulers.base import Scheduler
-from simulator.serving.replica.schedulers.chunked import admit, go_on
 
 
 class Static(Scheduler):

@@ -1,0 +1,46 @@
+"""Prompts in steps: next chunks of partly computed prompts, and admission of waiting sequences."""
+
+from __future__ import annotations
+
+from simulator.serving.replica.batcher import Batcher, PlannedStep
+
+
+def go_on(batcher: Batcher, step: PlannedStep, tokens: int) -> int:
+    """Put the next chunks of partly computed prompts into the step; returns the tokens left."""
+    for sequence in list(batcher.prefilling):
+        chunk = min(tokens, sequence.target - sequence.computed)
+        if chunk <= 0:
+            break
+        while not batcher.kv.hold(sequence, sequence.computed + chunk):
+            batcher.preempt(step)
+            if sequence not in batcher.prefilling:
+                return tokens
+        batcher.compute(step, sequence, chunk)
+        tokens -= chunk
+    return tokens
+
+
+def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: bool = False) -> None:
+    """Admit waiting sequences, first come first served, while tokens, slots and blocks last.
+
+    Args:
+        batcher, step, now: as in `Scheduler.fill`.
+        tokens: left of the budget.
+        whole: prompts are not cut; one that exceeds the budget runs in a step without other prompts.
+    """
+    waiting, kv = batcher.waiting, batcher.kv
+    while waiting and tokens > 0 and batcher.running < batcher.slots:
+        sequence = waiting[0]
+        found = kv.match(sequence)
+        chunk = sequence.target - found
+        if chunk > tokens:
+            if not whole:
+                chunk = tokens
+            elif step.chunks:
+                return
+        if not batcher.hold(sequence, found + chunk, found):
+            return
+        waiting.popleft()
+        batcher.admit(step, sequence, found, now)
+        batcher.compute(step, sequence, chunk)
+        tokens -= chunk
