@@ -176,4 +176,24 @@ OVERLAPS = (
     ),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS)
+
+def _draft(run: str, published: float, band: tuple[float, float] | None = None) -> ServingClaim:
+    """Request time without over that with a draft; within 20 % of the measured pair."""
+    band = band or (round(0.8 * published, 2), round(1.2 * published, 2))
+    ours = "draft" if run == "base" else f"draft, {run}"
+    what = f"request time over that with a draft, {'1 sequence, 128 tokens' if run == 'base' else run}"
+    return _over("serve-speculation-batch-7b", what, published, band, run, ours, "e2e_s.p99")
+
+
+SPECULATION = (
+    _draft("base", 1.386),
+    _draft("256 tokens", 1.321),
+    _draft("512 tokens", 1.297),
+    _draft("1024 tokens", 1.052),
+    _draft("8 sequences", 1.0, (1.0, 1.6)),
+    _draft("32 sequences", 1.0, (0.4, 1.0)),
+    _draft("64 sequences", 0.561),
+    _draft("64 sequences, 256 tokens", 0.568),
+)
+
+POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION)

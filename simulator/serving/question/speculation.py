@@ -107,6 +107,10 @@ class Speculation(Strict):
         le=1000,
         description="cost of a pass of draft heads, in layers of the target; default: by kind",
     )
+    expanded: bool = Field(
+        default=False,
+        description="verify each proposal as a sequence that reads its KV again (vLLM before 0.6.3)",
+    )
     host: Duration | None = Field(
         default=None, description="host time of a step for drafts and verification; default: by kind"
     )

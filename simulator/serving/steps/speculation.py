@@ -76,10 +76,17 @@ class SpeculativeSteps:
         self.host_s = speculation.host_s
         self.stages = target.stages
         self._growth = speculation.mean() / self.queries
+        self.expanded = speculation.expanded
+
+    def _verify(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
+        """Seconds of verification: ``queries`` tokens a sequence, or so many sequences of one token."""
+        if self.expanded:
+            return self.target.step(prefills, decodes * self.queries, kv_tokens * self.queries)
+        return self.target.step(prefills, decodes, kv_tokens, self.queries)
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Proposals, then verification; prompts pass through target and draft."""
-        seconds = self.target.step(prefills, decodes, kv_tokens, self.queries)
+        seconds = self._verify(prefills, decodes, kv_tokens)
         if decodes:
             seconds += self.host_s
         if self.draft is None:
@@ -90,7 +97,12 @@ class SpeculativeSteps:
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """As `step`, while KV grows by the mean tokens of a step."""
-        verify_s, verify_growth_s, steps = self.target.stretch(decodes, kv_tokens, self.queries)
+        if self.expanded:
+            many = self.queries
+            verify_s, verify_growth_s, steps = self.target.stretch(decodes * many, kv_tokens * many)
+            verify_growth_s *= many
+        else:
+            verify_s, verify_growth_s, steps = self.target.stretch(decodes, kv_tokens, self.queries)
         pace = self._growth * self.queries
         seconds, growth_s = verify_s + self.host_s, verify_growth_s * self._growth
         if self.draft is not None and self.passes:

@@ -11,7 +11,9 @@ from simulator.serving.question.speculation import KINDS, Speculation, drafting_
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steps.speculation import SpeculativeSteps
 from simulator.serving.steps.speculation_cases import SpeculativeCases
+from tests.simulator.serving.conftest import STEPS
 
 
 def scenario(speculation, model="qwen3-8b", clients=8, **deployment):
@@ -126,3 +128,13 @@ def test_a_kind_with_tokens_is_read_from_one_word():
 def test_models_whose_checkpoints_carry_heads_have_them():
     assert models.get("deepseek-v3").mtp_layers == 1
     assert models.get("qwen3-8b").mtp_layers == 0
+
+
+def test_proposals_as_sequences_of_their_own_read_their_kv_again():
+    """One verification of b x (k + 1) sequences costs what such a decode step of the target costs."""
+    together, expanded = (
+        SpeculativeSteps(STEPS, None, Speculation(kind="ngram", tokens=3, acceptance=0.5, expanded=expanded))
+        for expanded in (False, True)
+    )
+    assert expanded.step((), 8, 8000) == pytest.approx(STEPS.step((), 32, 32_000) + expanded.host_s)
+    assert expanded.step((), 8, 8000) > together.step((), 8, 8000)
