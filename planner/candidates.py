@@ -13,6 +13,7 @@ import numpy as np
 from hwmodels.records import record
 from planner.space import Space
 from simulator.plan import COLUMNS, Plans
+from simulator.rules import balances_predictions
 
 BLOCK = 1 << 16
 """Maximum number of candidates in memory while they branch."""
@@ -64,7 +65,9 @@ class Candidates:
         """The candidates as plans."""
         branched = (*COLUMNS, "policy")
         columns: dict[str, Any] = {name: self[name] for name in branched if name in self.space.values}
-        first, last = end_layers(self.space.setting.model.layers, self["pipeline"], self["virtual_pipeline"])
+        setting, degrees = self.space.setting, (self["pipeline"], self["virtual_pipeline"])
+        around = balances_predictions(setting, *degrees)
+        first, last = (np.where(around, 0, end) for end in end_layers(setting.model.layers, *degrees))
         return Plans(
             **columns,
             policies=self.space.policies,
@@ -147,7 +150,7 @@ class Enumeration:
 
     def _filter(self, block: Candidates, depth: int) -> Candidates:
         """Apply the rules whose fields have branched, and count the removed candidates."""
-        unbranched = prod(len(self.space.values[name]) for name in self._fields[depth:])
+        unbranched = prod(len(self.space.values[name]) for name in self._fields[depth:]) * self.space.choices
         for rule in self._rules[depth]:
             if not block.count:
                 break

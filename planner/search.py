@@ -12,8 +12,9 @@ from planner.blame import no_shape
 from planner.candidates import Candidates, Enumeration
 from planner.constraints import Constraints
 from planner.families import FAMILIES
+from planner.levers import Bar, Chooser
 from planner.metrics import OBJECTIVES, Metrics
-from planner.rules import PLACEMENT_RULES, RULES
+from planner.rules import MEMORY, PLACEMENT_RULES, RULES
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
@@ -25,6 +26,9 @@ from simulator.training.memory import StageMemory, memory
 CHUNK = 1 << 16
 """Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
 for the arrays to stay in the caches."""
+
+LEVERS = "levers"
+"""Rule that leaves each structure its fastest levers; named where reports explain removed candidates."""
 
 KEPT = 31 << 20
 """Bytes of a block just small enough to raise glibc's thresholds when it is freed (at most 32 MiB)."""
@@ -106,20 +110,35 @@ def search(
         raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom, offload)
-    enumeration = Enumeration(space, PLACEMENT_RULES if offload else RULES)
+    chooser = Chooser(space.levers, space.usable_bytes) if space.levers and space.levers.varies else None
+    # Memory without that of layers is computed once for all choices of levers.
+    rules = RULES[:-1] if chooser else RULES
+    enumeration = Enumeration(space, PLACEMENT_RULES if offload else rules)
     best, scored = _Best(max(top, POOL) if alternatives else top), 0
     families = {family.name: _Best(1) for family in FAMILIES} if alternatives else {}
-    for plans in _chunks(enumeration):
-        values = _measure(space.setting, plans, objective)
-        best.offer(plans, values)
-        if keep:
-            keep(plans, values)
+    every = keep is not None or objective != "time"
+
+    def bar(plans: Plans) -> np.ndarray:
+        """The slowest time that would still be shown of each plan."""
+        slowest = np.full(len(plans), np.inf if every else best.bar)
         for family in FAMILIES if alternatives else ():
-            families[family.name].offer_best(plans, values, family.holds(plans))
-        scored += len(plans)
+            slowest = np.where(family.holds(plans), np.maximum(slowest, families[family.name].bar), slowest)
+        return slowest
+
+    for structures in _chunks(enumeration):
+        for plans, values in _timed(space.setting, structures, objective, chooser, bar):
+            best.offer(plans, values)
+            if keep:
+                keep(plans, values)
+            for family in FAMILIES if alternatives else ():
+                families[family.name].offer_best(plans, values, family.holds(plans))
+        scored = chooser.fitting if chooser else scored + len(structures)
         if progress:
             progress((scored + sum(enumeration.removed.values())) / space.candidates)
     removed = dict(enumeration.removed)
+    if chooser:
+        removed[LEVERS] = scored * (space.levers.count - 1)
+        removed[MEMORY] = space.candidates - scored - sum(removed.values()) + removed[MEMORY]
     if not scored and not removed["memory"]:
         raise InputError(no_shape(space, removed))
     ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
@@ -152,6 +171,17 @@ def _keep_freed_memory() -> None:
     np.empty(KEPT, np.uint8)
 
 
+def _timed(
+    setting: Setting, plans: Plans, objective: str, chooser: Chooser | None, bar: Bar
+) -> Iterator[tuple[Plans, np.ndarray]]:
+    """Candidates with their levers and the minimised figure, block by block."""
+    if chooser is None:
+        yield plans, _measure(setting, plans, objective)
+        return
+    for chosen, seconds in chooser.timed(plans, bar):
+        yield chosen, seconds if objective == "time" else _measure(setting, chosen, objective)
+
+
 def _measure(setting: Setting, plans: Plans, objective: str) -> np.ndarray:
     """The minimised figure, shape (plans,); only money and energy need a breakdown of the step."""
     if objective == "time":
@@ -179,6 +209,11 @@ class _Best:
         self.top = top
         self.plans: Plans | None = None
         self.values = np.zeros(0)
+
+    @property
+    def bar(self) -> float:
+        """The figure of the last plan; infinite while there is room."""
+        return float(self.values[-1]) if len(self.values) == self.top else np.inf
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
         """Offer more plans; of equal plans, those offered first rank higher."""

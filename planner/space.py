@@ -18,6 +18,7 @@ import numpy as np
 from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.constraints import Constraints, Value
+from planner.lever_space import LeverSpace
 from planner.offload import placements
 from simulator.levers import BY_PLAN, SHARED, Levers, modules_code
 from simulator.plan import Choice, Plan
@@ -111,7 +112,7 @@ class Space:
     plans leave free. ``values`` maps each field to the values that the
     constraints leave, in the order of ``VALUES``; what the framework sets by default has one value.
     ``policies`` holds the placements of state that are tried; where there are several,
-    ``values["policy"]`` counts them.
+    ``values["policy"]`` counts them. ``levers`` are those that each of these structures may choose.
     """
 
     setting: Setting
@@ -119,6 +120,7 @@ class Space:
     values: Mapping[str, tuple[Value, ...]]
     headroom: float = 0.0
     policies: tuple[StatePolicy, ...] = (PLAIN,)
+    levers: LeverSpace | None = None
 
     @classmethod
     def of(
@@ -150,6 +152,11 @@ class Space:
             values[name] = (constraints.fixed.get(name, default),)
         for name in BY_PLAN:
             values[name] = (constraints.fixed.get(name),)
+        levers = LeverSpace.of(setting, constraints)
+        if levers.varies:
+            # A structure fits if it does with the most recomputation.
+            values["recompute"] = levers.recompute[-1:]
+            values["recompute_modules"] = (levers.everything,)
         for name in values["schedule"]:
             if not get_schedule(str(name)).has_closed_form:
                 raise InputError(
@@ -158,7 +165,7 @@ class Space:
         policies = placements(setting.cluster) if offload else (PLAIN,)
         if len(policies) > 1:
             values["policy"] = tuple(range(len(policies)))
-        return cls(setting, constraints, MappingProxyType(values), headroom, policies)
+        return cls(setting, constraints, MappingProxyType(values), headroom, policies, levers)
 
     @cached_property
     def shared(self) -> Levers:
@@ -169,7 +176,13 @@ class Space:
     @property
     def candidates(self) -> int:
         """Number of candidates before any rule."""
-        return prod(len(values) for values in self.values.values())
+        return prod(len(values) for values in self.values.values()) * self.choices
+
+    @property
+    def choices(self) -> int:
+        """Number of choices of levers for each structure."""
+        varied = self.levers if self.levers and self.levers.varies else None
+        return varied.count * len(varied.recompute) if varied else 1
 
     @property
     def usable_bytes(self) -> float:

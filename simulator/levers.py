@@ -180,7 +180,7 @@ class Choices:
 LEVERS = tuple(each.name for each in fields(Choices))
 """All levers, in the order of their description."""
 
-BY_PLAN = ("dispatcher", "graphs", "recompute_modules")
+BY_PLAN = ("dispatcher", "grouped_launches", "graphs", "recompute_modules")
 """Levers in which plans of one call may differ; they act through the ops and passes of a layer only."""
 
 SHARED = tuple(name for name in LEVERS if name not in BY_PLAN)

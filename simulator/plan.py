@@ -17,7 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from hwmodels.errors import InputError
 from hwmodels.records import record
-from simulator.levers import SHARED, Dispatcher, Graphs, Levers, modules_code, modules_of
+from simulator.levers import SHARED, Dispatcher, ExpertKernels, Graphs, Levers, modules_code, modules_of
 from simulator.state.levels import ShardLevels
 from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
@@ -35,6 +35,7 @@ Choice = {
     "rank_order": get_args(RankOrder),
     "overlap_tensor": get_args(TensorOverlap),
     "dispatcher": (None, *get_args(Dispatcher)),
+    "grouped_launches": (None, *get_args(ExpertKernels)),
     "graphs": (None, *get_args(Graphs)),
 }
 """Allowed words of fields with a choice; arrays of plans hold the index of a word. None is the default of the
@@ -236,6 +237,7 @@ class Plans:
     last_stage_layers: np.ndarray
     rank_order: np.ndarray
     dispatcher: np.ndarray
+    grouped_launches: np.ndarray
     graphs: np.ndarray
     recompute_modules: np.ndarray
     schedule_names: tuple[str, ...] = ("1f1b",)

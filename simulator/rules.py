@@ -121,7 +121,17 @@ def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     inner = rest / between * (v - 1) / v
     whole = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
     uneven = np.where(p > 2, whole, (p == 2) & (rest == 0))
-    return np.where(even, layers % (p * v) == 0, uneven)
+    return np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
+
+
+def balances_predictions(setting: Setting, pipeline: np.ndarray, chunks: np.ndarray) -> np.ndarray:
+    """Whether layers are spread around multi-token prediction on the last stage, shape (plans,).
+
+    Chunks hold as many layers, rounded up; the last chunk and then the first hold fewer (``Stages``).
+    """
+    size = -(-setting.model.layers // (pipeline * chunks))
+    spare = size * pipeline * chunks - setting.model.layers
+    return (setting.mtp_layers > 0) & (pipeline > 1) & (spare <= 2 * size)
 
 
 def _explain_layers(setting: Setting, plan: Plan) -> str:

@@ -63,6 +63,11 @@ class Setting:
     def _variants(self) -> dict[tuple[tuple[str, Any], ...], Setting]:
         return {}
 
+    @cached_property
+    def layouts(self) -> dict[tuple[Any, ...], Any]:
+        """Layers of stages that were computed before, by the plan fields of ``simulator.layout.stages``."""
+        return {}
+
     def with_choices(self, **levers: Any) -> Setting:
         """The setting with some levers chosen; None leaves one to the framework."""
         changed = tuple((n, v) for n, v in levers.items() if v is not None and v != getattr(self.choices, n))

@@ -50,7 +50,7 @@ class Framework(Sourced):
     ``origins`` holds the source of each number, ``source`` those of the other facts.
     """
 
-    UNSOURCED = frozenset({"defaults", "by_precision"})
+    UNSOURCED = frozenset({"defaults", "offers", "by_precision"})
 
     name: str
     title: str = Field(description="what it is, with versions")
@@ -263,6 +263,11 @@ class Framework(Sourced):
     defaults: dict[str, Any] = Field(
         default_factory=dict, description="plan fields the framework sets when a plan does not"
     )
+    offers: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="values of plan fields that the release offers, of fields that are listed here; of levers, "
+        "a search tries them beside the default",
+    )
     by_precision: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="keys of the framework that differ in one number format of training; under `defaults` "
@@ -320,7 +325,9 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     """A definition with changes; defaults and sources merge key by key."""
     if name := base.get("based_on"):
         base = _merged(frameworks.definition(name), {k: v for k, v in base.items() if k != "based_on"})
-    parts = {name: {**base.get(name, {}), **changes.get(name, {})} for name in ("defaults", "source")}
+    parts = {
+        name: {**base.get(name, {}), **changes.get(name, {})} for name in ("defaults", "offers", "source")
+    }
     return {**base, **changes, **parts}
 
 

@@ -63,7 +63,7 @@ class Stages:
         if len(groups) == 1:
             return cls._of_equal_layers(setting, plans)
         distinct, inverse = plans.unique(*LAYOUT_FIELDS)
-        found = [Spread.of(setting, distinct, number) for number in range(len(distinct))]
+        found = [Spread.once(setting, distinct, number) for number in range(len(distinct))]
         classes = max([3, *(len(spread.members) for spread in found)])
         most = max([3, *(len(spread.runs) for spread in found)])
         layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
@@ -151,6 +151,15 @@ class Spread:
     stages: np.ndarray
     surplus: np.ndarray
     classes: tuple[int, ...]
+
+    @classmethod
+    def once(cls, setting: Setting, plans: Plans, index: int) -> Spread:
+        """The layout of the plan at ``index``, which plans of one setting share."""
+        fields = (getattr(plans, name)[index] for name in LAYOUT_FIELDS if name != "schedule")
+        key = plans.schedule_names[int(plans.schedule[index])], *map(int, fields)
+        if key not in setting.layouts:
+            setting.layouts[key] = cls.of(setting, plans, index)
+        return setting.layouts[key]
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans, index: int = 0) -> Spread:

@@ -18,7 +18,7 @@ from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
-from simulator.training.components import Component, components
+from simulator.training.components import Component, LayerSeconds, components
 from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
 from simulator.training.outer import outer_seconds, synchronised_apart
@@ -144,8 +144,13 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     return Step(total, seconds, communication, stages, counts, sent, backward)
 
 
-def step_time(setting: Setting, plans: Plans) -> np.ndarray:
+def step_time(setting: Setting, plans: Plans, layers: LayerSeconds | None = None) -> np.ndarray:
     """Predict the step time of each plan without its breakdown; searches do so for every candidate.
+
+    Args:
+        setting: inputs that all plans share.
+        plans: the plans.
+        layers: times of one layer of each kind, where known; by default those of the plans' levers.
 
     Returns:
         Seconds, shape (plans,): those of ``predict``, to within rounding.
@@ -154,7 +159,8 @@ def step_time(setting: Setting, plans: Plans) -> np.ndarray:
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
     m = micro_batches(setting, plans)
-    passes = stage_times(setting, plans, stages, counts, components(plans, stages, counts.ops))
+    pieces = components(plans, stages, counts.ops, layers)
+    passes = stage_times(setting, plans, stages, counts, pieces)
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]

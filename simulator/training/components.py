@@ -35,13 +35,40 @@ class Component:
     index: np.ndarray
 
 
-def components(plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
-    """Components of stages: layers of each kind, then the first and the last end of the model."""
-    by_levers = [_pieces(part, stages) for part in ops.by_levers]
+class LayerSeconds(NamedTuple):
+    """Seconds of one layer of each kind, shape (kinds, plans); backward with recomputation."""
+
+    forward: np.ndarray
+    backward: np.ndarray
+
+
+def components(
+    plans: Plans, stages: Stages, ops: ModelOps, layers: LayerSeconds | None = None
+) -> list[Component]:
+    """Components of stages: layers of each kind, then the first and the last end of the model.
+
+    Layers whose times are known (``layers``) are not priced; they have no breakdown.
+    """
+    if layers is None:
+        return _put(plans, stages, ops, [_pieces(part, stages) for part in ops.by_levers])
+    ends = _put(plans, stages, ops, [_end_pieces(part) for part in ops.by_levers])
+    of_layers = [
+        Component(
+            stages.layers[:, number], layers.forward[number], layers.backward[number], {}, {}, ops.index
+        )
+        for number in range(len(stages.groups))
+    ]
+    return [*of_layers, *ends]
+
+
+def _put(
+    plans: Plans, stages: Stages, ops: ModelOps, by_levers: Sequence[Sequence[_Piece]]
+) -> list[Component]:
+    """Components from the pieces of each choice of levers; the last two are the ends of the model."""
     embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
     embedded[FIRST] = 1.0
     predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
-    layers = len(stages.groups)
+    layers = len(by_levers[0]) - 2
     counts = [*(stages.layers[:, number] for number in range(layers)), embedded, predicted]
     return [
         _component(count, pieces, ops)
@@ -81,6 +108,14 @@ def _pieces(part: LeverOps, stages: Stages) -> list[_Piece]:
         pieces.append(_piece(passes, [passes.recompute]))
     first, last = embedding_passes(setting, plans, priced[0]), head_passes(setting, plans, *priced[1:3])
     return [*pieces, _piece(first, []), _piece(last, [])]
+
+
+def _end_pieces(part: LeverOps) -> list[_Piece]:
+    """The two ends of the model of the plans of one choice of levers."""
+    setting, plans = part.setting, part.plans
+    priced = price_passes(setting, part.embedding, part.head, part.further)
+    first, last = embedding_passes(setting, plans, priced[0]), head_passes(setting, plans, *priced[1:])
+    return [_piece(first, []), _piece(last, [])]
 
 
 def _piece(component: Layer | End, recompute: list[PassCosts]) -> _Piece:

@@ -137,7 +137,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     tensor = tensor_traffic(setting, plans, blocks)
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
-    graphed = partial(_in_graph, setting.graphs, kind.experts)
+    graphed = partial(in_graph, setting.graphs, kind.experts)
     works = (forward, ("",), ("",)), (backward_input, ("input",), ("input", "weight"))
     for work, gradients, sent in (*works, (backward_weight, ("weight",), ())):
         sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in sent and not graphed(op))
@@ -202,7 +202,7 @@ def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
     return sorted(priced, key=place)
 
 
-def _in_graph(graphs: str, experts: bool, op: Op) -> bool:
+def in_graph(graphs: str, experts: bool, op: Op) -> bool:
     """Whether a CUDA graph replays an op; graphs of a layer hold no routed experts, whose tokens differ."""
     if graphs in ("none", "step"):
         return graphs == "step"

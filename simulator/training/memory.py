@@ -76,6 +76,36 @@ class StageMemory:
     layout: Stages
     tiers: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Bytes of a node's other tiers by tier and part, shape (classes, plans)."""
+    copied: np.ndarray | float = 0.0
+    """Bytes that the optimizer's step copies, shape (classes, plans); part "update" is what they take."""
+
+    def updating(self, activations: np.ndarray, capacity: float) -> np.ndarray:
+        """Bytes that the optimizer's step takes beside activations and all else, shape (..., classes, plans).
+
+        The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
+        reserved and allocates more, until the device is full; then it returns the cached blocks.
+        """
+        room = capacity - (self._standing + activations)
+        freed = activations + self.parts["workspace"]
+        return np.clip(room, np.maximum(self.copied - freed, 0.0), self.copied)
+
+    def peak_with(self, activations: np.ndarray, capacity: float) -> np.ndarray:
+        """Bytes of the fullest device with other activations, shape (..., plans).
+
+        Args:
+            activations: bytes as allocated, shape (..., classes, plans).
+            capacity: memory of a device, B.
+        """
+        held = self._standing + activations + self.updating(activations, capacity)
+        return np.where(self.present, held, 0.0).max(axis=-2)
+
+    @property
+    def _standing(self) -> np.ndarray:
+        """Bytes that do not depend on activations, shape (classes, plans)."""
+        return sum(
+            (part for name, part in self.parts.items() if name not in ("activations", "update")),
+            np.zeros(self.present.shape),
+        )
 
     @property
     def present(self) -> np.ndarray:
@@ -126,12 +156,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         parts, tiers = _split_by_tier(sharding, parts)
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
-    # The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
-    # reserved and allocates more, until the device is full; then it returns the cached blocks.
-    room = setting.cluster.device.memory_bytes - sum(parts.values())
-    freed = parts["activations"] + parts["workspace"]
-    parts["update"] = np.clip(room, np.maximum(update - freed, 0.0), update)
-    return StageMemory(parts, stages, tiers)
+    held = StageMemory(parts, stages, tiers, update)
+    parts["update"] = held.updating(parts["activations"], setting.cluster.device.memory_bytes)
+    return held
 
 
 def _split_by_tier(
@@ -217,9 +244,9 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
 
 def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray]:
     """Bytes that autograd keeps of one layer, all and those that selective recomputation discards."""
-    whole, core = np.zeros((2, len(part.plans)))
     named = part.setting.choices.recompute_modules
     names = ("core_attn",) if named is None else named
+    whole, core = np.zeros((2, len(part.plans)))
     for op in part.layers[number]:
         whole = whole + op.kept
         core = core + (op.intermediate if "core_attn" in names else 0.0)
@@ -252,17 +279,33 @@ def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def _activations(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
-    """Activations held at the peak: those in flight, and one recomputed layer under full recomputation."""
+    """Activations held at the peak, shape (classes, plans)."""
+    return held_activations(setting, plans, stages, kept_by_layers(setting, plans, stages.groups, ops))
+
+
+def held_activations(setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept]) -> np.ndarray:
+    """Activations held at the peak: those in flight, and one recomputed layer.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        stages: their layers.
+        kept: what one layer of each kind keeps, shape (..., plans).
+
+    Returns:
+        Bytes, shape (..., classes, plans).
+    """
     flight = _in_flight(setting, plans, stages)
     held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
-    for number, kept in enumerate(kept_by_layers(setting, plans, stages.groups, ops)):
+    for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
-        held += flight * layers * kept.between_passes
+        between, again = (np.expand_dims(np.asarray(part), -2) for part in layer)
+        held = held + flight * layers * between
         alone = len(stages.groups) == 1
-        reopened = np.maximum(reopened, np.where((layers > 0) | alone, kept.reopened, 0.0))
-    held += reopened
+        reopened = np.maximum(reopened, np.where((layers > 0) | alone, again, 0.0))
+    held = held + reopened
     if setting.dropout:
-        held[FIRST] += flight[FIRST] * boundary_bytes(setting, plans) / 2
+        held[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
     return held
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from simulator.levers import ModuleName
+from simulator.models import Model
 from simulator.ops import Op
 
 
@@ -45,6 +46,16 @@ MODULES: dict[ModuleName, Module] = {
     "shared_experts": Module(SHARED, SHARED[1:], experts=True),
     "moe": Module(("mlp", "routed"), ("routed", *SHARED[1:]), experts=True),
 }
+
+
+def has_module(model: Model, name: ModuleName) -> bool:
+    """Whether a model has layers with a module."""
+    if name == "mla_up_proj":
+        return model.mla is not None
+    if name == "shared_experts":
+        return model.moe is not None and model.moe.shared_experts > 0
+    experts = MODULES[name].experts
+    return experts is None or bool(model.moe_layers if experts else model.dense_layers)
 
 
 def repeats(op: Op, names: Sequence[ModuleName], experts: bool) -> bool:

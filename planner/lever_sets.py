@@ -1,0 +1,80 @@
+"""Sets of modules that selective recomputation repeats: their times and the bytes that they free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.lever_times import Table
+from simulator.levers import modules_code
+
+
+@dataclass(frozen=True)
+class ModuleSets:
+    """Sets of recomputed modules of some shapes, each with its fastest combination.
+
+    ``forward`` and ``backward`` have shape (sets, kinds, shapes), seconds; ``discarded`` the bytes that a set
+    frees of those ``kept`` otherwise, shape (kinds, shapes). ``codes`` are the sets' numbers in plans,
+    ``weights`` the layers of each kind. Sets are in the order of their size.
+    """
+
+    combination: np.ndarray
+    forward: np.ndarray
+    backward: np.ndarray
+    kept: np.ndarray
+    discarded: np.ndarray
+    codes: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, table: Table, shapes: np.ndarray, overlaps: bool) -> ModuleSets:
+        """Choose the fastest combination of each set, for plans that may overlap the exchange or not."""
+        space, sets = table.space, table.space.modules
+        in_context = space.in_context(overlaps)
+        allowed = np.array([space.allowed(modules) & in_context for modules in sets])
+        least = np.full((len(sets), len(shapes)), np.inf, dtype=np.float32)
+        best = np.zeros(least.shape, dtype=np.int64)
+        forward, backward = np.zeros((2, len(sets), len(table.weights), len(shapes)))
+        repeated: dict[tuple[str | None, ...], np.ndarray] = {}
+        for number in np.flatnonzero(allowed.any(axis=0)).tolist():
+            # Whether the exchange overlaps does not change what modules take.
+            key = space.combinations[number][:3]
+            if key not in repeated:
+                repeated[key] = table.modules(number, shapes)
+            ahead = table.forward[number][:, shapes]
+            behind = table.backward[number][:, shapes] + repeated[key]
+            seconds = np.einsum("k,skn->sn", table.weights, ahead + behind).astype(np.float32)
+            faster = (seconds < least) & allowed[:, number, np.newaxis]
+            np.copyto(least, seconds, where=faster)
+            np.copyto(best, number, where=faster)
+            np.copyto(forward, ahead, where=faster[:, np.newaxis])
+            np.copyto(backward, behind, where=faster[:, np.newaxis])
+        codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
+        kept, discarded = table.kept[:, shapes], table.discarded[..., shapes]
+        return cls(best, forward, backward, kept, discarded, codes, table.weights)
+
+    def undominated(self, fits: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Sets of each plan that fit and that no other fitting set beats in all times, shape (sets, plans).
+
+        Args:
+            fits: which sets fit each plan, shape (sets, plans).
+            places: the shape of each plan.
+        """
+        both = np.concatenate([self.forward, self.backward], axis=1).astype(np.float32)
+        varying = np.flatnonzero((both != both[:1]).any(axis=(0, 2)))
+        costs = np.where(fits[:, np.newaxis], both[:, varying][:, :, places], np.inf)
+        total = np.einsum("k,skn->sn", self.weights, self.forward + self.backward)[:, places]
+        first = np.argmin(np.where(fits, total.astype(np.float32), np.inf), axis=0)
+        least = np.take_along_axis(costs, first[np.newaxis, np.newaxis], axis=0)
+        keep = fits & (costs < least).any(axis=1)
+        if len(varying) == 2:
+            order = np.lexsort((costs[:, 1], costs[:, 0]), axis=0)
+            other = np.take_along_axis(costs[:, 1], order, axis=0)
+            before = np.minimum.accumulate(other, axis=0)
+            strictly = np.vstack([np.ones((1, other.shape[1]), bool), other[1:] < before[:-1]])
+            unbeaten = np.zeros_like(keep)
+            np.put_along_axis(unbeaten, order, strictly, axis=0)
+            keep &= unbeaten
+        np.put_along_axis(keep, first[np.newaxis], fits.any(axis=0)[np.newaxis], axis=0)
+        return keep

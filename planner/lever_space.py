@@ -1,0 +1,233 @@
+"""Levers that a search varies: their values by release, and which of them can be combined.
+
+A combination is a choice of dispatcher, expert kernels, CUDA graphs and overlap of the expert exchange; with
+it goes a set of recomputed modules. Values that a release does by default are left out of plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.constraints import Constraints
+from simulator.levers import ModuleName
+from simulator.plan import Choice, Plan, Plans
+from simulator.setting import Setting
+from simulator.training.counts import micro_batches
+from simulator.training.modules import has_module
+
+SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
+"""Levers of a combination; they change the time of a layer, not its memory."""
+
+OF_EXPERTS = ("dispatcher", "grouped_launches", "overlap_expert")
+Modules = tuple[ModuleName, ...]
+INSIDE: dict[ModuleName, tuple[ModuleName, ...]] = {
+    "mlp": ("mlp_act",),
+    "moe": ("moe_act", "shared_experts"),
+}
+"""Modules that others repeat too."""
+
+
+class Combination(NamedTuple):
+    """One value of each lever of ``SEARCHED``; None is the default of the release."""
+
+    dispatcher: str | None = None
+    grouped_launches: str | None = None
+    graphs: str | None = None
+    overlap_expert: bool = False
+
+    @property
+    def levers(self) -> dict[str, Any]:
+        """The levers that a setting chooses by, without the overlap."""
+        return {name: getattr(self, name) for name in SEARCHED[:3]}
+
+
+class CombinationRule(NamedTuple):
+    """What a combination needs.
+
+    Attributes:
+        why: the condition and its source.
+        holds: whether a combination meets it, with the modules that it recomputes (None: whole layers).
+    """
+
+    why: str
+    holds: Callable[[Setting, Combination, Modules | None], bool]
+
+
+def _of(setting: Setting, chosen: Combination, name: str) -> Any:
+    value = getattr(chosen, name)
+    return getattr(setting.choices, name) if value is None else value
+
+
+def _fixed_shapes(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
+    if _of(setting, chosen, "graphs") != "step" or setting.model.moe is None:
+        return True
+    device_side = _of(setting, chosen, "grouped_launches") == "fused-mlp" and chosen.dispatcher == "flex"
+    return setting.choices.fixed_capacity or device_side
+
+
+def _block_scaled(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
+    if chosen.grouped_launches != "fused-mlp":
+        return True
+    return setting.training.precision == "mxfp8" and setting.cluster.device.generation == "blackwell"
+
+
+def _graphs_whole(setting: Setting, chosen: Combination, modules: Modules | None) -> bool:
+    graphs = setting.with_choices(graphs=chosen.graphs).graphs
+    if modules is None:
+        return graphs in ("none", "step")
+    return "moe" not in modules or graphs in ("none", "step") or setting.model.moe is None
+
+
+def _overlap_keeps(_: Setting, chosen: Combination, modules: Modules | None) -> bool:
+    return not chosen.overlap_expert or (modules is not None and "moe" not in modules)
+
+
+COMBINATION_RULES = (
+    CombinationRule(
+        "a graph of the whole step needs shapes that the host knows: dense layers, experts with a fixed "
+        "capacity, or fused expert kernels behind the flex dispatcher, which read token counts on the device "
+        "(Megatron Core, paged stash; Transformer Engine, fused grouped MLP)",
+        _fixed_shapes,
+    ),
+    CombinationRule(
+        "the fused grouped MLP multiplies MXFP8 on Blackwell (Transformer Engine, "
+        "NVTE_CUTEDSL_FUSED_GROUPED_MLP)",
+        _block_scaled,
+    ),
+    CombinationRule(
+        "recomputed modules lie inside or outside graphs of parts, not around them; full recomputation needs "
+        "graphs of the whole step (Megatron Core, transformer_config.py)",
+        _graphs_whole,
+    ),
+    CombinationRule(
+        "the exchange overlaps with another micro batch where neither whole layers nor whole experts are "
+        "recomputed (Megatron Core, transformer_config.py: overlap_moe_expert_parallel_comm)",
+        _overlap_keeps,
+    ),
+)
+"""Rules between levers. Those between levers and the rest of a plan: ``may_overlap``."""
+
+
+def may_overlap(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether the exchange with experts may run beside another micro batch, shape (plans,).
+
+    It needs an exchange, two micro batches and, in a pipeline, interleaved chunks (Megatron Core,
+    transformer_config.py).
+    """
+    interleaved = np.array([name == "interleaved" for name in plans.schedule_names])[plans.schedule]
+    chunks = (plans.pipeline == 1) | interleaved & (plans.virtual_pipeline > 1)
+    return (plans.expert > 1) & chunks & (micro_batches(setting, plans) >= 2)
+
+
+@dataclass(frozen=True)
+class LeverSpace:
+    """Values of each searched lever, the release's default first.
+
+    ``modules`` are the sets of modules that selective recomputation may repeat, ``recompute`` the kinds of
+    recomputation that are tried.
+    """
+
+    setting: Setting
+    values: Mapping[str, tuple[Any, ...]]
+    modules: tuple[Modules, ...] = ()
+    recompute: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, setting: Setting, constraints: Constraints) -> LeverSpace:
+        """The levers that the release offers for the model and that the constraints leave."""
+        offers, fixed = setting.framework.offers, constraints.fixed
+        values: dict[str, tuple[Any, ...]] = {}
+        for name in SEARCHED:
+            default = Plan.model_fields[name].default
+            if name == "overlap_expert":  # no lever of ``Levers``: plans state it
+                default = setting.framework.defaults.get(name, default)
+            if name in fixed:
+                values[name] = (fixed[name],)
+            elif name in OF_EXPERTS and setting.model.moe is None:
+                values[name] = (default,)
+            else:
+                values[name] = _values(setting, name, default, offers.get(name, ()))
+        kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
+        return cls(setting, values, _module_sets(setting, constraints), kinds)
+
+    @property
+    def count(self) -> int:
+        """Choices of all levers, whether or not they can be combined."""
+        return prod(map(len, self.values.values())) * max(len(self.modules), 1)
+
+    @property
+    def everything(self) -> Modules:
+        """The set of modules that frees the most memory: all that any set has."""
+        names = {name for modules in self.modules for name in modules}
+        return max(self.modules, key=lambda modules: (len(names & _parts(modules)), len(modules)))
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is anything to choose."""
+        return self.count > 1
+
+    @cached_property
+    def combinations(self) -> tuple[Combination, ...]:
+        """All combinations, the release's default first."""
+        found = (Combination(*values) for values in product(*(self.values[name] for name in SEARCHED)))
+        return tuple(chosen for chosen in found if self.allows(chosen, ()))
+
+    def allows(self, chosen: Combination, modules: Modules | None) -> bool:
+        """Whether levers can be combined; a combination without choice is the user's."""
+        if all(len(self.values[name]) == 1 for name in SEARCHED):
+            return True
+        return all(rule.holds(self.setting, chosen, modules) for rule in COMBINATION_RULES)
+
+    def allowed(self, modules: Modules | None) -> np.ndarray:
+        """Which combinations go with recomputed modules (None: whole layers), shape (combinations,)."""
+        return np.array([self.allows(chosen, modules) for chosen in self.combinations])
+
+    def in_context(self, overlaps: bool) -> np.ndarray:
+        """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
+        fixed = len(self.values["overlap_expert"]) == 1
+        return np.array([fixed or overlaps or not chosen.overlap_expert for chosen in self.combinations])
+
+
+def _values(setting: Setting, name: str, default: Any, offered: Sequence[Any]) -> tuple[Any, ...]:
+    """Values of a lever to try, none of which does what another one does."""
+    if not offered:
+        return (default,)
+    if name == "graphs":
+        # Graphs of attention replay those of the router too: they are never slower.
+        smaller = ("router",) if "attention" in offered else ()
+        return (default, *(value for value in offered if value not in (setting.graphs, *smaller)))
+    usual = setting.choices.dispatcher if name == "dispatcher" else None
+    if usual == "flex-between-nodes":
+        return tuple(offered)
+    done = default if name == "overlap_expert" else getattr(setting.choices, name)
+    return (default, *(value for value in offered if value != done))
+
+
+def _module_sets(setting: Setting, constraints: Constraints) -> tuple[Modules, ...]:
+    fixed = constraints.fixed.get("recompute_modules")
+    if isinstance(fixed, tuple):
+        return (fixed,)  # type: ignore[return-value]
+    offered = setting.framework.offers.get("recompute_modules", ())
+    names = [name for name in offered if has_module(setting.model, name)]
+    # The attention core alone is what selective recomputation repeats by default.
+    return tuple(sorted(_sets(names), key=len)) or (("core_attn",),)
+
+
+def _sets(names: list[ModuleName]) -> Iterator[Modules]:
+    """Sets of modules, none of which lies inside another of the same set."""
+    for switches in product((False, True), repeat=len(names)):
+        chosen = tuple(name for name, on in zip(names, switches, strict=True) if on)
+        if chosen and not any(part in chosen for name in chosen for part in INSIDE.get(name, ())):
+            yield chosen
+
+
+def _parts(modules: Modules) -> set[ModuleName]:
+    """Modules of a set and those inside them."""
+    return {*modules, *(part for name in modules for part in INSIDE.get(name, ()))}

@@ -1,0 +1,233 @@
+"""Layer times of every combination of levers, priced once for each distinct shape of a layer.
+
+Dispatcher and expert kernels change only the routed part of a layer's ops; graphs, overlap and recomputed
+modules act on priced ops. All combinations share the price of a shape, and a plan looks its times up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+
+from planner.lever_space import Combination, LeverSpace, Modules
+from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
+from simulator.levers import BY_PLAN
+from simulator.models import LayerKind
+from simulator.ops import Collective, Op
+from simulator.ops.op import Size
+from simulator.plan import FULL, Plans
+from simulator.setting import Setting
+from simulator.training.components import LayerSeconds
+from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes
+from simulator.training.modules import frees, repeats
+from simulator.training.overlap import NO_TRANSFER, Transfer
+from simulator.training.work import KernelTimes, Priced, price_passes
+
+SHAPE_FIELDS = tuple(name for name in LAYER_FIELDS if name not in (*BY_PLAN, "recompute", "overlap_expert"))
+"""Plan fields that the ops of a layer depend on, levers apart."""
+
+Matches = Callable[[Op, Modules, bool], bool]
+ROUTED = "routed"
+"""Part of a layer that dispatcher and expert kernels change."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Seconds of one layer of each kind by combination, for distinct shapes.
+
+    ``forward``, ``backward`` and ``repeated`` (a layer that is recomputed whole) have shape (combinations,
+    kinds, shapes). ``index`` maps every plan to its shape.
+    """
+
+    space: LeverSpace
+    setting: Setting
+    shapes: Plans
+    index: np.ndarray
+    lists: list[list[Op]]
+    priced: dict[tuple[str | None, str | None], list[list[Priced]]]
+    layers: dict[tuple[str | None, str | None, str | None], list[Layer]]
+    forward: np.ndarray
+    backward: np.ndarray
+    repeated: np.ndarray
+
+    @classmethod
+    def of(cls, space: LeverSpace, plans: Plans) -> Table:
+        """Price the layers of plans under every combination."""
+        setting = space.setting.of(plans)
+        shapes, index = plans.unique(*SHAPE_FIELDS)
+        # Whole layers are recomputed in all: times of the passes themselves do not depend on it.
+        shapes = replace(shapes, recompute=np.full(len(shapes), FULL))
+        kinds = list(setting.model.layer_groups)
+        lists, priced = _priced(space, setting, shapes, kinds)
+        layers: dict[tuple[str | None, str | None, str | None], list[Layer]] = {}
+        times = []
+        for chosen in space.combinations:
+            own = replace(shapes, overlap_expert=np.full(len(shapes), chosen.overlap_expert))
+            ops = priced[chosen.dispatcher, chosen.grouped_launches]
+            passes = [
+                layer_passes(setting.with_choices(**chosen.levers), own, listed, kind)
+                for listed, kind in zip(ops, kinds, strict=True)
+            ]
+            layers.setdefault(chosen[:3], passes)
+            times.append([_seconds(layer) for layer in passes])
+        forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
+        return cls(space, setting, shapes, index, lists, priced, layers, forward, backward, repeated)
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The table of some of the plans."""
+        part = replace(self, index=self.index[rows])
+        vars(part).update(kept=self.kept, discarded=self.discarded)
+        return part
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Layers of each kind, shape (kinds,)."""
+        return np.array([len(layers) for layers in self.setting.model.layer_groups.values()], float)
+
+    def fastest(self, whole: bool, overlaps: bool) -> tuple[np.ndarray, LayerSeconds]:
+        """The fastest combination of each shape and its times, shape (shapes,) and (kinds, shapes).
+
+        Args:
+            whole: whether layers are recomputed whole.
+            overlaps: whether the plans may overlap the exchange with experts.
+        """
+        backward = self.backward + self.repeated if whole else self.backward
+        allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps)
+        total = np.einsum("k,ckn->cn", self.weights, self.forward + backward)
+        chosen = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
+        places = np.arange(len(self.shapes))
+        return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """Bytes that a layer of each kind keeps, shape (kinds, shapes)."""
+        return np.array([self._bytes(ops, lambda op: op.kept) for ops in self.lists])
+
+    @cached_property
+    def discarded(self) -> np.ndarray:
+        """Bytes that recomputing each set of modules discards of them, shape (sets, kinds, shapes)."""
+        sets = self.space.modules
+        core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
+        found = []
+        for kind, ops in zip(self.setting.model.layer_groups, self.lists, strict=True):
+            total = np.zeros((len(sets), len(self.shapes)))
+            for op in ops:
+                gone = self._in_sets(frees, op, kind.experts)
+                total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
+            found.append(total)
+        return np.stack(found, axis=1)
+
+    def _bytes(self, ops: Sequence[Op], size: Callable[[Op], Size]) -> np.ndarray:
+        return sum((size(op) for op in ops), np.zeros(len(self.shapes)))
+
+    def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
+        """Which sets repeat or free an op, shape (sets,)."""
+        return _in_sets(matches, self.space.modules, op.name.split(".")[0], op.part, experts)
+
+    def modules(self, combination: int, shapes: np.ndarray) -> np.ndarray:
+        """Seconds to recompute each set of modules, shape (sets, kinds, shapes)."""
+        chosen = self.space.combinations[combination]
+        setting = self.setting.with_choices(**chosen.levers)
+        ops, kinds = self.priced[chosen.dispatcher, chosen.grouped_launches], self.setting.model.layer_groups
+        passes = self.layers[chosen[:3]]
+        seconds = [
+            _repeated_modules(setting, self.space.modules, kind, listed, layer.forward, shapes)
+            for kind, listed, layer in zip(kinds, ops, passes, strict=True)
+        ]
+        return np.stack(seconds, axis=1)
+
+
+@cache
+def _in_sets(matches: Matches, sets: tuple[Modules, ...], name: str, part: str, experts: bool) -> np.ndarray:
+    op = Op(name=name, kind="", part=part)
+    return np.array([matches(op, modules, experts) for modules in sets])
+
+
+def _first_least(values: np.ndarray) -> np.ndarray:
+    """Index of the least value of each column; of values equal to 7 digits, the first."""
+    return np.argmin(values.astype(np.float32), axis=0)
+
+
+def _priced(
+    space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
+) -> tuple[list[list[Op]], dict[tuple[str | None, str | None], list[list[Priced]]]]:
+    """Ops of a layer of each kind under the first combination, and priced ops by dispatcher and kernels."""
+    priced: dict[tuple[str | None, str | None], list[list[Priced]]] = {}
+    first: list[list[Op]] = []
+    common: list[list[Priced]] = []
+    for key in dict.fromkeys(chosen[:2] for chosen in space.combinations):
+        own = setting.with_choices(dispatcher=key[0], grouped_launches=key[1])
+        lists = layer_lists(own, shapes, kinds)
+        if not priced:
+            first, whole = lists, price_passes(own, *lists)
+            common = [[entry for entry in listed if entry.op.part != ROUTED] for listed in whole]
+            priced[key] = whole
+            continue
+        routed = price_passes(own, *([op for op in listed if op.part == ROUTED] for listed in lists))
+        priced[key] = [[*same, *other] for same, other in zip(common, routed, strict=True)]
+    return first, priced
+
+
+def _seconds(layer: Layer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Seconds forward, backward and of the recomputed layer."""
+    backward = layer.backward_input.seconds + layer.backward_weight.seconds
+    return layer.forward.seconds, backward, layer.recompute.seconds
+
+
+def _repeated_modules(
+    setting: Setting,
+    sets: tuple[Modules, ...],
+    kind: LayerKind,
+    priced: list[Priced],
+    first: PassCosts,
+    shapes: np.ndarray,
+) -> np.ndarray:
+    """Seconds to recompute each set of modules of one layer, shape (sets, shapes)."""
+    every = len(first.seconds)
+
+    def of(values: Size) -> np.ndarray:
+        return np.broadcast_to(values, every)[shapes]
+
+    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, len(shapes)))]
+    for op, time in priced:
+        if op.gradient or op.part not in ORDER or isinstance(op, Collective):
+            continue
+        again = _in_sets(repeats, sets, op.name.split(".")[0], op.part, kind.experts)
+        if again.any():
+            from_host = not in_graph(setting.graphs, kind.experts, op)
+            masks.append(again)
+            rows.append(np.stack([of(time), of(op.launches) * from_host, of(op.looped) * from_host]))
+    seconds, launches, looped = np.einsum("os,ocn->csn", np.array(masks, float), np.array(rows))
+    attends, routes = (
+        np.array([name in modules for modules in sets])[:, np.newaxis] for name in ("core_attn", "moe")
+    )
+    read = KernelTimes(
+        {"read": of(first.after_read.device)}, of(first.after_read.launches), of(first.after_read.looped)
+    )
+    costs = PassCosts(
+        KernelTimes({"recompute": seconds}, launches, looped),
+        NO_TRANSFER,
+        _taken(first.context, shapes).times(attends),
+        _taken(first.expert, shapes).times(routes),
+        setting,
+        read,
+        of(first.reads) & routes,
+    )
+    return np.broadcast_to(costs.seconds, seconds.shape)
+
+
+def _taken(transfer: Transfer, shapes: np.ndarray) -> Transfer:
+    """The communication of some shapes."""
+    if transfer is NO_TRANSFER:
+        return transfer
+    beside, slows = (
+        values if np.ndim(values) == 0 else np.asarray(values)[shapes]
+        for values in (transfer.beside, transfer.slows)
+    )
+    return Transfer(transfer.cost[shapes], beside, slows)
+
+
+ORDER = "projections", "core", "mlp", "routed", "around"

@@ -1,0 +1,206 @@
+"""The levers that a search chooses, against every combination predicted one by one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from hwmodels.cluster import clusters
+
+from planner.candidates import Enumeration
+from planner.constraints import Constraints
+from planner.lever_space import LeverSpace, may_overlap
+from planner.rules import RULES
+from planner.search import search
+from planner.space import Space
+from simulator.frameworks import frameworks
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
+from simulator.models import Model
+from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+from simulator.training import predict
+from simulator.training.memory import memory
+from simulator.workload import Training
+
+MODELS = {
+    "latent": {
+        "mla": {
+            "q_lora_rank": 512,
+            "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+        },
+        "moe": {
+            "experts": 64,
+            "top_k": 6,
+            "feed_forward": 1408,
+            "shared_experts": 2,
+            "shared_feed_forward": 1408,
+            "first_dense_layers": 2,
+        },
+    },
+    "grouped": {"kv_heads": 4, "moe": {"experts": 64, "top_k": 8, "feed_forward": 768}},
+    "dense": {"kv_heads": 8},
+}
+FEW = Constraints.parse(
+    fix=["tensor=1", "context=1", "zero=1", "shard_group=0", "expert_tensor=1", "micro_batch=2"],
+    limit=["pipeline=2", "virtual_pipeline=3"],
+)
+
+
+@pytest.fixture(scope="module")
+def ask():
+    """Build a setting whose release offers levers."""
+
+    def build(kind: str, cluster: str = "gb200-nvl72", precision: str = "mxfp8") -> Setting:
+        model = Model.model_validate(
+            {
+                "name": kind,
+                "layers": 12,
+                "hidden": 2048,
+                "heads": 16,
+                "feed_forward": 8192,
+                "vocabulary": 32000,
+                "activation": "swiglu",
+                "norm": "rmsnorm",
+                "position": "rope",
+                **MODELS[kind],
+            }
+        )
+        training = Training.model_validate({"seq_len": 4096, "global_batch": 64, "precision": precision})
+        return Setting(model, clusters.get(cluster), training, frameworks.get("megatron-bridge"))
+
+    return build
+
+
+def structures(space: Space) -> list[Plan]:
+    """Candidates without their levers that rules about shapes keep."""
+    blocks = [block.plans for block in Enumeration(space, RULES[:-1]).blocks()]
+    return [plan for plans in blocks for plan in plans]
+
+
+def by_hand(space: Space) -> dict[tuple[object, ...], float]:
+    """The least step time that fits of each structure and kind of recomputation, plan by plan."""
+    levers, setting = space.levers, space.setting
+    assert levers is not None
+    listed = []
+    for plan in structures(space):
+        overlaps = bool(may_overlap(setting, Plans.of(plan))[0])
+        for kind in levers.recompute:
+            sets = levers.modules if kind == "selective" else (None if kind == "full" else (),)
+            for chosen, modules in product(levers.combinations, sets):
+                if levers.allows(chosen, modules) and (overlaps or not chosen.overlap_expert):
+                    given = {"recompute": kind, "recompute_modules": modules or None, **chosen._asdict()}
+                    listed.append(plan.model_copy(update=given))
+    plans = Plans.of(listed)
+    times = predict(setting, plans).time
+    stages = Stages.of(setting, plans)
+    peak = memory(setting, plans, stages, parameters(setting, plans, stages)).peak
+    best: dict[tuple[object, ...], float] = {}
+    for plan, time, held in zip(listed, times, peak, strict=True):
+        if held <= space.usable_bytes:
+            key = structure(plan)
+            best[key] = min(best.get(key, np.inf), float(time))
+    return best
+
+
+def structure(plan: Plan) -> tuple[object, ...]:
+    """What a structure and its kind of recomputation are known by."""
+    return plan.describe(), plan.schedule, plan.micro_batch, plan.zero, plan.recompute
+
+
+@pytest.mark.parametrize(
+    ("kind", "cluster", "precision", "headroom"),
+    [
+        ("latent", "gb200-nvl72", "mxfp8", 0.962),
+        ("latent", "dgx-h100", "bf16", 0.9),
+        ("grouped", "dgx-b200", "mxfp8", 0.96),
+        ("grouped", "dgx-h100", "fp8", 0.93),
+        ("dense", "gb200-nvl72", "mxfp8", 0.95),
+    ],
+)
+def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, precision, headroom):
+    setting = ask(kind, cluster, precision)
+    space = Space.of(setting, 8, FEW, headroom)
+    wanted = by_hand(space)
+    found = search(setting, 8, FEW, top=10_000, headroom=headroom)
+    assert {structure(plan) for plan in found.plans} == wanted.keys()
+    assert found.scored == len(wanted) and found.removed["memory"] > 0
+    for plan, time in zip(found.plans, found.step.time, strict=True):
+        assert time == pytest.approx(wanted[structure(plan)], rel=1e-6)
+    assert found.memory.peak.max() <= space.usable_bytes
+    assert found.scored + sum(found.removed.values()) == found.candidates
+    # Some structures fit only because they recompute more than the cheapest module.
+    assert len({plan.recompute_modules for plan in found.plans if plan.recompute == "selective"}) > 1
+
+
+@pytest.mark.parametrize(("kind", "cluster"), [("latent", "dgx-b200"), ("grouped", "gb200-nvl72")])
+def test_a_short_list_is_the_head_of_the_whole_ranking(ask, kind, cluster):
+    setting, limit = ask(kind, cluster), Constraints.parse(limit=["tensor=2", "virtual_pipeline=3"])
+    few, many = (search(setting, 8, limit, top=top, headroom=0.95) for top in (5, 3000))
+    assert list(few.plans) == list(many.plans)[:5]
+    assert few.scored == many.scored
+    kept = []
+    search(setting, 8, limit, top=5, headroom=0.95, keep=lambda plans, values: kept.append(len(plans)))
+    assert sum(kept) == few.scored
+
+
+def test_fixed_levers_are_kept(ask):
+    setting = ask("grouped")
+    fixed = {"dispatcher": "all-to-all", "graphs": "none", "recompute_modules": "moe_act"}
+    found = search(setting, 8, Constraints.of(fixed), top=20)
+    assert {plan.dispatcher for plan in found.plans} == {"all-to-all"}
+    assert {plan.graphs for plan in found.plans} == {"none"}
+    assert {plan.recompute_modules for plan in found.plans} <= {("moe_act",), None}
+
+
+def test_free_levers_are_never_slower_than_fixed_ones(ask):
+    setting = ask("grouped")
+    free = search(setting, 8, top=1).step.time[0]
+    for name, value in (("dispatcher", "flex"), ("graphs", "none"), ("overlap_expert", "false")):
+        assert free <= search(setting, 8, Constraints.of({name: value}), top=1).step.time[0] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("kind", "cluster"), [("grouped", "dgx-h100"), ("latent", "gb200-nvl72")])
+def test_plans_keep_the_rules_between_levers(ask, kind, cluster):
+    setting = ask(kind, cluster, "fp8" if cluster == "dgx-h100" else "mxfp8")
+    for plan in search(setting, 8, top=300).plans:
+        if plan.graphs == "step":
+            assert (plan.dispatcher, plan.grouped_launches) == ("flex", "fused-mlp")
+        if plan.grouped_launches == "fused-mlp":
+            assert cluster != "dgx-h100"
+        if plan.overlap_expert:
+            assert plan.recompute != "full" and "moe" not in (plan.recompute_modules or ())
+            assert plan.pipeline == 1 or plan.schedule == "interleaved"
+
+
+def test_models_have_only_their_modules(ask):
+    sets = {kind: LeverSpace.of(ask(kind), Constraints()).modules for kind in MODELS}
+    assert {name for modules in sets["dense"] for name in modules} == {"core_attn", "layernorm", "mlp"}
+    assert "mla_up_proj" not in {name for modules in sets["grouped"] for name in modules}
+    assert not any({"moe", "moe_act"} <= set(modules) for modules in sets["latent"])
+
+
+def test_releases_without_offers_choose_none():
+    setting = Setting(
+        Model.model_validate(
+            {
+                "name": "small",
+                "layers": 4,
+                "hidden": 1024,
+                "heads": 8,
+                "feed_forward": 4096,
+                "vocabulary": 32000,
+            }
+        ),
+        clusters.get("dgx-h100"),
+        Training(seq_len=2048, global_batch=16),
+        frameworks.get("deepspeed-zero3"),
+    )
+    found = search(setting, 8, top=3)
+    assert {(plan.graphs, plan.dispatcher, plan.recompute_modules) for plan in found.plans} == {(None,) * 3}
+    assert "levers" not in found.removed
