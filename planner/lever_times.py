@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from planner.lever_space import Combination, LeverSpace, Modules
+from planner.lever_space import LeverSpace, Modules
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind

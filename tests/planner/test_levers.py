@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hwmodels.cluster import clusters
-
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.lever_space import LeverSpace, may_overlap
@@ -116,11 +115,11 @@ def structure(plan: Plan) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("kind", "cluster", "precision", "headroom"),
     [
-        ("latent", "gb200-nvl72", "mxfp8", 0.962),
-        ("latent", "dgx-h100", "bf16", 0.9),
-        ("grouped", "dgx-b200", "mxfp8", 0.96),
-        ("grouped", "dgx-h100", "fp8", 0.93),
-        ("dense", "gb200-nvl72", "mxfp8", 0.95),
+        ("latent", "gb200-nvl72", "mxfp8", 0.82),
+        ("latent", "dgx-h100", "bf16", 0.55),
+        ("grouped", "dgx-b200", "mxfp8", 0.875),
+        ("grouped", "dgx-h100", "fp8", 0.72),
+        ("dense", "gb200-nvl72", "mxfp8", 0.938),
     ],
 )
 def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, precision, headroom):
@@ -141,11 +140,11 @@ def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, pr
 @pytest.mark.parametrize(("kind", "cluster"), [("latent", "dgx-b200"), ("grouped", "gb200-nvl72")])
 def test_a_short_list_is_the_head_of_the_whole_ranking(ask, kind, cluster):
     setting, limit = ask(kind, cluster), Constraints.parse(limit=["tensor=2", "virtual_pipeline=3"])
-    few, many = (search(setting, 8, limit, top=top, headroom=0.95) for top in (5, 3000))
+    few, many = (search(setting, 8, limit, top=top, headroom=0.8) for top in (5, 3000))
     assert list(few.plans) == list(many.plans)[:5]
     assert few.scored == many.scored
     kept = []
-    search(setting, 8, limit, top=5, headroom=0.95, keep=lambda plans, values: kept.append(len(plans)))
+    search(setting, 8, limit, top=5, headroom=0.8, keep=lambda plans, values: kept.append(len(plans)))
     assert sum(kept) == few.scored
 
 
