@@ -82,9 +82,16 @@ def differences(shown: Plan, other: Plan) -> str:
         "context_algorithm": other.context_algorithm,
         "shard_group": f"shard group {other.shard_group or 'all'}",
         "recompute": f"recompute {other.recompute}",
+        "recompute_modules": f"recompute {'+'.join(other.recompute_modules or ()) or 'as released'}",
+        "dispatcher": f"dispatcher {other.dispatcher or 'as released'}",
+        "grouped_launches": f"experts {other.grouped_launches or 'as released'}",
+        "graphs": f"graphs {other.graphs or 'as released'}",
+        "overlap_expert": f"exchange {'overlapped' if other.overlap_expert else 'exposed'}",
         "zero": f"ZeRO-{other.zero}",
     }
     changed = [name for name in words if getattr(shown, name) != getattr(other, name)]
+    if "recompute" in changed and "recompute_modules" in changed:
+        changed.remove("recompute" if other.recompute == "selective" else "recompute_modules")
     if "virtual_pipeline" in changed and "schedule" in changed:
         changed.remove("schedule")
     return " ".join(words[name] for name in changed)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.constraints import Constraints
-from simulator.levers import ModuleName
+from simulator.levers import MODULE_NAMES, SHARED, ModuleName
 from simulator.plan import Choice, Plan, Plans
 from simulator.setting import Setting
 from simulator.training.counts import micro_batches
@@ -143,6 +143,7 @@ class LeverSpace:
     def of(cls, setting: Setting, constraints: Constraints) -> LeverSpace:
         """The levers that the release offers for the model and that the constraints leave."""
         offers, fixed = setting.framework.offers, constraints.fixed
+        setting = setting.with_choices(**{name: fixed[name] for name in SHARED if name in fixed})
         values: dict[str, tuple[Any, ...]] = {}
         for name in SEARCHED:
             default = Plan.model_fields[name].default
@@ -215,15 +216,17 @@ def _module_sets(setting: Setting, constraints: Constraints) -> tuple[Modules, .
     if isinstance(fixed, tuple):
         return (fixed,)  # type: ignore[return-value]
     offered = setting.framework.offers.get("recompute_modules", ())
-    names = [name for name in offered if has_module(setting.model, name)]
+    names: list[ModuleName] = [
+        name for name in MODULE_NAMES if name in offered and has_module(setting.model, name)
+    ]
     # The attention core alone is what selective recomputation repeats by default.
     return tuple(sorted(_sets(names), key=len)) or (("core_attn",),)
 
 
-def _sets(names: list[ModuleName]) -> Iterator[Modules]:
+def _sets(names: Sequence[ModuleName]) -> Iterator[Modules]:
     """Sets of modules, none of which lies inside another of the same set."""
     for switches in product((False, True), repeat=len(names)):
-        chosen = tuple(name for name, on in zip(names, switches, strict=True) if on)
+        chosen: Modules = tuple(name for name, on in zip(names, switches, strict=True) if on)
         if chosen and not any(part in chosen for name in chosen for part in INSIDE.get(name, ())):
             yield chosen
 

@@ -104,7 +104,8 @@ class Table:
     @cached_property
     def kept(self) -> np.ndarray:
         """Bytes that a layer of each kind keeps, shape (kinds, shapes)."""
-        return np.array([self._bytes(ops, lambda op: op.kept) for ops in self.lists])
+        none = np.zeros(len(self.shapes))
+        return np.array([sum((op.kept for op in ops), none) for ops in self.lists])
 
     @cached_property
     def discarded(self) -> np.ndarray:
@@ -119,9 +120,6 @@ class Table:
                 total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
             found.append(total)
         return np.stack(found, axis=1)
-
-    def _bytes(self, ops: Sequence[Op], size: Callable[[Op], Size]) -> np.ndarray:
-        return sum((size(op) for op in ops), np.zeros(len(self.shapes)))
 
     def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
         """Which sets repeat or free an op, shape (sets,)."""

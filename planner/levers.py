@@ -3,8 +3,8 @@
 A structure is a candidate without its levers: degrees, micro batch, schedule and sharding. Levers that change
 the time of a layer alone are looked up in a table of distinct shapes. A structure is first timed as if it
 repeated nothing, a lower bound of all its choices; recomputation is tried only where that bound is among the
-plans that would be shown. Memory is computed once a structure, without what its layers keep; that is added for
-each set of modules.
+plans that would be shown. Memory is computed once a structure, without the bytes that its layers keep; these
+are added for each set of modules.
 """
 
 from __future__ import annotations

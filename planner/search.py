@@ -137,7 +137,7 @@ def search(
             progress((scored + sum(enumeration.removed.values())) / space.candidates)
     removed = dict(enumeration.removed)
     if chooser:
-        removed[LEVERS] = scored * (space.levers.count - 1)
+        removed[LEVERS] = scored * (chooser.space.count - 1)
         removed[MEMORY] = space.candidates - scored - sum(removed.values()) + removed[MEMORY]
     if not scored and not removed["memory"]:
         raise InputError(no_shape(space, removed))

@@ -221,7 +221,8 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "plan": [_named(prediction, index) for index in many],
         "micro": [str(plan.micro_batch) for plan in plans],
         "schedule": [plan.schedule if plan.pipeline > 1 else "" for plan in plans],
-        "recompute": [plan.recompute for plan in plans],
+        "recompute": [recomputed(plan) for plan in plans],
+        **_levers(plans),
         "sharding": [sharding(plan) for plan in plans],
         **_off_device(plans),
         "step": [seconds(value) for value in metrics.step_time_s],
@@ -297,6 +298,27 @@ def _off_device(plans: Sequence[Plan]) -> dict[str, list[str]]:
     return {"off device": [placed(plan.place) if plan.place else "none" for plan in plans]}
 
 
+def recomputed(plan: Plan) -> str:
+    """What a plan recomputes: nothing, modules by name, or whole layers."""
+    if plan.recompute != "selective" or plan.recompute_modules is None:
+        return plan.recompute
+    return "+".join(plan.recompute_modules)
+
+
+def _levers(plans: Sequence[Plan]) -> dict[str, list[str]]:
+    """Dispatcher, expert kernels, graphs and overlap, where a plan of the table states any."""
+    words = [lever_words(plan) for plan in plans]
+    return {"levers": words} if any(words) else {}
+
+
+def lever_words(plan: Plan) -> str:
+    """What a plan chooses beyond its degrees, apart from recomputation."""
+    graphs = f"{plan.graphs} graphs" if plan.graphs and plan.graphs != "none" else plan.graphs and "no graphs"
+    kernels = plan.grouped_launches and f"{plan.grouped_launches} experts"
+    words = plan.dispatcher, kernels, graphs, "overlapped exchange" if plan.overlap_expert else None
+    return ", ".join(word for word in words if word)
+
+
 def sharding(plan: Plan) -> str:
     """States sharded over data-parallel ranks, in the field's words."""
     if plan.zero == 0:
@@ -318,7 +340,12 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
     doubt = "" if share is None else f" ± {percent(share, 0)}"
     rate = f"{merit['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU"
     words = {
-        "plan": f"{layout}, recompute {plan.recompute}, sharding {sharding(plan)}",
+        "plan": ", ".join(
+            filter(
+                None,
+                (layout, f"recompute {recomputed(plan)}", f"sharding {sharding(plan)}", lever_words(plan)),
+            )
+        ),
         "step": f"{seconds(merit['step_time_s'])}{doubt} for {counted(tokens)} tokens",
         "throughput": f"{rate}, {counted(merit['tokens_per_day'])} tokens a day",
         "utilisation": f"MFU {percent(merit['mfu'])}, HFU {percent(merit['hfu'])}"

@@ -265,8 +265,8 @@ class Framework(Sourced):
     )
     offers: dict[str, list[Any]] = Field(
         default_factory=dict,
-        description="values of plan fields that the release offers, of fields that are listed here; of levers, "
-        "a search tries them beside the default",
+        description="values that the release offers of the plan fields listed here; a search tries those of "
+        "levers beside the default",
     )
     by_precision: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
