@@ -27,6 +27,8 @@ from meshwright.validation.serving import (
     mlperf,
     offline,
     open_loop,
+    pd_transfer,
+    routed_fleets,
     speculative,
     stages,
     start_up,
@@ -56,6 +58,8 @@ READERS: tuple[ModuleType, ...] = (
     speculative,
     offline,
     start_up,
+    pd_transfer,
+    routed_fleets,
 )
 """One module a file format: NEEDS (columns that tell it), read, predict, group_key;
 `scenario` where a row is the run of a scenario, and `trace` where it reads a trace."""
