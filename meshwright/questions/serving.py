@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError, shown
+from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
 from meshwright.questions.numbers import as_numbers
@@ -269,6 +269,8 @@ def _drafts(raw: Any) -> Speculation | None:
         return None if raw == "none" else raw
     found = build(Speculation, read_speculation(str(raw)), "--speculate")
     if found.kind == DRAFT_MODEL:
+        if str(raw) not in models.names():
+            raise UnknownNameError("kind of speculation", str(raw), (*KINDS[1:], "none"), "--speculate")
         raise InputError(
             f"a search takes {', '.join(KINDS[1:])} or none, found the draft model {raw!r}; a scenario with "
             "`deployment.speculation` runs it",

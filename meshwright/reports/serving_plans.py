@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.measured_servers import Evidence, evidence
+from meshwright.reports.serving_evidence import evidence_words, proof, unproven
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
@@ -17,7 +17,6 @@ from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
-from simulator.serving.engines import engines
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -183,7 +182,7 @@ def _choices(search: ServingSearch) -> list[Table]:
     """Other ways to choose: without assumed acceptance, cheapest, fastest for one user, most proven."""
     if not search.plans:
         return []
-    rows = {"first choice": _evidence(search, search.plans[0]).words(_place(search, search.plans[0]))}
+    rows = {"first choice": evidence_words(search, search.plans[0])}
     if search.undrafted is not None:
         plan = search.undrafted
         rows["without speculation"] = f"{plan.describe()}, {plan.goodput:.3g}/s"
@@ -199,26 +198,10 @@ def _choices(search: ServingSearch) -> list[Table]:
         told = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
         times = f"TTFT {seconds(first)}, TPOT {seconds(token)}"
         rows["fastest for one user"] = f"{plan.describe()}: {times}{told}"
-    proven = max(search.plans, key=lambda plan: _evidence(search, plan).closeness)
-    if _evidence(search, proven).closeness > _evidence(search, search.plans[0]).closeness:
-        words = _evidence(search, proven).words(_place(search, proven))
-        rows["most proven"] = f"{proven.describe()}: {words}"
+    proven = max(search.plans, key=lambda plan: proof(search, plan))
+    if proof(search, proven) > proof(search, search.plans[0]):
+        rows["most proven"] = f"{proven.describe()}: {evidence_words(search, proven)}"
     return [facts(rows, "How to choose")]
-
-
-def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:
-    """Model, device and engine family of a plan."""
-    shape = plan.groups[-1].shape
-    family = engines.get(search.question.engine).engine
-    return {"model": search.question.model.name, "device": shape.offer.name, "engine": family}
-
-
-def _evidence(search: ServingSearch, plan: ServingPlan) -> Evidence:
-    """Measured servers nearest to a plan; two pools have none of their layout."""
-    pool = plan.groups[-1].shape.pool
-    layout = {name: str(getattr(pool, name)) for name in ("tensor", "data", "expert")}
-    layout["weights"] = pool.stored if len(plan.groups) == 1 and pool.speculation is None else ""
-    return evidence(_place(search, plan), layout)
 
 
 VARIANTS = 4
@@ -332,6 +315,7 @@ def _basis(search: ServingSearch) -> Table:
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
             "--refine N runs the best N there",
             "kernels": ", ".join(dict.fromkeys(kernels)),
+            **unproven(search),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
         },
         "What this rests on",

@@ -62,6 +62,8 @@ def test_the_format_of_requests_is_found(tmp_path, name, text, form):
         ([*LENGTHS, "--prefix", "1000"], "must be below --isl"),
         ([*LENGTHS, "--prefix", "many"], "must be tokens (3000) or a share"),
         ([*LENGTHS, "--speculate", "mtp"], "no heads of multi-token prediction"),
+        ([*LENGTHS, "--speculate", "mtpp"], "did you mean 'mtp'"),
+        ([*LENGTHS, "--speculate", "llama3.1-8b"], "found the draft model"),
         ([*LENGTHS, "--kv", "fp9"], "fp8"),
         ([*LENGTHS, "--kv", "fp8", "--fix", "kv=fp8"], "fixed twice"),
         ([*LENGTHS, "--rate", "0"], "rate"),
@@ -88,3 +90,12 @@ def test_a_target_below_a_lone_requests_latency_is_told_the_floor(run):
     assert wrong.code == 1
     assert "a lone request takes TTFT" in wrong.err
     assert "TPOT" in wrong.err.partition("a lone request takes")[2]
+
+
+def test_an_answer_with_pipeline_stages_says_that_no_measured_server_has_them(run):
+    place = ["plan", "serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "2", *LENGTHS]
+    staged, plain = (run(*place, "--fix", f"pipeline={stages}").out for stages in (2, 1))
+    words = " ".join(staged.split())
+    assert "none has pipeline stages" in words
+    assert "of rank 1: from the model alone" in words
+    assert "from the model alone" not in " ".join(plain.split())
