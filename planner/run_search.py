@@ -111,6 +111,7 @@ def rank_runs(
     top: int = 5,
     headroom: float = 0.0,
     progress: Callable[[float], None] | None = None,
+    offload: bool = False,
 ) -> RunSearch:
     """Search plans, compare the runs of the fastest by the closed form, and draw the best ones.
 
@@ -123,10 +124,11 @@ def rank_runs(
         top: runs to return.
         headroom: share of a device's memory to leave free.
         progress: called with the finished share of the search.
+        offload: try optimizer and gradients on the host and on SSDs too.
     """
     gpus = setting.cluster.devices
     try:
-        found = search(setting, gpus, constraints, "time", CANDIDATES, progress, headroom)
+        found = search(setting, gpus, constraints, "time", CANDIDATES, progress, headroom, offload=offload)
     except InputError as error:
         return RunSearch(gpus, (), error.problem.partition(":")[0])
     if not len(found.plans):

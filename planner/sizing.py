@@ -159,6 +159,7 @@ def size_up(
     objective: str,
     headroom: Callable[[Setting], float],
     progress: Callable[[float], None] | None = None,
+    offload: bool = False,
 ) -> Sizing:
     """Search the best plan at every size.
 
@@ -170,9 +171,10 @@ def size_up(
         objective: objective that ranks plans of one size.
         headroom: share of a device's memory to leave free, by setting.
         progress: called with the finished share.
+        offload: try optimizer and gradients on the host and on SSDs too.
     """
     total, found = sum(len(sizes) for _, sizes in settings), []
-    for size in _sizes(settings, tokens, constraints, objective, headroom):
+    for size in _sizes(settings, tokens, constraints, objective, headroom, offload):
         found.append(size)
         if progress:
             progress(len(found) / total)
@@ -185,13 +187,16 @@ def _sizes(
     constraints: Constraints,
     objective: str,
     headroom: Callable[[Setting], float],
+    offload: bool,
 ) -> Iterator[Size]:
     for setting, sizes in settings:
         for gpus in sizes:
             name, free = setting.cluster.name, headroom(setting)
             whole = replace(setting, cluster=setting.cluster.resized(gpus))
             try:
-                result = search(whole, gpus, constraints, objective, 1, headroom=free, alternatives=True)
+                result = search(
+                    whole, gpus, constraints, objective, 1, headroom=free, alternatives=True, offload=offload
+                )
             except InputError as error:
                 yield Size(name, gpus, None, error.problem.partition(":")[0])
                 continue

@@ -75,6 +75,10 @@ class Search(Strict):
         description="memory of a device that plans leave free: a share (`0.1`, `10%`) or a size (`8GiB`); "
         "by default as much as the memory model's own error asks for",
     )
+    offload: bool = Field(
+        default=False,
+        description="whether plans may keep optimizer and gradients on the host, and on the SSDs of nodes",
+    )
 
 
 class Variation(Strict):

@@ -125,7 +125,8 @@ def plan_run(
     for size in sizes:
         setting = replace(asked.setting, cluster=cluster.resized(size))
         count = top or (asked.search.top if len(sizes) == 1 else 1)
-        found.append(rank_runs(setting, asked.run, held, asked.search.objective, quantile, count, free))
+        wanted = asked.search.objective, quantile, count, free
+        found.append(rank_runs(setting, asked.run, held, *wanted, offload=asked.search.offload))
         if progress:
             progress(len(found) / len(sizes))
     title = asked.title or f"{asked.setting.model.name} on {cluster.name}"

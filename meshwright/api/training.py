@@ -139,7 +139,7 @@ def plan(
         headroom_share(asked.search.headroom, used.device.memory_bytes),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
-        offload=offload,
+        offload=offload or asked.search.offload,
     )
     if proven and not len(result.plans):
         raise nothing_proven(asked.setting)
@@ -208,6 +208,7 @@ def size(
         searched.objective,
         lambda setting: headroom_share(searched.headroom, setting.cluster.device.memory_bytes),
         progress,
+        searched.offload,
     )
 
 

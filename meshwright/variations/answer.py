@@ -154,7 +154,8 @@ def _best(scenario: Scenario) -> Plan:
     constraints = Constraints.of(asked.fix, asked.limit)
     devices = scenario.setting.cluster.devices
     headroom = headroom_share(asked.headroom, scenario.setting.cluster.device.memory_bytes)
-    result = search(scenario.setting, devices, constraints, asked.objective, top=1, headroom=headroom)
+    wanted = {"top": 1, "headroom": headroom, "offload": asked.offload}
+    result = search(scenario.setting, devices, constraints, asked.objective, **wanted)
     if not len(result.plans):
         raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
     return result.plans.plan(0)

@@ -64,3 +64,12 @@ def test_a_node_without_ssds_is_offered_none_and_one_without_host_memory_is_refu
     assert drives == bool(cluster.full_node.ssds and cluster.full_node.ssds.count)
     with pytest.raises(InputError, match=r"add node.host_bytes"):
         placements(cluster.model_copy(update={"node": None}))
+
+
+def test_a_scenario_asks_for_it_by_a_key(found):
+    fields = {key: value for key, value in QUESTION.items() if key not in ("fix", "seq_len", "global_batch")}
+    workload = {"seq_len": QUESTION["seq_len"], "global_batch": QUESTION["global_batch"]}
+    asked = {**fields, "workload": workload, "search": {"offload": True, "fix": QUESTION["fix"], "top": 4}}
+    result = mw.plan(asked, raw=True).result
+    assert list(result.plans) == list(found.result.plans)
+    assert float(result.step.time[0]) == float(found.result.step.time[0])
