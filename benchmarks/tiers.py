@@ -15,8 +15,9 @@ from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.plan import Plans
 from simulator.training import predict
+from simulator.training.memory import memory
 
-Unit = Literal["TFLOP/s", "times", "a GPU", "s", "words/s", "h", "%"]
+Unit = Literal["TFLOP/s", "times", "a GPU", "s", "s more", "GB less", "words/s", "h", "%"]
 
 
 class Point(NamedTuple):
@@ -64,6 +65,17 @@ def _zero_plus_plus() -> Iterator[Point]:
     yield Point("L0038/39", name, ("base", "200 Gb/s, ZeRO++"), 1.0, "times", 0.08)
 
 
+def _megatron() -> Iterator[Point]:
+    name = "megatron-offload-30b"
+    for at, (run, seconds, less) in enumerate(
+        (("25 %", 0.875, 3.8), ("50 %", 1.488, 7.6), ("75 %", 2.191, 11.6), ("100 %", 3.193, 15.2))
+    ):
+        row = f"MBSK-O{'bcde'[at]}"
+        yield Point(row, name, ("base", run), seconds, "s more", 0.12 if run != "100 %" else 0.0)
+        yield Point(row, name, ("base", run), less, "GB less", 0.08)
+    yield Point("MBSK-Of", name, ("base", "100 %, overlapped"), 2.881, "s more", 0.12)
+
+
 POINTS = (
     *_zero_plus_plus(),
     Point("O0058/78", "patrickstar-a100", ("6B", "6B, PatrickStar"), 1.62, "times", 0.20),
@@ -85,6 +97,7 @@ POINTS = (
     Point("O0134", "deferred-update-3b", ("base",), 0.24, "s", 0.0),
     Point("O0136", "deferred-update-3b", ("deferred",), 0.569, "s", 0.0),
     Point("O0135", "deferred-update-3b", ("offload",), 1.365, "s", 0.0),
+    *_megatron(),
     Point("L0043", "co2-7b", ("8 GPUs",), 18444, "words/s", 0.20),
     Point("L0044", "co2-7b", ("16 GPUs",), 3488, "words/s", 0.0),
     Point("L0045", "co2-7b", ("DDP",), 22810, "words/s", 0.20),
@@ -124,6 +137,14 @@ class TierRuns:
             self._seconds[name] = float(predict(made.setting, Plans.of(made.plan)).time[0])
         return self._seconds[name]
 
+    def peak(self, name: str) -> float:
+        """Bytes of the fullest device."""
+        made = self.by_name[name].scenario()
+        assert made.plan is not None
+        plans = Plans.of(made.plan)
+        found = predict(made.setting, plans)
+        return float(memory(made.setting, plans, found.stages, found.parameters).peak[0])
+
     def waiting(self, name: str) -> float:
         """Seconds of a step in which groups of replicas exchange."""
         made = self.by_name[name].scenario()
@@ -141,6 +162,11 @@ class TierRuns:
             )
             devices = [self.by_name[name].scenario().setting.cluster.devices for name in point.run]
             return fast / slow * (devices[0] / devices[1] if point.unit == "a GPU" else 1.0)
+        if point.unit == "s more":
+            return seconds[1] - seconds[0]
+        if point.unit == "GB less":
+            bare, placed = (self.peak(name) for name in point.run)
+            return (bare - placed) / 1e9
         if point.unit == "%":
             return 100 * (1 - self.waiting(point.run[0]) / seconds[0])
         if point.unit == "TFLOP/s":

@@ -15,6 +15,7 @@ from meshwright.exporters.base import (
     overrides,
 )
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps, shipped_model
+from meshwright.exporters.host_state import BRIDGE, EXPRESSED, megatron_offload
 from meshwright.exporters.megatron_lm import NODES, megatron_facts, node_variables, undone
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.table import Facts, table
@@ -48,7 +49,9 @@ def write(question: ExportQuestion) -> Export:
     facts["derived.dataset_seq_len"] = setting.training.seq_len
     options, more = known.write(facts)
     own = [gap for gap in gaps if not gap.startswith("model.")]
-    gaps = (*question_gaps(scenario, known.framework), *own, *more)
+    state, lacking = megatron_offload(plan, BRIDGE)
+    options |= state
+    gaps = (*question_gaps(scenario, known.framework, EXPRESSED), *own, *more, *lacking)
     ranks = plan.tensor * plan.pipeline * plan.context
     data = setting.cluster.devices // ranks
     check_derived(setting, plan, {"devices": ranks * data, "data": data})

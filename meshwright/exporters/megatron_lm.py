@@ -22,6 +22,7 @@ from meshwright.exporters.base import (
     header,
 )
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps
+from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.shell import read_script
@@ -54,7 +55,9 @@ def write(question: ExportQuestion) -> Export:
     known = table(TABLE)
     facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan))
     options, more = known.write(facts)
-    gaps = (*question_gaps(scenario, known.framework), *gaps, *more)
+    state, lacking = megatron_offload(plan, MEGATRON)
+    options |= state
+    gaps = (*question_gaps(scenario, known.framework, EXPRESSED), *gaps, *more, *lacking)
     check_derived(setting, plan, computed(options, setting.cluster.devices))
     model = setting.model
     unsaid = model.position == "rope" and (model.numerics is None or model.numerics.rotary_base is None)

@@ -9,6 +9,7 @@ from meshwright.exporters.facts import (
     question_gaps,
     shipped_model,
 )
+from meshwright.exporters.host_state import EXPRESSED, titan_offload
 from meshwright.exporters.megatron_lm import NODES, node_variables
 from meshwright.exporters.table import Facts, Options, table, whole
 from meshwright.exporters.titan_files import parse
@@ -35,7 +36,9 @@ def write(question: ExportQuestion) -> Export:
     facts, gaps = titan_facts(setting, plan, facts_of(scenario, plan))
     options, more = known.write(facts)
     framework = setting.framework.name if setting.framework.name.startswith("torchtitan") else known.framework
-    gaps = (*question_gaps(scenario, framework), *gaps, *more)
+    state, lacking = titan_offload(plan)
+    options |= state
+    gaps = (*question_gaps(scenario, framework, EXPRESSED), *gaps, *more, *lacking)
     check_derived(setting, plan, computed(options, setting.cluster.devices))
     text = commented(header(question, known.version, gaps, NOTES)) + _config(module, flavor, options)
     script = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))

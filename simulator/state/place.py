@@ -111,6 +111,11 @@ class Update(Strict):
         default=True,
         description="whether sub-groups are copied while others are updated, or one after the other",
     )
+    master_on_device: bool = Field(
+        default=False,
+        description="whether the 32-bit weights stay on the device: moments alone leave, 32-bit gradients go "
+        "down and weights come back (Megatron Core's hybrid optimizer)",
+    )
     share_on_device: Share = Field(
         default=0.0,
         description="share of the sub-groups of the host that are copied to the device, updated there and "

@@ -25,7 +25,7 @@ from simulator.state.place import STATE_CLASSES
 from simulator.training.counts import micro_batches
 from simulator.training.modules import frees
 from simulator.training.outer import outer_bytes, synchronised_apart
-from simulator.training.placement_shares import placed, share_on
+from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
 
 LOGIT_BYTES = {
@@ -172,9 +172,11 @@ def _split_by_tier(
     devices = min(cluster.devices, cluster.devices_per_node)
     here, tiers = dict(parts), {tier: {} for tier in ("host", "nvme", "file_system")}
     for kind in STATE_CLASSES:
-        here[kind] = parts[kind] * (1 - share_on(sharding, kind))
+        # The 32-bit weights may stay where only the moments leave.
+        leaves = moments_share(sharding) if kind == "optimizer" else 1.0
+        here[kind] = parts[kind] * (1 - share_on(sharding, kind) * leaves)
         for tier, held in tiers.items():
-            share = share_on(sharding, kind, tier)
+            share = share_on(sharding, kind, tier) * leaves
             if share.any():
                 held[kind] = devices * share * parts[kind]
     return here, {tier: held for tier, held in tiers.items() if held}

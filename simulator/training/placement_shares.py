@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.state.place import UNIT_PARAMETERS, Shares, StateClass, Tiers
+from simulator.state.place import UNIT_PARAMETERS, Shares, StateClass, Tiers, Update
 from simulator.training.sharding import Sharding
 
 NOTHING_PLACED = Tiers.model_validate({})
@@ -50,3 +50,14 @@ def unit_share(
 def units_ahead(sharding: Sharding, kind: StateClass) -> np.ndarray:
     """Units of a class that are copied ahead of their use, shape (plans,)."""
     return sharding.by_policy(lambda policy: (policy.place or NOTHING_PLACED).of(kind).prefetch)
+
+
+def moments_share(sharding: Sharding) -> np.ndarray:
+    """Share of the optimizer's state that may leave, shape (plans,): that of the moments where the 32-bit
+    weights stay on the device."""
+    mixed = sharding.setting.training.mixed and sharding.setting.framework.separate_master
+
+    def of(update: Update | None) -> float:
+        return 8 / 12 if mixed and update is not None and update.master_on_device else 1.0
+
+    return sharding.by_policy(lambda policy: of(policy.update))

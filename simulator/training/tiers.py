@@ -21,6 +21,8 @@ from simulator.training.memory import kept_by_layers
 from simulator.training.placement_shares import placed, share_on, unit_share, units_ahead
 from simulator.training.sharding import Sharding
 
+MOMENTS = 8.0
+"""Bytes a parameter of Adam's two moments in 32 bits."""
 CPU_ADAM_S_PER_BILLION = 0.25
 """Seconds of a node's CPUs for the Adam update of 1e9 parameters, where the cluster does not state it: 30
 bytes a parameter (gradient, three values read and written, the 16-bit copy) at an assumed 120 GB/s."""
@@ -269,19 +271,22 @@ class Offload:
         on_host = self.updates("on") > 0
         moved = owned * off * (1 - important)
         adam = moved * rates.adam
-        fetch = moved * self.state
+        master = self.updates("master_on_device") > 0
+        state = np.where(master, MOMENTS, self.state)
+        fetch = moved * state
         there_and_back = fetch / rates.back + fetch / rates.out + on_device * off * (1 - important)
         wanted = self.updates("share_on_device")
         share = np.where(wanted < 0, best_share(adam, there_and_back), wanted)
         share = np.where(on_host, share, off > 0)
-        down = np.where(self.share("gradients") > 0, 0.0, moved * self.gradient / rates.out)
-        up = moved * (1 - self.share("parameters")) * self.width / rates.back
+        gradient, weight = (np.where(master, 4.0, width) for width in (self.gradient, self.width))
+        down = np.where(self.share("gradients") > 0, 0.0, moved * gradient / rates.out)
+        up = moved * (1 - self.share("parameters")) * weight / rates.back
         stages = {
             "to host": (1 - share) * down / every,
             "cpu": (1 - share) * adam / every,
             "from host": (1 - share) * up / every,
-            "ssd": self._stored(owned * drives, rates.ssd_read, rates.ssd_write),
-            "file system": self._stored(owned * remote, rates.remote_read, rates.remote_write),
+            "ssd": self._stored(owned * drives * state, rates.ssd_read, rates.ssd_write),
+            "file system": self._stored(owned * remote * state, rates.remote_read, rates.remote_write),
         }
         streams = stages | {
             "to host": share * fetch / rates.out / every + stages["to host"],
@@ -302,10 +307,10 @@ class Offload:
         """Layers of a device, in the mean of its pipeline, shape (plans,)."""
         return self.setting.model.layers / self.sharding.plans.pipeline
 
-    def _stored(self, count: np.ndarray, read: float, write: float) -> np.ndarray:
-        """Seconds to read and write the state of so many parameters; reads and writes share the drives."""
-        seconds = count * self.state * (1 / max(read, 1.0) + 1 / max(write, 1.0))
-        return np.where(count > 0, seconds, 0.0)
+    def _stored(self, size: np.ndarray, read: float, write: float) -> np.ndarray:
+        """Seconds to read and write so many bytes; reads and writes share the drives."""
+        seconds = size * (1 / max(read, 1.0) + 1 / max(write, 1.0))
+        return np.where(size > 0, seconds, 0.0)
 
     def exposed_update(self, update: HostUpdate, beside: np.ndarray, step: np.ndarray) -> np.ndarray:
         """Seconds that the update adds to a step.

@@ -12,6 +12,12 @@ ZEROPP = {
     "wire": {"gather": "int8", "reduce": "int4", "reduce_hops": 2},
     "shard": {"copy_parameters": "node"},
 }
+FRAMEWORKS = {
+    "deepspeed": "deepspeed-zero3",
+    "torchtitan": "torchtitan",
+    "megatron-lm": "megatron-core",
+    "megatron-bridge": "megatron-bridge",
+}
 
 
 def files(target="deepspeed", **plan):
@@ -20,7 +26,7 @@ def files(target="deepspeed", **plan):
         "cluster": "dgx-a100-80gb",
         "gpus": 16,
         "workload": {"seq_len": 2048, "global_batch": 16, "precision": "fp16"},
-        "framework": {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}[target],
+        "framework": FRAMEWORKS[target],
         "plan": {"zero": 3, "recompute": "full", **plan},
     }
     return export(from_scenario(scenario, "test", Path(), "test"), target)
@@ -57,3 +63,40 @@ def test_a_plan_without_state_fields_has_no_such_key():
 )
 def test_what_a_launcher_lacks_is_named(target, plan, gap):
     assert any(each.startswith(gap) for each in files(target, **plan).gaps)
+
+
+HYBRID = {"place": {"optimizer": {"host": 0.5}}, "update": {"on": "host", "master_on_device": True}}
+
+
+def test_megatron_offloads_a_fraction_of_its_optimizer():
+    text = "".join(files("megatron-lm", **HYBRID, zero=1).files.values())
+    for words in (
+        "--optimizer-cpu-offload",
+        "--optimizer-offload-fraction 0.5",
+        "--overlap-cpu-optimizer-d2h",
+    ):
+        assert words in text
+    in_turn = {**HYBRID, "update": {**HYBRID["update"], "pipelined": False}}
+    assert "--overlap-cpu" not in "".join(files("megatron-lm", **in_turn, zero=1).files.values())
+    bridge = "".join(files("megatron-bridge", **HYBRID, zero=1).files.values())
+    assert "optimizer.optimizer_cpu_offload=true" in bridge.replace("True", "true")
+    assert not [
+        gap for gap in files("megatron-lm", **HYBRID, zero=1).gaps if "place" in gap or "update" in gap
+    ]
+
+
+def test_torchtitan_offloads_everything_or_nothing():
+    whole = {"parameters": {"host": 1.0}, "gradients": {"host": 1.0}, "optimizer": {"host": 1.0}}
+    made = files("torchtitan", place=whole, update={"on": "host"}, sequence_parallel=False)
+    assert "enable_cpu_offload" in "".join(made.files.values())
+    assert not any(gap.startswith("plan.place") for gap in made.gaps)
+    part = files(
+        "torchtitan", place={"optimizer": {"host": 1.0}}, update={"on": "host"}, sequence_parallel=False
+    )
+    assert any(gap.startswith("plan.place") for gap in part.gaps)
+
+
+def test_megatron_names_what_its_optimizer_lacks():
+    gaps = files("megatron-lm", place="zero-offload-delayed", zero=1).gaps
+    for key in ("plan.place.gradients", "plan.update.delayed", "plan.update.master_on_device"):
+        assert any(gap.startswith(key) for gap in gaps)

@@ -184,3 +184,17 @@ def test_an_update_in_sub_groups_is_quicker_than_in_turn():
 def test_refusals_name_the_key(plan, words):
     with pytest.raises(InputError, match=words):
         scenario(**plan)
+
+
+def test_moments_alone_leave_where_weights_stay():
+    """Megatron Core's hybrid optimizer: 8 of 12 bytes leave, 4 go down and 4 come back for each parameter."""
+    hybrid = {"on": "host", "master_on_device": True}
+    plain = held(scenario(framework="megatron-core", zero=1))
+    moved = scenario(framework="megatron-core", zero=1, place=HOST, update=hybrid)
+    state = plain.parts["optimizer"][0, 0]
+    assert held(moved).parts["optimizer"][0, 0] == pytest.approx(state / 3)
+    assert held(moved).on_tier("host")[0] == pytest.approx(8 * state * 2 / 3)
+    offload = Offload(Sharding(moved.setting, Plans.of(moved.plan)))
+    update = offload.update(np.array([1e9]), np.zeros(1))
+    assert update.streams["to host"][0] == pytest.approx(4e9 / offload.rates.out)
+    assert update.streams["from host"][0] == pytest.approx(4e9 / offload.rates.back)
