@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
@@ -9,6 +10,7 @@ from rich.console import RenderableType
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, signed_percent
 from meshwright.validation.serving.ledger import MetricSummary, PredictedMetric, ServingLedger
+from meshwright.validation.serving.shares import ConstantShare, constant_shares
 
 
 def as_json(ledger: ServingLedger) -> dict[str, Any]:
@@ -17,7 +19,13 @@ def as_json(ledger: ServingLedger) -> dict[str, Any]:
         "cases": [_entry(entry) for entry in ledger.entries],
         "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
         "summary": [_summary(summary) for summary in ledger.summaries()],
+        "constant_shares": [asdict(share) for share in _shares(ledger)],
     }
+
+
+def _shares(ledger: ServingLedger) -> list[ConstantShare]:
+    """Constants that take over half of the steps of some rows."""
+    return constant_shares({entry.case.case_id: entry.case for entry in ledger.entries}.values())
 
 
 def _entry(entry: PredictedMetric) -> dict[str, Any]:
@@ -64,6 +72,13 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
     parts.append(
         _errors("by engine and GPU", [summary for summary in ledger.summaries() if not summary.flagged])
     )
+    if shares := _shares(ledger):
+        headings = ("engine", "GPU", "model", "constant", "share of a decode step", "rows")
+        lines = [
+            [one.engine, one.gpu, one.model, one.constant, percent(one.share), str(one.rows)]
+            for one in shares
+        ]
+        parts.append(table(headings, lines, left=4, title="constants over half of a step"))
     if ledger.skipped:
         counts: dict[str, int] = {}
         for _, reason in ledger.skipped:

@@ -116,7 +116,7 @@ def test_repeats_count_once_and_flagged_rows_apart(tmp_path):
     counted = {(one.metric, one.flagged): one.n for one in ledger.summaries()}
     assert counted["tpot_ms_mean", False] == counted["tpot_ms_mean", True] == 1
     report = as_json(ledger)
-    assert set(report) == {"cases", "skipped", "summary"}
+    assert set(report) == {"cases", "skipped", "summary", "constant_shares"}
     assert {case["flagged"] for case in report["cases"]} == {True, False}
     assert as_tables(ledger, each=True)
 
