@@ -60,6 +60,11 @@ class Overlap(Strict):
         description="shares of time that are not hidden",
     )
 
+    @property
+    def kept_exchange(self) -> float:
+        """Share of the exchange with experts that is left."""
+        return 1.0
+
     def hidden(self, kinds: Kinds) -> float:
         """Seconds of a step that run beside its other kernels, no more than those take.
 

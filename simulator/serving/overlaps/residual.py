@@ -1,8 +1,10 @@
-"""Models whose residual edges are moved, so that an all-reduce runs beside the next block."""
+"""Steps that send less: residual edges that are moved, and tokens that stay with their experts."""
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from pydantic import Field
 
 from simulator.serving.overlaps.base import Overlap
 
@@ -22,3 +24,24 @@ class Kraken(Overlap):
     rule: ClassVar[str] = "half of the all-reduces, each beside a block"
     source: ClassVar[str] = "Prabhakar et al., Kraken (arXiv 2408.07802)"
     kept: ClassVar[float] = 0.5
+
+
+class CoherentExperts(Overlap):
+    """A token goes on from the rank of its expert, whose next expert often lies on the same rank.
+
+    One exchange a layer instead of two, less the tokens that stay; `python -m benchmarks.placement` prints
+    the share by affinity and ranks.
+    """
+
+    name: ClassVar[str] = "coherent-experts"
+    rule: ClassVar[str] = "one exchange with experts instead of two, of tokens that do not stay on their rank"
+    source: ClassVar[str] = "Yao et al., ExFlow (arXiv 2401.08383)"
+    hides: ClassVar[tuple[str, ...]] = ()
+    share: float = Field(
+        default=0.5, ge=0, le=1, description="bytes left of two exchanges of experts in order"
+    )
+
+    @property
+    def kept_exchange(self) -> float:
+        """See `Overlap.kept_exchange`."""
+        return self.share
