@@ -232,4 +232,4 @@ def _question(scenario: Reference | None, given: Mapping[str, Any], split: bool 
     given = {**check_names({}, DeployArguments), **given}
     fix, limit, watts = given.pop("fix"), given.pop("limit"), _budget(given["watts"])
     question = serving_question(scenario, {**given, "watts": watts}, fix or {}, limit or {})
-    return replace(question, split=split)
+    return replace(question, split=split and question.concurrency is None)

@@ -80,6 +80,7 @@ class PlanFlags:
     isl: given.Isl = None
     osl: given.Osl = None
     rate: given.Rate = None
+    concurrency: given.Concurrency = None
     ttft: given.Ttft = None
     tpot: given.Tpot = None
     engine: given.Engine = None

@@ -194,6 +194,14 @@ Osl = Annotated[
     typer.Option(parser=_tokens, metavar="N", help="Output tokens per request.", rich_help_panel=SERVING),
 ]
 Rate = Annotated[float | None, typer.Option(help="Requests per second.", rich_help_panel=SERVING)]
+Concurrency = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Requests in flight at any time, instead of --rate: each client waits for its answer.",
+        rich_help_panel=SERVING,
+    ),
+]
 Ttft = Annotated[
     str | None,
     typer.Option(

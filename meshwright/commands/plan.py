@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-ASKS = ("prefix", "requests", "use")
+ASKS = ("prefix", "requests", "use", "concurrency")
 LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)

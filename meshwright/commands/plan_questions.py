@@ -78,7 +78,8 @@ QUESTIONS = {
     """,  # noqa: E501
         ("scenario", "model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "save", "json"),
         (
-            *words("use requests prefix speculate kv engine fix limit objective together watts top refine"),
+            *words("concurrency use requests prefix speculate kv engine fix limit objective"),
+            *words("together watts top refine"),
             *EXECUTION,
             *OUTPUT,
         ),

@@ -139,17 +139,20 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
         cluster: as elsewhere; or GPU types to choose from as ``"dgx-h100=8,dgx-a100-80gb=16@1.2"``, each with
             the devices available and $ an hour and device. Prompts and outputs may then run on different
             types.
-        objective: goodput, cost, energy or latency; by default cost where ``rate`` is stated, else goodput.
+        objective: goodput, cost, energy or latency; by default cost where ``rate`` or ``concurrency`` is
+            stated, else goodput.
         prefix: tokens of ``isl`` that all prompts share, or their share of it (``0.75``).
         requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
             and, without ``rate``, arrivals.
         use: chat, code, agents or batch: lengths and targets where none are stated.
+        concurrency: requests in flight at any time, instead of ``rate``, on one pool.
     """
 
     objective: str | None
     prefix: str | float | None
     requests: str | None
     use: str | None
+    concurrency: int | str | None
 
 
 def check_names(arguments: Mapping[str, Any], kind: type, more: Iterable[str] = ()) -> dict[str, Any]:

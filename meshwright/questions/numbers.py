@@ -48,7 +48,7 @@ def number_format(name: str) -> str:
     return FORMATS.get(plain, plain)
 
 
-SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl")
+SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl", "concurrency")
 """Arguments that are whole numbers, also as people write them (8k)."""
 
 

@@ -37,6 +37,7 @@ REQUESTS = 1000
 NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "clock_mhz", "power_cap_w")
 NUMBERS += ("token_budget", "max_sequences")
 MOST = {"token_budget": 2**20, "max_sequences": 2**16, "clock_mhz": 10_000, "power_cap_w": 100_000}
+MOST_CLIENTS = 2**20
 LARGEST = 2**24
 """Highest values of the numbers."""
 HELD = ("weights", "kv", "clock_mhz", "power_cap_w")
@@ -64,6 +65,7 @@ def serving_question(
     """
     given = with_use(given)
     given = {**given, **as_numbers(given)}
+    _check_clients(given)
     offers = _offers(given["cluster"], given["gpus"], given["objective"] == "cost")
     most = given["gpus"] if offers else None
     if offers:
@@ -93,15 +95,37 @@ def serving_question(
         offers=offers or _offers_of_pools(cluster, pools, folder, f"{where}: deployment"),
         most_devices=most,
         watts=given.get("watts"),
+        concurrency=given.get("concurrency"),
         workload=written.workload,
         engine=_engine(given, written.deployment.engine),
         objective=given["objective"] or _default_objective(given, offers or (of_cluster(cluster),)),
-        unasked=given["objective"] is None and _states_a_rate(given),
+        unasked=given["objective"] is None and _states_a_load(given),
         fix={**stated, **held},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
         folder=folder,
     )
+
+
+def _check_clients(given: Mapping[str, Any]) -> None:
+    """Refuse clients beside a rate or a file of requests, or a number of them that is none.
+
+    Raises:
+        InputError: the reason.
+    """
+    clients = given.get("concurrency")
+    if clients is None:
+        return
+    if not 1 <= clients <= MOST_CLIENTS:
+        raise InputError(f"must be from 1 to {MOST_CLIENTS:,}, found {clients:,}", "--concurrency")
+    for name in ("rate", "requests"):
+        if given.get(name) is not None:
+            raise InputError(f"excludes --{name}: clients send when an answer ends", "--concurrency")
+
+
+def _states_a_load(given: Mapping[str, Any]) -> bool:
+    """Whether arguments state a rate or a number of clients."""
+    return given.get("concurrency") is not None or _states_a_rate(given)
 
 
 def _states_a_rate(given: Mapping[str, Any]) -> bool:
@@ -113,7 +137,7 @@ def _states_a_rate(given: Mapping[str, Any]) -> bool:
 
 def _default_objective(given: Mapping[str, Any], types: Sequence[Offer]) -> str:
     """A stated rate is to be carried at least cost (without a price: energy); else goodput counts."""
-    if not _states_a_rate(given):
+    if not _states_a_load(given):
         return "goodput"
     return "cost" if all(offer.usd_per_hour for offer in types) else "energy"
 
@@ -269,7 +293,7 @@ def _drafts(raw: Any) -> Speculation | None:
         return None if raw == "none" else raw
     found = build(Speculation, read_speculation(str(raw)), "--speculate")
     if found.kind == DRAFT_MODEL:
-        if str(raw) not in models.names():
+        if str(raw).partition(":")[0] not in models.names():
             raise UnknownNameError("kind of speculation", str(raw), (*KINDS[1:], "none"), "--speculate")
         raise InputError(
             f"a search takes {', '.join(KINDS[1:])} or none, found the draft model {raw!r}; a scenario with "

@@ -50,6 +50,7 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
             "gpus": question.devices,
             "engine": question.engine,
             "rate": question.rate,
+            **({} if question.concurrency is None else {"concurrency": question.concurrency}),
             "prompt_tokens": question.prompt,
             "output_tokens": question.output,
             "ttft": question.workload.slo.ttft,
@@ -304,6 +305,8 @@ def _basis(search: ServingSearch) -> Table:
     ]
     listed = all(offer.usd_per_hour == offer.cluster.device.price_per_hour_usd for offer in question.types)
     rate = "the largest within the targets" if question.rate is None else f"{question.rate:g} requests/s"
+    if question.concurrency is not None:
+        rate = f"{question.concurrency:,} requests in flight, dealt evenly"
     if falls_short(search):
         rate = "the rate that each carries"
     return facts(
@@ -405,10 +408,14 @@ def nearest_words(search: ServingSearch) -> str:
         missed.append(f"e2e {seconds(plan.e2e_s)} (target {seconds(slo.e2e)})")
     rate = search.question.rate
     asked = "" if rate is None else f" at {rate:g} requests/s"
+    clients = search.question.concurrency
+    if clients is not None:
+        asked = f" with {clients:,} requests in flight"
+    fewer = "a lower rate" if clients is None else "fewer clients"
     return (
         f"no deployment meets the targets{asked}; the best is {plan.describe()} with "
-        f"{', '.join(missed) or 'a queue that grows without end'}{_floor(search)}; more devices, a "
-        "lower rate, narrower weights or wider targets would help"
+        f"{', '.join(missed) or 'a queue that grows without end'}{_floor(search)}; more devices, "
+        f"{fewer}, narrower weights or wider targets would help"
     )
 
 

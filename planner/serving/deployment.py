@@ -10,6 +10,8 @@ from simulator.models import Model, models
 from simulator.scenario_file import cluster_reference, reference
 
 ROUTER = "least-loaded"
+ROUNDS = 10
+"""Least requests of a closed loop, over its clients."""
 
 
 def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None = None) -> dict[str, Any]:
@@ -21,6 +23,9 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         rate: requests a second; the workload's own where not given.
     """
     workload = question.workload.model_dump(mode="json", exclude_none=True)
+    if question.concurrency is not None:
+        workload["arrivals"] = {"kind": "closed", "concurrency": question.concurrency}
+        workload["requests"] = max(workload["requests"], ROUNDS * question.concurrency)
     if rate is not None:
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
     model, own = _model(question.model)

@@ -60,6 +60,7 @@ class ServingQuestion:
         offers: GPU types to choose from, sized to what is available; by default ``cluster`` alone.
         most_devices: devices of all types at most.
         watts: power of all devices at most, W.
+        concurrency: requests in flight at any time, instead of a rate.
         named: whether replicas are described with their GPU type.
     """
 
@@ -77,6 +78,7 @@ class ServingQuestion:
     offers: tuple[Offer, ...] = ()
     most_devices: int | None = None
     watts: float | None = None
+    concurrency: int | None = None
     named: bool = False
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ class ServingQuestion:
             if name in self.limit:
                 what = "a number format" if name in FORMATS else "a kind of drafts"
                 raise InputError(f"is {what}, which has no order; fix it instead", f"limit.{name}")
-        if self.rate is None and self.objective != "goodput":
+        if self.rate is None and self.concurrency is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.given and self.objective == "goodput":
             raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")

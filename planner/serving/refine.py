@@ -87,9 +87,12 @@ def _largest(
     """Run of a deployment, as plain data."""
     try:
         setting = settled(make_serving(scenario, "plan", folder), expected * lifetime)
-        found = [
-            bisect(replace(setting, seed=setting.seed + seed), expected, natural) for seed in range(SEEDS)
-        ]
+        seeds = [replace(setting, seed=setting.seed + seed) for seed in range(SEEDS)]
+        arrivals = setting.serving.arrivals
+        if arrivals is not None and arrivals.closed:
+            found = [closed_rate(one) for one in seeds]
+        else:
+            found = [bisect(one, expected, natural) for one in seeds]
     except MeshwrightError as error:
         return asdict(RefinedServing(0.0, 0.0, str(error)))
     spread = float(np.std(found, ddof=1)) / SEEDS**0.5
@@ -135,6 +138,13 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
             if rate < LEAST_RATE:
                 break
     return low
+
+
+def closed_rate(setting: ServingSetting) -> float:
+    """Requests a second of the clients of a closed loop; 0 where they miss a target."""
+    metrics = serve(setting).metrics
+    share = metrics.slo_share
+    return metrics.request_rate if share is None or share >= setting.serving.slo.share else 0.0
 
 
 def _meets(setting: ServingSetting, rate: float, natural: float | None) -> bool:

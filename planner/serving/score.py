@@ -218,6 +218,20 @@ class ReplicaCases:
             lambda index, steps: steady_state(steps, self[index]._load(rate[index]), self[index]._bounds),
         )
 
+    def closed_state(self, clients: Array) -> Steady:
+        """The steady state of one replica of each case under its own clients.
+
+        Args:
+            clients: requests in flight on one replica, shape (cases,).
+        """
+
+        def load(index: Ints | slice) -> Load:
+            return replace(self[index]._load(np.zeros(len(self[index]))), concurrency=clients[index])
+
+        return self.steps.evaluate(
+            self.shape, lambda index, steps: steady_state(steps, load(index), self[index]._bounds)
+        )
+
     def highest_stable_rate(self) -> Array:
         """Upper bound of the rate, requests a second."""
         none = np.zeros(len(self))

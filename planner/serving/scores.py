@@ -313,7 +313,10 @@ class Scores:
 
 
 def scores(
-    question: ServingQuestion, kept: Sequence[ReplicaShape], progress: Callable[[float], None] | None = None
+    question: ServingQuestion,
+    kept: Sequence[ReplicaShape],
+    progress: Callable[[float], None] | None = None,
+    phased: Callable[..., list[Phase]] = phases,
 ) -> Scores:
     """Score every count of every shape, and of every pair of shapes in two pools.
 
@@ -321,9 +324,10 @@ def scores(
         question: the question.
         kept: shapes that fit.
         progress: called with the finished share, from one half up.
+        phased: scores shapes and roles, with the arguments of `phases`.
     """
     roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
-    found = phases(question, kept, roles, progress)
+    found = phased(question, kept, roles, progress)
     by_role: dict[str, list[Phase]] = {role: [one for one in found if one.role == role] for role in ROLES}
     columns = [_together(question, index, phase) for index, phase in enumerate(by_role["mixed"])]
     for first, prefill in enumerate(by_role["prefill"]):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hwmodels.errors import InfeasibleError
+from planner.serving.closed import closed_phases
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
-from planner.serving.scores import Scores, scores
+from planner.serving.scores import Scores, phases, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
@@ -81,7 +82,7 @@ def search_serving(
                 progress(0.5 * (len(kept) + sum(removed.values())) / total)
     if not kept:
         raise nothing_fits(max(alone, key=_memory), removed)
-    table = scores(question, kept, progress)
+    table = scores(question, kept, progress, phases if question.concurrency is None else closed_phases)
     if not len(table):
         budget = "" if question.watts is None else f" within {question.watts:,.0f} W"
         names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)

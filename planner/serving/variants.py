@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InfeasibleError
+from planner.serving.closed import ClosedFigures
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases, largest_rate, ttft_quantile
@@ -91,9 +92,14 @@ def _best(
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
     most = np.array([shape.most for shape in kept], float)
     cases = ReplicaCases.of(question, kept).shared_by(np.minimum(counts, most))
-    rates = largest_rate(cases)
-    load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
-    state = cases.state(np.maximum(load, LEAST_RATE))
+    if question.concurrency is not None:
+        clients = question.concurrency / cases.replicas
+        rates = load = ClosedFigures(cases, cases.replicas).rate
+        state = cases.closed_state(clients)
+    else:
+        rates = largest_rate(cases)
+        load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
+        state = cases.state(np.maximum(load, LEAST_RATE))
     first = ttft_quantile(question, state)
     for index in map(int, np.flatnonzero(rates > 0)):
         count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
