@@ -28,7 +28,7 @@ def read_model(row: PublishedRow) -> Model:
     if known is None:
         _refuse(row, False)
         return _dense_by_name(row, _of_columns(row))
-    layers = row.need("n_layers")
+    layers = row.whole("n_layers", known.layers)
     if layers == known.layers:
         return known
     dense = row.number("dense_layers")
@@ -57,10 +57,15 @@ def _refuse(row: PublishedRow, whatever_shape: bool) -> None:
 
 
 def _named(row: PublishedRow) -> Model | None:
-    """The catalogue's model that the row names, where columns cannot state it."""
-    name, hidden = models.resolve(row.text("model_name")), row.need("d_model")
+    """The catalogue's model that the row names, where columns cannot state it; a width may be blank."""
+    name, hidden = models.resolve(row.text("model_name")), row.number("d_model")
     named = None if name is None else models.get(name)
-    return named if named is not None and named.hidden == hidden and has_parts(named) else None
+    fits = named is not None and has_parts(named) and (not hidden or named.hidden == hidden)
+    if not fits:
+        row.need("d_model")
+    elif not hidden:
+        row.assume("shape by the model's name")
+    return named if fits else None
 
 
 def _of_shape(row: PublishedRow) -> Model | None:

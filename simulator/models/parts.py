@@ -61,6 +61,9 @@ class MixtureOfExperts(Strict):
     """Routed experts that each token visits."""
     feed_forward: Positive
     """Inner width of one routed expert."""
+    latent: NotNegative = 0
+    """Width of what routed experts read and write, between two projections of the layer; the hidden width
+    where it is not given (LatentMoE; NVIDIA Nemotron-3 Super, 2026)."""
     shared_experts: NotNegative = 0
     """Experts that every token visits."""
     shared_feed_forward: NotNegative = 0

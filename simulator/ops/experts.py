@@ -72,6 +72,7 @@ def expert_mlp(rank: Rank) -> list[Op]:
             dtype=rank.formats.core,
             keeps=rank.tokens * model.hidden / rank.spread if not moe.shared_experts else 0.0,
         ),
+        *_latent(rank, moe, own),
         *_routed(rank, moe, own),
         *([] if replicated else _dispatch(rank, moe, own)),
     ]
@@ -86,6 +87,23 @@ def _moe(rank: Rank) -> MixtureOfExperts:
     if rank.model.moe is None:
         raise ValueError(f"{rank.model.name} has no expert layers")
     return rank.model.moe
+
+
+def _width(rank: Rank, moe: MixtureOfExperts) -> int:
+    """Width of what routed experts read and write."""
+    return moe.latent or rank.model.hidden
+
+
+def _latent(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+    """Projections of the tokens to the width of routed experts, and of their sum back."""
+    if not moe.latent:
+        return
+    hidden = rank.model.hidden
+    for name, outputs, inputs in (
+        ("latent_input", moe.latent, hidden),
+        ("latent_output", hidden, moe.latent),
+    ):
+        yield from linear(rank, name, "down", outputs, inputs, part="mlp", tokens=own, bias=False)
 
 
 def _shared(rank: Rank, moe: MixtureOfExperts) -> list[Op]:
@@ -105,10 +123,8 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     local = moe.experts / rank.expert
     launches = local if how.experts == "per-expert" else 1.0
     width, gates = moe.feed_forward / rank.expert_tensor, 2 if model.gated else 1
-    for name, outputs, inputs in (
-        ("expert_up", gates * width, model.hidden),
-        ("expert_down", model.hidden, width),
-    ):
+    wide = _width(rank, moe)
+    for name, outputs, inputs in (("expert_up", gates * width, wide), ("expert_down", wide, width)):
         yield from linear(
             rank,
             name,
@@ -127,7 +143,7 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     # The products' epilogues run the activation; its saved bytes stay.
     yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
-        yield _biases(rank, routed, local)
+        yield _biases(rank, moe, routed, local)
     if not replicated:
         yield from _routing(rank, moe, own)
 
@@ -135,13 +151,13 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
 def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     """The fused call of serving engines, as calibrations measure it: routing kernels included."""
     replicated = rank.how.dispatcher == "replicated"
-    model = rank.model
-    parameters = 3.0 * moe.experts * model.hidden * moe.feed_forward / (rank.expert * rank.expert_tensor)
+    wide = _width(rank, moe)
+    parameters = 3.0 * moe.experts * wide * moe.feed_forward / (rank.expert * rank.expert_tensor)
     return ExpertLayer(
         name="experts",
         part="routed",
         tokens=own if replicated else own * rank.expert * rank.expert_tensor,
-        hidden=model.hidden,
+        hidden=wide,
         feed_forward=moe.feed_forward,
         top_k=moe.top_k,
         experts=moe.experts,
@@ -152,18 +168,17 @@ def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     )
 
 
-def _biases(rank: Rank, routed: Array, local: Array) -> Op:
+def _biases(rank: Rank, moe: MixtureOfExperts, routed: Array, local: Array) -> Op:
     """Biases of the down projections of a rank's experts."""
-    op = kernel(
-        rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, routed * rank.model.hidden, part="routed"
-    )
+    elements = routed * _width(rank, moe)
+    op = kernel(rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, elements, part="routed")
     return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
 
 
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """Kernels of the router and of permuting copies of tokens into the experts' order and back."""
     flex = _flex(rank)
-    moved = _permutation(rank, moe, arrivals(rank, moe)) * own * rank.model.hidden * rank.width
+    moved = _permutation(rank, moe, arrivals(rank, moe)) * own * _width(rank, moe) * rank.width
     scores = ROUTER_PASSES * 4.0 * own * moe.experts
     choices = ROUTER_LAUNCHES[rank.how.fused_router] - np.where(flex, FLEX_PREPARES, 0.0)
     copies = np.where(flex, DISPATCH_LAUNCHES[1], DISPATCH_LAUNCHES[0])
@@ -251,7 +266,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     # The links of the busiest rank carry its share of the copies, to it and back.
     how, domains = rank.how, np.maximum(e * et / rank.how.domain, 1.0)
     copies = np.where(domains > 1, 1.0, shards) * arrivals(rank, moe)
-    size = rank.load * copies * own * rank.model.hidden * rank.width
+    size = rank.load * copies * own * _width(rank, moe) * rank.width
     # A published rate counts copies to the own domain too, which never pass a NIC.
     abroad = 1 - 1 / domains
     network = how.flex_network * np.maximum(abroad, 0.5)

@@ -322,7 +322,7 @@ def _every_other_result(model: Model, experts: bool) -> float:
     if experts and model.moe:
         moe = model.moe
         shared = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
-        inner = shared + 2 * moe.top_k * model.hidden
+        inner = shared + 2 * moe.top_k * (moe.latent or model.hidden)
     return 2 * model.query_width + model.kv_width + inner
 
 

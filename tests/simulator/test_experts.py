@@ -512,3 +512,17 @@ def test_launches_add_to_an_exchange_whose_messages_cpu_proxies_post(make_settin
     assert not layer(
         setting.with_choices(dispatcher_library="deepep"), spanning, EXPERTS
     ).forward.blocked.any()
+
+
+def test_experts_of_a_latent_width_send_less_and_project_twice(make_setting):
+    plans = Plans.of(Plan(data=8, expert=8))
+    wide = experts(make_setting, "nemotron-3-nano-30b-a3b")
+    moe = wide.model.moe.model_copy(update={"latent": 1344})
+    narrow = replace(wide, model=wide.model.model_copy(update={"moe": moe}))
+    bytes_of = [
+        sum(float(op.bytes[0]) for op in layer_ops(each, plans, EXPERTS) if op.name.startswith("expert.disp"))
+        for each in (wide, narrow)
+    ]
+    assert bytes_of[1] == pytest.approx(bytes_of[0] / 2)
+    names = {op.name for op in layer_ops(narrow, plans, EXPERTS)}
+    assert names - {op.name for op in layer_ops(wide, plans, EXPERTS)} == {"latent_input", "latent_output"}

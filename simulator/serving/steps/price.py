@@ -270,13 +270,14 @@ class StepPrice:
         ranks, moe = self.pool.tensor * self.pool.data, self.model.moe
         if self.pool.data == 1 or moe is None:
             return np.zeros(np.shape(tokens))
-        size = tokens * self.model.hidden * 2.0
+        wide = moe.latent or self.model.hidden
+        size = tokens * wide * 2.0
         collective = self.cluster.collective
         gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
         if self.pool.expert == 1:
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
-        sent = tokens / ranks * hit * self.model.hidden
+        sent = tokens / ranks * hit * wide
         dispatch = sent * (1.0 if self.weights.experts != "bf16" else 2.0)
         there = exchange_seconds(self.cluster, ranks, dispatch)
         return np.minimum(gathered, there + exchange_seconds(self.cluster, ranks, 2.0 * sent))

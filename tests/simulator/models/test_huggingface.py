@@ -70,6 +70,16 @@ def test_layers_of_nemotron_h_are_read_from_a_list_too(tmp_path):
     )
 
 
+def test_experts_of_a_latent_width_are_read(tmp_path):
+    config = PUBLISHED_2025["nemotron-3-nano-30b-a3b"] | {"moe_latent_size": 1024}
+    latent = models.get(written(tmp_path, config))
+    assert latent.moe and latent.moe.latent == 1024
+    narrower = 128 * 2 * 1856 * (2688 - 1024) - 2 * 1024 * 2688
+    layers = sum(map(latent.is_moe_layer, range(latent.layers)))
+    whole = model_parameters(models.get("nemotron-3-nano-30b-a3b"))
+    assert whole - model_parameters(latent) == layers * narrower
+
+
 def test_file_folder_and_text_path_mean_the_same(tmp_path):
     folder = tmp_path / "Llama-3.1-8B"
     folder.mkdir()
@@ -275,7 +285,6 @@ REFUSED = [
     ({"model_type": "gemma4_text"}, "layers that share keys or differ in head width are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME-"}, "MLPs beside experts are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "expected M, *, - and E, found 'X'"),
-    ({"model_type": "nemotron_h", "moe_latent_size": 1024}, "experts of a narrower input are not supported"),
     (
         {"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [1, 2]},
         "moe_topk: layers that differ are not supported",
