@@ -24,6 +24,7 @@ class ServingClaim:
         metric: key of the report, dotted; or ``sustained``: requests a second and GPU within the targets;
             ``unslowed``: requests a second within Splitwise's; ``smooth``: within FastGen's;
             ``products``: tokens a second and GPU if products ran at their settled rate and nothing else;
+            ``kv_gb``: KV of a prompt, ``users``: prompts that fit beside the weights;
             ``unbraked``: servers of a row without a power brake, over those that it was provisioned for.
         alone: both run on one engine: the mechanism alone.
         unit: of the figures.
@@ -78,8 +79,8 @@ STARTS = (
         "P99 of TTFT, engines that start from disk over engines asleep in host memory",
         97.6 / 5.3,
         (3.0, 40.0),
-        ("base",),
         ("asleep",),
+        ("base",),
         "ttft_s.p99",
         alone=True,
     ),
@@ -123,8 +124,8 @@ OVERLAPS = (
         "TTFT over that of halves, 4 RTX 4090",
         1 / 0.65,
         (1.33, 1.82),
-        "base",
         "halves",
+        "base",
         "ttft_s.mean",
     ),
     _over(
@@ -132,8 +133,8 @@ OVERLAPS = (
         "the same, all-reduces of 8 bits",
         1 / 0.65,
         (1.33, 1.82),
-        "8 bits",
         "8 bits, halves",
+        "8 bits",
         "ttft_s.mean",
     ),
     _over(
@@ -141,21 +142,21 @@ OVERLAPS = (
         "the same, 70B on A800",
         1 / 0.85,
         (1.087, 1.176),
-        "A800",
         "A800, halves",
+        "A800",
         "ttft_s.mean",
     ),
-    _over("serve-ladder-70b", "request time over Ladder's", 1.29, (1.2, 1.4), "base", "ladder", "e2e_s.mean"),
+    _over("serve-ladder-70b", "request time over Ladder's", 1.29, (1.2, 1.4), "ladder", "base", "e2e_s.mean"),
     _over(
         "serve-ladder-70b",
         "the same, an engine with its own all-reduce",
         1.29,
         (1.0, 1.4),
-        "own all-reduce",
         "own all-reduce, ladder",
+        "own all-reduce",
         "e2e_s.mean",
     ),
-    _over("serve-ladder-70b", "TTFT over Kraken's", 1 / 0.644, (1.0, 1.6), "base", "kraken", "ttft_s.mean"),
+    _over("serve-ladder-70b", "TTFT over Kraken's", 1 / 0.644, (1.0, 1.6), "kraken", "base", "ttft_s.mean"),
     _over(
         "serve-two-batches-671b",
         "tokens/s of prompts, two micro batches",
@@ -182,7 +183,7 @@ def _draft(run: str, published: float, band: tuple[float, float] | None = None) 
     band = band or (round(0.8 * published, 2), round(1.2 * published, 2))
     ours = "draft" if run == "base" else f"draft, {run}"
     what = f"request time over that with a draft, {'1 sequence, 128 tokens' if run == 'base' else run}"
-    return _over("serve-speculation-batch-7b", what, published, band, run, ours, "e2e_s.p99")
+    return _over("serve-speculation-batch-7b", what, published, band, ours, run, "e2e_s.p99")
 
 
 SPECULATION = (
@@ -203,4 +204,36 @@ PLACEMENT = (
     _over(EXFLOW, "the same, 60 experts, 12 GPUs", 2.2, (1.2, 2.2), "60 experts, placed", "60 experts", RATE),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT)
+MARLIN, LONG, GAP = "serve-marlin-7b", "serve-long-context-34b", "itl_s.mean"
+
+
+def _context(what: str, published: float, run: str, metric: str, unit: str) -> ServingClaim:
+    """A figure of a long context, within 15 %."""
+    band = round(0.85 * published, 3), round(1.15 * published, 3)
+    return ServingClaim(LONG, what, published, band, (run,), (), metric, unit=unit)
+
+
+FORMATS = (
+    _over(MARLIN, "token gap over that of 4 bits, 16 sequences", 2.8, (2.24, 3.36), "base", "4 bits", GAP),
+    _over(MARLIN, "the same, 1 sequence", 2.9, (2.32, 3.48), "1 sequence", "1 sequence, 4 bits", GAP),
+    _over(MARLIN, "the same, 128 sequences", 1.4, (1.0, 2.0), "128 sequences", "128 sequences, 4 bits", GAP),
+    _over(
+        "serve-smoothquant-34b",
+        "time of a token in 4 bits on one GPU over 16 bits on two",
+        0.68,
+        (0.5, 0.75),
+        "4 bits on one",
+        "base",
+        "itl_s.mean",
+    ),
+    _context("KV of 50K tokens", 12.3, "base", "kv_gb", " GB"),
+    _context("KV of 4K tokens", 1.0, "4K", "kv_gb", " GB"),
+    _context("users beside the weights, 50K", 0.9, "base", "users", ""),
+    _context("users beside the weights, 4K", 11, "4K", "users", ""),
+    _context("prefill of 50K tokens", 17.9, "base", "ttft_s.mean", " s"),
+    _context("prefill of 4K tokens", 0.95, "4K", "ttft_s.mean", " s"),
+    _context("time of a token, 50K", 0.0405, "base", "itl_s.mean", " s"),
+    _context("time of a token, 4K", 0.0349, "4K", "itl_s.mean", " s"),
+)
+
+POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS)

@@ -19,6 +19,7 @@ from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.ops.counts import model_parameters
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.setting import ServingSetting
 
 HALVINGS = 8
 """Of a search for the largest rate within the targets: to 2 %."""
@@ -28,7 +29,7 @@ GAP_S = 0.25
 """FastGen's target of token gaps: 4 tokens/s."""
 ALONE = {"cluster": "dgx-a100-80gb", "deployment.replicas": 1}
 """The machine on which Splitwise's requests run alone."""
-LOWER = ("itl_s.p95", "ttft_s.mean", "ttft_s.p99")
+LOWER = ("itl_s.p95", "ttft_s.mean", "ttft_s.p99", "e2e_s.mean", "e2e_s.p99")
 """Figures of which less is better."""
 
 
@@ -300,14 +301,35 @@ def _value(run: ScenarioRun, metric: str) -> float:
         return unslowed(run)
     if metric == "unbraked":
         return unbraked(run)
-    if metric == "products":
-        setting = make_serving(run.data, run.where, run.folder)
-        rate = setting.cluster.device.settled("bf16")
-        return rate / (2.0 * model_parameters(setting.model))
+    if metric in BY_HAND:
+        return BY_HAND[metric](make_serving(run.data, run.where, run.folder))
     if metric == "smooth":
         setting = make_serving(run.data, run.where, run.folder)
         return smooth_rate(serve(setting, traced=True), GAP_S)
     return _figure(_report(run), metric)
+
+
+def _products(setting: ServingSetting) -> float:
+    """Tokens a second and GPU of products alone at their settled rate."""
+    return setting.cluster.device.settled("bf16") / (2.0 * model_parameters(setting.model))
+
+
+def _kv_gb(setting: ServingSetting) -> float:
+    """KV of a prompt, GB."""
+    return setting.serving.input.mean() * setting.pools[0].costs.kv_token_bytes / 1e9
+
+
+def _users(setting: ServingSetting) -> float:
+    """Prompts whose KV fits beside the weights of one device."""
+    room = setting.cluster.device.memory_bytes - setting.pools[0].costs.weight_bytes
+    return room / 1e9 / _kv_gb(setting)
+
+
+BY_HAND: dict[str, Callable[[ServingSetting], float]] = {
+    "products": _products,
+    "kv_gb": _kv_gb,
+    "users": _users,
+}
 
 
 def sustained(run: ScenarioRun) -> float:
@@ -372,7 +394,7 @@ def gain(claim: ServingClaim, runs: ServingRuns) -> float:
     """What the best of the runs gains over the best of the baseline's, times."""
     ours = [runs.value(name, claim.metric) for name in claim.runs]
     theirs = [runs.value(name, claim.metric) for name in claim.over] or [1.0]
-    if claim.metric in LOWER:
+    if claim.over and claim.metric in LOWER:
         return min(theirs) / min(ours)
     return max(ours) / max(theirs) if max(theirs) else float("inf")
 

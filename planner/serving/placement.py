@@ -135,7 +135,7 @@ def exchange_share(placement: PlacedExperts, ranks: int, exchanges: int = 1) -> 
 
 
 def copies(loads: Sequence[float], ranks: int, slots: int) -> CopiedExperts:
-    """CopiedExperts of hot experts in spare slots, and their ranks: EPLB's greedy rule.
+    """Copies of hot experts in spare slots, and their ranks: EPLB's greedy rule.
 
     The expert with the most load a copy gets the next copy; copies go, the heaviest first, to the rank with
     least load that has a slot.

@@ -24,6 +24,7 @@ from simulator.ops import (
     ExpertLayer,
     Formats,
     Op,
+    Product,
     Rank,
     Scan,
     Shard,
@@ -255,7 +256,8 @@ class StepPrice:
         if experts:
             return widened_experts(self.weights, device, seconds, flops)
         parameters = np.asarray(op.parameters, dtype=np.float64)
-        return widened_product(self.weights, device, seconds, parameters, flops, self.engine)
+        product = isinstance(op, Product)
+        return widened_product(self.weights, device, seconds, parameters, flops, self.engine, product)
 
     def exchange(self, tokens: ArrayLike) -> Array:
         """Exchange of tokens between attention ranks and experts in all layers, for tokens of all ranks."""

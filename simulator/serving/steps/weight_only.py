@@ -45,6 +45,11 @@ bits on H100 take 58.4, 38.8 and 26.9 us at one token: 0.96 and 1.02 of 3.35 TB/
 CALL_S = 4.8e-6
 """Further time of each product: scales, partial sums and their reduction. Llama-3.1-8B at one sequence on
 H100, 8 and 4 bits alike (vllm-project/vllm, pull 23197)."""
+FIXED_S = 17e-6
+"""Time of a product of 16 bits beside its bytes that narrow weights leave: 58.4 us less 134 MB at 0.96 of
+3.35 TB/s (the same product of pull 2). The rest is reading, at the rate that the device
+reaches: on an A10, whose 16-bit products read at 0.77 of the data sheet, Marlin is 3.87 times as fast
+(IST-DASLab/marlin)."""
 
 COMPUTE_SHARE = 0.8
 """Share of the 16-bit peak that weight-only products reach, as other products do: 0.97 to 1.03 of their speed
@@ -131,6 +136,7 @@ def widened_product(
     parameters: Array,
     flops: Array,
     engine: Engine,
+    slow_reads: bool = True,
 ) -> Array:
     """Return the seconds of a dense product with narrow weights.
 
@@ -141,6 +147,7 @@ def widened_product(
         parameters: weights that are read.
         flops: of the product.
         engine: whose kernels run.
+        slow_reads: a product, whose weights the device may read below its bandwidth; not a norm.
     """
     wide, narrow = ELEMENT_BYTES[formats.dense], formats.dense_bytes
     read = parameters / (READ_SHARE * device.memory_bandwidth)
@@ -148,6 +155,10 @@ def widened_product(
     computed = flops / (share * device.peak(formats.dense))
     # Savings fall with the square of the matrix units' load: 1.0, 0.8, 0.5 and 0 of the time of the bytes at
     # 16, 32, 64 and 128 tokens on A100 (vllm-project/vllm, pull 2497).
+    if slow_reads:
+        # Only where bytes bound the product is its excess over them slow reading.
+        bound = np.clip(1.0 - (computed / (wide * read)) ** 2, 0.0, 1.0)
+        read = read + bound * np.maximum((seconds - FIXED_S) / wide - read, 0.0)
     saved = np.clip(1.0 - (computed / seconds) ** 2, 0.0, 1.0) * (wide - narrow) * read
     return CALL_S + np.maximum(seconds - saved, np.maximum(computed, narrow * read))
 
