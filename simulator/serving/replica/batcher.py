@@ -229,11 +229,18 @@ class Batcher:
         held = self._take_out(sequence)
         sequence.preemptions += 1
         self.preemptions += 1
-        self.kv.release(sequence, held, preempted=True)
+        self._release(sequence, held, preempted=True)
         if self.swaps:
             sequence.loaded = held
             step.copied += held
         self.waiting.appendleft(sequence)
+
+    def _release(self, sequence: Sequence, held: int, preempted: bool = False) -> None:
+        """Free the blocks of a sequence that leaves early, those reserved for later tokens included."""
+        kv = self.kv
+        kv.release(sequence, held, preempted)
+        if self.reserves:
+            kv.free += kv.blocks(sequence.prompt + sequence.output) - kv.blocks(held)
 
     def _take_out(self, sequence: Sequence) -> int:
         """Take a running sequence out of the counters; returns its KV tokens. Its blocks stay allocated."""
@@ -276,7 +283,7 @@ class Batcher:
             return None
         self.admitted.remove(sequence)
         held = self._take_out(sequence)
-        self.kv.release(sequence, sequence.prompt + sequence.output if self.reserves else held)
+        self._release(sequence, held)
         # Under speculation a step yields several tokens: no more KV moves than those of its tokens.
         sequence.loaded = min(held, sequence.target - 1)
         sequence.ghost = None

@@ -57,7 +57,9 @@ class Lanes:
         node = cluster.devices_per_node
         if cluster.name != there.name or rank // node != to // node:
             return self.nics(cluster, rank, devices, "out"), self.nics(there, to, others, "in")
-        links = cluster.topology.route(rank, to)
+        # A scaler may add replicas behind the devices that the question began with.
+        wide = cluster if max(rank, to) < cluster.devices else cluster.resized(max(rank, to) + 1)
+        links = wide.topology.route(rank, to)
         rate = min(devices, others) * min(link.bandwidth for link in links)
         return self._lane("peer links", cluster, rank, "out", rate), self._lane(
             "peer links", cluster, to, "in", rate

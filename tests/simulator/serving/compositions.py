@@ -1,0 +1,205 @@
+"""Random compositions of serving policies, and the laws that each run keeps.
+
+``python -m tests.simulator.serving.compositions --count 2000`` runs more of them than the suite does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels.errors import InfeasibleError, InputError
+from simulator.serving.replica.guards import guarding
+from simulator.serving.replica.schedulers import schedulers
+from simulator.serving.result import serve
+from simulator.serving.routers import routers
+from simulator.serving.scenario import make_serving
+from simulator.serving.steps.shared_tables import SharedTables
+
+TABLES = SharedTables()
+REQUESTS = 60
+LEFT_OUT = {"one-adapter", "static"}
+"""Schedulers that serve one adapter, or pad outputs beyond the KV that the fleet checked: they may starve."""
+SPECIAL = {"by-length"}
+"""Routers that need parameters."""
+
+
+def composition(seed):
+    """A serving scenario of policies drawn at random."""
+    random = np.random.default_rng([seed, 23])
+
+    def one_of(*values):
+        return values[random.integers(len(values))]
+
+    def perhaps(share):
+        return random.random() < share
+
+    router = {"kind": one_of(*(name for name in sorted(routers) if name not in SPECIAL))}
+    if perhaps(0.5):
+        how = one_of("live", "recompute", "sooner")
+        router["migrate"] = {"kind": one_of("llumnix", "drain"), "how": how, "interval": one_of(0.03, 0.3)}
+        if router["migrate"]["kind"] == "llumnix":
+            router["migrate"] |= {"threshold": one_of(3.0, 60.0), "headroom": one_of(0, 50)}
+    deployment = {
+        "engine": one_of("vllm-0.19", "vllm-0.11", "vllm-0.6", "sglang-0.5.9"),
+        "router": router,
+        "options": {
+            "scheduler": one_of(*(name for name in sorted(schedulers) if name not in LEFT_OUT)),
+            "preemption": one_of("recompute", "swap", "none"),
+            "kv_blocks": one_of(300, 500, 4000),
+            "max_context": 4096,
+            "max_sequences": one_of(4, 64),
+        },
+    }
+    workload = {
+        "kind": "serving",
+        "requests": REQUESTS,
+        "arrivals": one_of(
+            {"kind": "poisson", "rate": one_of(3, 40)},
+            {"kind": "burst"},
+            {"kind": "closed", "concurrency": 12},
+        ),
+        "input": {"kind": "lognormal", "median": 200, "sigma": 1.0, "most": 1500},
+        "output": {"kind": "uniform", "low": 1, "high": 250},
+    }
+    _shape(deployment, one_of, perhaps)
+    _state(deployment, workload, one_of, perhaps)
+    _events(deployment, workload, one_of, perhaps)
+    return {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "seed": int(seed),
+        "workload": workload,
+        "deployment": deployment,
+    }
+
+
+def _shape(deployment, one_of, perhaps):
+    """Pools and degrees."""
+    shape = one_of("plain", "plain", "pipeline", "data", "pools", "speculation")
+    deployment["replicas"] = one_of(2, 4) if "migrate" in deployment["router"] else one_of(1, 2, 4)
+    if shape == "pipeline":
+        deployment["pipeline"] = 2
+    elif shape == "data":
+        deployment["data"] = 2
+    elif shape == "pools":
+        deployment["pools"] = [{"role": "prefill"}, {"role": "decode"}]
+        deployment["transfer"] = one_of("layer-wise", "whole")
+    elif shape == "speculation":
+        deployment["speculation"] = {"kind": "ngram", "tokens": 3}
+
+
+def _state(deployment, workload, one_of, perhaps):
+    """Tiers, prefixes, documents, adapters."""
+    what = one_of("none", "prefix", "conversation", "agent", "documents")
+    if what == "prefix":
+        workload["prefix"] = {"tokens": 256, "groups": 5}
+    elif what == "conversation":
+        workload["program"] = {"kind": "conversation", "turns": 3, "think": 0.5}
+        workload["input"]["most"] = 800
+    elif what == "agent":
+        workload["program"] = {"kind": "agent", "rounds": 2, "fork": 2}
+        workload["input"]["most"] = 600
+    elif what == "documents":
+        workload["chunks"] = {"documents": 20, "per_prompt": 3, "tokens": 128}
+    if what == "documents" or perhaps(0.6):
+        places = one_of(("host",), ("nvme",), ("remote",), ("host", "nvme"), ("host", "remote"))
+        stated = [{"recompute": share} for share in (0.0, 0.15, 1.0)]
+        recompute = one_of(*stated) if what == "documents" else one_of({}, *stated)
+        deployment["tiers"] = [
+            {"place": place, "gigabytes": one_of(0.05, 5), **recompute} for place in places
+        ]
+    if perhaps(0.2):
+        deployment["adapters"] = {"count": 5, "rank": 8, "popularity": {"zipf": 1.0}}
+
+
+def _events(deployment, workload, one_of, perhaps):
+    """Failures, drains, scaling, priorities."""
+    if perhaps(0.3):
+        outages = [{"time": one_of(0.5, 2.0), "replica": 0}, {"time": 3.0, "replica": 1}]
+        deployment["failures"] = {"at": outages, "restore": one_of(0.5, 5.0), "retries": one_of(0, 3)}
+    if perhaps(0.3):
+        deployment["drains"] = [{"time": one_of(0.2, 1.5), "replica": 0, "until": 30.0}]
+    if perhaps(0.2):
+        deployment["scaler"] = "reactive"
+        deployment["scaler_options"] = {"interval": 0.5, "start": 1.0, "target": 6, "most": 4}
+    if perhaps(0.4):
+        workload["priorities"] = [1, 3]
+
+
+def run(data):
+    """The run of a composition under the laws of conservation; None where it is refused."""
+    try:
+        setting = make_serving(data, "composition", Path(), TABLES)
+    except (InputError, InfeasibleError):
+        return None
+    try:
+        with guarding():
+            return serve(setting)
+    except InfeasibleError:
+        return None
+
+
+def check(result):
+    """Assert what every run keeps beyond the guarded laws."""
+    fleet, columns = result.fleet, result.records.columns()
+    serials = columns["serial"]
+    assert len(set(serials.tolist())) == len(serials)
+    # A program may end before the run's last request is sent.
+    assert len(serials) + fleet.refused + fleet.failed <= REQUESTS
+    if result.setting.serving.program.kind == "single":
+        assert len(serials) + fleet.refused + fleet.failed == REQUESTS
+    times = [columns[name] for name in ("arrival_s", "scheduled_s", "first_s", "last_s")]
+    for before, after in pairwise(times):
+        assert (after >= before).all()
+    for member in fleet.members:
+        for batcher in member.replica.batchers:
+            assert batcher.running == 0
+            assert not batcher.waiting
+            assert batcher.kv.free == batcher.kv.total
+    links = fleet.lanes.links
+    links.run(1e9)
+    assert not links.flows
+    assert all(lane.users == 0 and lane.bytes >= 0.0 for lane in fleet.lanes)
+    if fleet.moves is not None:
+        moves = fleet.moves.moved
+        assert len(moves.stops_s) == moves.copied + moves.recomputed
+        assert all(stop >= 0.0 for stop in moves.stops_s)
+
+
+def same_bytes(first, second):
+    """Whether two runs gave the same records."""
+    ours, theirs = first.records.columns(), second.records.columns()
+    return all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
+
+
+def main():
+    """Run compositions and print how many ran, were refused, and broke a law."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="compositions")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    given = parser.parse_args()
+    found, broken = Counter(), []
+    for seed in range(given.first, given.first + given.count):
+        try:
+            result = run(composition(seed))
+            if result is None:
+                found["refused"] += 1
+                continue
+            check(result)
+            assert seed % 10 or same_bytes(result, run(composition(seed)))
+            found["kept all laws"] += 1
+        except Exception as error:  # every fault of a composition is reported with its seed
+            found["broke a law"] += 1
+            broken.append(f"seed {seed}: {type(error).__name__}: {error}")
+    sys.stdout.write("\n".join([str(dict(found)), *broken[:20], ""]))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
