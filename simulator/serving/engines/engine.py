@@ -149,6 +149,10 @@ class Engine(Strict):
         value=False, kind="assumed", source="only steps in graphs are padded"
     )
     """Whether steps outside of graphs pad every data-parallel rank to the tokens of the largest."""
+    admits_whole: Figure[bool] = Figure[bool](
+        value=False, kind="read", source="vLLM: allocate_slots takes the blocks of the scheduled chunk"
+    )
+    """Whether a prompt is admitted only when the KV blocks of all of it are free."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

@@ -37,6 +37,10 @@ class EngineOptions(Strict):
         "recompute",
         description="how KV of the preempted returns; none: blocks are reserved for all of a request",
     )
+    admits_whole: bool = Field(
+        default=False,
+        description="admit a prompt when the KV blocks of all of it are free; else of its first chunk",
+    )
     stream_interval: int = Field(1, ge=1, le=2**16, description="tokens in a streamed chunk")
     receive_interval: int = Field(
         1,

@@ -38,6 +38,8 @@ def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: b
                 chunk = tokens
             elif step.chunks:
                 return
+        if batcher.admits_whole and not batcher.fits(sequence, found):
+            return
         if not batcher.hold(sequence, found + chunk, found):
             return
         waiting.popleft()

@@ -68,6 +68,7 @@ class Batcher:
     """
 
     __slots__ = (
+        "admits_whole",
         "admitted",
         "ages",
         "block_tokens",
@@ -106,6 +107,7 @@ class Batcher:
         self.reserves = options.preemption == "none"
         """Admission takes the blocks of a whole request, so decodes take none."""
         self.swaps = options.preemption == "swap"
+        self.admits_whole = options.admits_whole
         self.running = 0
         """Slots in use, those of sequences about to leave included."""
         self.prefilling: list[Sequence] = []
@@ -155,6 +157,13 @@ class Batcher:
         ends = self.ends
         if ends and ends[0][0] <= steps:
             self._pop_ends(step)
+
+    def fits(self, sequence: Sequence, found: int) -> bool:
+        """Whether all blocks of a waiting prompt are free beside those that partly computed prompts lack."""
+        blocks, need = self.kv.blocks, 0
+        for one in self.prefilling:
+            need += blocks(one.target) - blocks(one.computed)
+        return need + blocks(sequence.target) - blocks(found) <= self.kv.free
 
     def hold(self, sequence: Sequence, tokens: int, found: int) -> bool:
         """Take the blocks of ``tokens`` tokens of a waiting sequence, or of all its tokens if it reserves."""

@@ -58,6 +58,7 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
         "prefix_caching": engine.prefix_caching.value,
         "asynchronous": engine.schedules_ahead.value,
         "preemption": engine.preemption.value,
+        "admits_whole": engine.admits_whole.value,
         "stream_interval": engine.stream_interval.value,
         "ingest_s": engine.first_token_s.value,
     }

@@ -174,3 +174,26 @@ def test_littles_law():
     spent = np.sum(times[:, 2] - times[:, 0])
     # A sequence counts as running from the schedule of its first step to the end of its last.
     assert held * times[:, 2].max() == pytest.approx(spent, rel=0.05)
+
+
+def test_a_prompt_that_is_admitted_whole_waits_until_all_its_blocks_are_free():
+    # 100 blocks of 16: the first request holds 63 to 75; the second needs 75 in three chunks.
+    requests = [Request(0, 0.0, 1000, 200), Request(1, 0.1, 1200, 2)]
+    options = {"kv_blocks": 100, "asynchronous": False, "token_budget": 400}
+    chunks, whole = (Run(requests, admits_whole=on, **options) for on in (False, True))
+    assert chunks.done[1].scheduled_s < chunks.done[0].last_s
+    assert whole.done[1].scheduled_s >= whole.done[0].last_s
+    # What was admitted in part, and then preempted or in the way, is computed again.
+    assert whole.meter.totals.prompt_tokens == 2200 <= chunks.meter.totals.prompt_tokens
+
+
+def test_a_preempted_sequence_finds_its_own_blocks_behind_a_shared_prefix():
+    requests = [
+        Request(0, 0.0, 640, 150, prefix=(1, 2)),
+        Request(1, 0.0, 640, 150, prefix=(1, 2)),
+    ]
+    run = Run(requests, span=64, kv_blocks=80, asynchronous=False, max_sequences=2)
+    again = run.meter.totals.prompt_tokens - 2 * 640 + 128
+    assert sum(one.preemptions for one in run.done) == 1
+    # Without its own blocks the preempted one computes all but the prefix again.
+    assert 0 < again < 640 - 128

@@ -99,6 +99,7 @@ class PagedBlocks:
         """Free all blocks of a sequence that holds ``tokens`` tokens."""
         blocks = -(-tokens // self.block_tokens)
         if preempted and self.keeps_freed:
-            sequence.ghost = (self.taken, self.free, blocks)
+            # Only full blocks are cached.
+            sequence.ghost = (self.taken, self.free, tokens // self.block_tokens)
         self.free += blocks
         sequence.blocks = 0

@@ -96,6 +96,9 @@ class PrefixBlocks(PagedBlocks):
     def release(self, sequence: Sequence, tokens: int, preempted: bool = False) -> None:
         """See `PagedBlocks.release`; the units stay, idle."""
         self._enter(sequence, tokens)
+        if preempted:
+            # Own blocks stay cached too, behind all that were free before (vLLM).
+            sequence.ghost = self.taken, self.free, tokens // self.block_tokens
         private = max(-(-tokens // self.block_tokens) - len(sequence.held) * self._unit_blocks, 0)
         for unit in reversed(sequence.held):
             self._users[unit] -= 1
