@@ -1,6 +1,10 @@
 """Whether predictions choose well: measured plans of one question, and published plans beside our best.
 
+    python -m benchmarks.choosing [--models deepseek qwen3]
     python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-] [--families BS KOR]
+
+Without files: the first choice of a search beside the published plan and the best measured run, for each
+family of Megatron Bridge's shipped tables (``benchmarks.first_choices``).
 
 First part: the order of measured plans. A question is one model, batch, number of GPUs, framework and
 precision with several measured plans; a plan that was measured more than once counts once, with its mean.
@@ -24,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.best_plans import Practice, compare, described, published_best, summary
+from benchmarks.first_choices import first_choices, lines
 from meshwright.validation.choices import MeasuredFamily, attainable_tau, families, repeat_noise
 from meshwright.validation.ledger import PredictedCase, evaluate
 
@@ -36,7 +41,8 @@ NAMED = 3
 def arguments():
     """Files, and the parts to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--models", nargs="*", default=[], help="beginnings of models, without files")
     parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
     parser.add_argument("--families", nargs="*", default=[], help="beginnings of case names to search for")
@@ -112,6 +118,10 @@ def published_plans(entries: Sequence[PredictedCase], beginnings: Sequence[str])
 def main() -> None:
     """Print both parts."""
     asked = arguments()
+    if not asked.files:
+        for line in lines(first_choices(beginnings=asked.models)):
+            print(line)
+        return
     entries = evaluate(asked.files).entries
     ranking(entries, asked.prefix, asked.fewest)
     if not asked.no_search:

@@ -63,9 +63,14 @@ def _micro_batch(setting: Setting) -> tuple[Value, ...]:
 
 
 def _virtual_pipeline(setting: Setting) -> tuple[Value, ...]:
-    """Chunks into which the layers divide, alone or with embedding, loss or both counted as a layer each."""
-    layers = setting.model.layers
-    return tuple(sorted({1, *(d for extra in range(3) for d in divisors(layers + extra, layers // 2))}))
+    """Chunks into which the layers divide, alone or with embedding and loss counted as a layer each.
+
+    Multi-token prediction, where it is trained, counts as one more.
+    """
+    layers, most = setting.model.layers, 2 + (setting.mtp_layers > 0)
+    return tuple(
+        sorted({1, *(d for extra in range(most + 1) for d in divisors(layers + extra, layers // 2))})
+    )
 
 
 def _schedule(_: Setting) -> tuple[Value, ...]:
