@@ -128,6 +128,8 @@ def flags(options: Options) -> list[str]:
     for name, value in options.items():
         if value is True:
             lines.append(name)
+        elif isinstance(value, list):
+            lines.append(" ".join([name, *(shlex.quote(str(word)) for word in value)]))
         elif value is not False and value is not None:
             lines.append(f"{name} {shlex.quote(plain(value))}")
     return lines
@@ -143,6 +145,8 @@ def plain(value: Any) -> str:
     """A value in the spelling of launchers' parsers."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
     if isinstance(value, float) and isfinite(value):
         return f"{value:.10g}" if value != int(value) or abs(value) > 1e15 else f"{value:.1f}"
     return str(value)

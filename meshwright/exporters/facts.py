@@ -79,6 +79,8 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
         "overlap_parameters": plan.zero == 0 or plan.data * plan.context == 1,
         "shard_group": plan.zero == 0,
         "overlap_expert": plan.expert == 1,
+        "recompute_modules": plan.recompute != "selective",
+        "grouped_launches": setting.model.moe is None,
         "expert": setting.model.moe is None,
         "expert_tensor": setting.model.moe is None,
     }

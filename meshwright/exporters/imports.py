@@ -15,6 +15,7 @@ from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Launch
 from meshwright.exporters.facts import moot, needs_plan, shape
 from meshwright.exporters.table import Facts, Options, same, table, whole
+from simulator.frameworks import frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.scenario import make_scenario
@@ -157,7 +158,8 @@ def _scenario(
     if "seq_len" not in workload:
         raise InputError("the launch file does not state the sequence length: give --seq-len", where)
     known: dict[str, Any] = {"framework": framework}
-    if "framework.dispatcher" in facts and facts["framework.dispatcher"] != "all-to-all":
+    usual = frameworks.get(framework).defaults.get("dispatcher", "all-to-all") if framework else "all-to-all"
+    if "framework.dispatcher" in facts and facts["framework.dispatcher"] != usual:
         plan["dispatcher"] = facts["framework.dispatcher"]
     return {
         "model": model,

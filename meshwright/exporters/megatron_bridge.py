@@ -16,14 +16,26 @@ from meshwright.exporters.base import (
 )
 from meshwright.exporters.facts import check_derived, facts_of, question_gaps, shipped_model
 from meshwright.exporters.host_state import BRIDGE, EXPRESSED, megatron_offload
-from meshwright.exporters.megatron_lm import NODES, megatron_facts, node_variables, undone
+from meshwright.exporters.megatron_lm import (
+    NODES,
+    kernel_variables,
+    megatron_facts,
+    node_variables,
+    undone,
+)
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.table import Facts, table
 
 TABLE = "megatron-bridge-0.6.yaml"
 FILE = "train.sh"
 NOTES = ("data and tokenizer (dataset.*, tokenizer.*), learning rate, checkpoints",)
-KEPT = ("derived.chunks", "derived.layout", "derived.interleaved_sends", "derived.optimizer_instances")
+KEPT = (
+    "derived.recompute_modules",
+    "derived.chunks",
+    "derived.layout",
+    "derived.interleaved_sends",
+    "derived.optimizer_instances",
+)
 COMMAND = """\
 torchrun {nodes} \\
     scripts/training/run_recipe.py --recipe {recipe} "${{OVERRIDES[@]}}" "$@"
@@ -57,7 +69,13 @@ def write(question: ExportQuestion) -> Export:
     check_derived(setting, plan, {"devices": ranks * data, "data": data})
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
     text += "# Run on every node from Megatron-Bridge's folder.\nset -euo pipefail\n\n"
-    text += node_variables(setting.cluster) + "\n" + array("OVERRIDES", overrides(options)) + "\n"
+    text += (
+        node_variables(setting.cluster)
+        + kernel_variables(options)
+        + "\n"
+        + array("OVERRIDES", overrides(options))
+        + "\n"
+    )
     text += COMMAND.format(nodes=NODES, recipe=recipe)
     return Export({FILE: text}, gaps, NOTES, f"bash {FILE}")
 

@@ -26,7 +26,7 @@ from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offloa
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.shell import read_script
-from meshwright.exporters.table import Facts, Options, table, whole
+from meshwright.exporters.table import Facts, Options, table, whole, words_of
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
@@ -101,6 +101,7 @@ def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...], no
     text += "set -euo pipefail\n\n" + node_variables(cluster)
     if needs_one_connection(options, cluster.device.generation):
         text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    text += kernel_variables(options)
     for name in ("MODEL_ARGS", "PLAN_ARGS", "TRAINING_ARGS"):
         chosen = {key: value for key, value in options.items() if key in parts[name]}
         text += "\n" + array(name, flags(chosen))
@@ -113,6 +114,13 @@ def node_variables(cluster: Cluster) -> str:
     text = f"NNODES=${{NNODES:-{nodes}}}\nGPUS_PER_NODE=${{GPUS_PER_NODE:-{per_node}}}\n"
     text += "NODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
     return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
+
+
+def kernel_variables(options: Options) -> str:
+    """Shell variables that choose kernels: Transformer Engine fuses the grouped MLP where one asks it to."""
+    names = "--use-transformer-engine-op-fuser", "model.use_transformer_engine_op_fuser"
+    fused = any(options.get(name) is True for name in names)
+    return "export NVTE_CUTEDSL_FUSED_GROUPED_MLP=1\n" if fused else ""
 
 
 def needs_one_connection(options: Options, generation: str) -> bool:
@@ -159,6 +167,9 @@ def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, l
         gaps.append("plan.overlap_pipeline = false: interleaving over 2 stages overlaps its sends")
     if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
         made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
+    modules = made.pop("plan.recompute_modules", None)
+    if plan.recompute == "selective" and modules:
+        made["derived.recompute_modules"] = list(modules)
     if setting.mtp_layers == 0 and (extra := made.pop("model.mtp_layers", 0)):
         trains = f"the prediction trains none; add --mtp-num-layers {extra} to train them"
         gaps.append(f"model.mtp_layers = {extra}: {trains}")
@@ -195,6 +206,11 @@ def undone(facts: Facts, launch: Launch, where: str) -> Facts:
         facts["plan.shard_group"] = launch.devices // ranks // instances
     if facts.get("plan.zero", 0) == 0:
         facts.pop("plan.overlap_parameters", None)
+    modules = words_of(facts.pop("derived.recompute_modules", ""))
+    if facts.get("plan.recompute") == "selective" and modules not in ([], ["core_attn"]):
+        facts["plan.recompute_modules"] = modules
+    if facts.get("plan.grouped_launches") == "per-expert":  # what a launch without the option runs
+        del facts["plan.grouped_launches"]
     sends = facts.pop("derived.interleaved_sends")
     if facts.get("plan.virtual_pipeline", 1) > 1:
         facts["plan.overlap_pipeline"] = sends

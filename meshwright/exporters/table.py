@@ -7,6 +7,7 @@ is an option, a choice between options, or derived; a field or value without an 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -148,13 +149,21 @@ def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal: as numbers if both are numbers, else as text."""
+    """Whether two values are equal: as numbers if both are numbers, as lists of words, else as text."""
+    if isinstance(one, list) or isinstance(other, list):
+        return words_of(one) == words_of(other)
     if isinstance(one, bool) or isinstance(other, bool):
         return str(one).lower() == str(other).lower()
     try:
         return math.isclose(float(one), float(other), rel_tol=1e-9)
     except (TypeError, ValueError):
         return str(one).lower() == str(other).lower()
+
+
+def words_of(value: Any) -> list[str]:
+    """The words of a list, or of its text: ``a b``, ``a,b`` or ``[a, b]``."""
+    listed = value if isinstance(value, list) else re.split(r"[\s,\[\]'\"]+", str(value))
+    return [str(word) for word in listed if str(word)]
 
 
 def _words(value: Any) -> str:

@@ -61,6 +61,22 @@ FRAMEWORKS = {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}
 
 
 @st.composite
+def levers(draw, experts: bool, recompute: str):
+    """Levers that Megatron's launchers have options for."""
+    chosen = {"graphs": draw(st.sampled_from([None, "none", "attention", "step"]))}
+    if recompute == "selective":
+        modules = ["layernorm", "mlp", "core_attn"] + ["moe_act", "mla_up_proj"] * experts
+        names = draw(st.lists(st.sampled_from(modules), unique=True))
+        chosen["recompute_modules"] = names if names not in ([], ["core_attn"]) else None
+    if experts:
+        chosen["graphs"] = draw(st.sampled_from([None, "none", "router", "attention", "step"]))
+        chosen["dispatcher"] = draw(st.sampled_from([None, "flex"]))
+        chosen["grouped_launches"] = draw(st.sampled_from([None, "fused-mlp"]))
+        chosen["dispatcher_library"] = draw(st.sampled_from([None, "hybridep", "deepep"]))
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+@st.composite
 def questions(draw, target: str):
     """Scenarios whose plan the target can express."""
     told = TOLD[target]
@@ -100,6 +116,8 @@ def questions(draw, target: str):
         plan["overlap_expert"] = plan["expert"] > 1 and draw(
             st.sampled_from(told.get("overlap_expert", [True, False]))
         )
+    if target.startswith("megatron"):
+        plan |= draw(levers(job["model"] != "llama3.1-8b", plan["recompute"]))
     ranks = plan["data"] * plan["context"]
     if plan["zero"] and ranks > 1 and "shard_group" not in told and draw(st.booleans()):
         plan["shard_group"] = ranks // 2
