@@ -57,7 +57,9 @@ class Candidates:
     @cached_property
     def sequence_parallel(self) -> np.ndarray:
         """Whether sequence parallelism is on: with tensor parallelism, unless the constraints fix it."""
-        fixed = self.space.constraints.fixed.get("sequence_parallel")
+        offered = self.space.setting.framework.offers.get("sequence_parallel", [])
+        only = offered[0] if len(offered) == 1 else None
+        fixed = self.space.constraints.fixed.get("sequence_parallel", only)
         return self["tensor"] > 1 if fixed is None else np.full(self.count, bool(fixed))
 
     @cached_property

@@ -156,6 +156,7 @@ class LeverSpace:
             else:
                 values[name] = _values(setting, name, default, offers.get(name, ()))
         kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
+        kinds = tuple(kind for kind in kinds if kind in offers.get("recompute", kinds))
         return cls(setting, values, _module_sets(setting, constraints), kinds)
 
     @property

@@ -144,7 +144,8 @@ class Space:
         """
         constraints = constraints or Constraints()
         setting = replace(setting, cluster=setting.cluster.resized(devices))
-        values = {name: _allowed(name, VALUES[name](setting), constraints) for name in VALUES}
+        _refuse_unoffered(setting, constraints)
+        values = {name: _allowed(name, _offered(setting, name), constraints) for name in VALUES}
         for name in (
             "overlap_gradients",
             "overlap_parameters",
@@ -217,6 +218,35 @@ class Space:
             named = (value if isinstance(value, tuple) else None for value in values)
             return np.array([modules_code(names) for names in named], dtype=np.int64)
         return np.array([words.index(value) for value in values] if words else values, dtype=np.int64)
+
+
+def _offered(setting: Setting, name: str) -> tuple[Value, ...]:
+    """The values of a field to try that the release offers."""
+    offered = setting.framework.offers.get(name)
+    return tuple(value for value in VALUES[name](setting) if offered is None or value in offered)
+
+
+def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
+    """Refuse constraints that hold a field at a value that the release lacks.
+
+    Raises:
+        InputError: such a value, with the offered ones.
+    """
+    framework = setting.framework
+    for name, value in constraints.fixed.items():
+        offered = framework.offers.get(name)
+        usual = framework.defaults.get(name)
+        # Schedules may be compared on any release; a search tries those that it has.
+        if name == "schedule" or offered is None or value in (None, usual, *offered):
+            continue
+        if isinstance(value, tuple):
+            lacking = [part for part in value if part not in offered]
+            if not lacking:
+                continue
+            value = "+".join(lacking)
+        words = ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in offered)
+        why = framework.source.get("offers", "")
+        raise InputError(f"{framework.name} offers {name} {words}, found {value} ({why})", f"--fix {name}")
 
 
 def _allowed(name: str, values: tuple[Value, ...], constraints: Constraints) -> tuple[Value, ...]:
