@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from hwmodels.assumed import (
     HOST_SHARE,
@@ -64,6 +64,7 @@ class Cluster(Strict):
     sources: dict[str, str]
     assumed: list[str] = Field(default_factory=list)
     """Keys that the file leaves out, and the values assumed for them."""
+    _link_pace: tuple[float, float] = PrivateAttr(default=(1.0, 1.0))
 
     @model_validator(mode="before")
     @classmethod
@@ -202,6 +203,27 @@ class Cluster(Strict):
     def _with(self, **changed: object) -> Cluster:
         return build(Cluster, {**dict(self), **changed}, f"cluster {self.name}")
 
+    def paced(self, inside: float, across: float) -> Cluster:
+        """Return the same cluster with collectives that take longer: measured over calibrated time.
+
+        Changes of the cluster (`resized`, ...) return one at its calibrated pace.
+
+        Args:
+            inside: factor of collectives that no NIC carries.
+            across: factor of collectives across the network.
+        """
+        if (inside, across) == self._link_pace:
+            return self
+        made = self.model_copy()
+        vars(made).pop("_wiring", None)
+        made._link_pace = inside, across
+        return made
+
+    @property
+    def link_pace(self) -> tuple[float, float]:
+        """Factors of collectives inside a domain and across the network; 1 as calibrated."""
+        return self._link_pace
+
     def level_of(self, size: ArrayLike, stride: ArrayLike = 1) -> NDArray[np.int64]:
         """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
         return self._wiring.outermost(size, stride)
@@ -295,7 +317,8 @@ class Cluster(Strict):
     @cached_property
     def _wiring(self) -> Wiring:
         network, per_node = self.network, self.devices_per_node
-        return Wiring(Topology(self.name, self.levels, network, self.devices, per_node, self.nodes))
+        topology = Topology(self.name, self.levels, network, self.devices, per_node, self.nodes)
+        return Wiring(topology, self._link_pace)
 
     @property
     def topology(self) -> Topology:

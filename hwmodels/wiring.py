@@ -19,9 +19,13 @@ LARGE = 2.0**50
 
 
 class Wiring:
-    """The calibrated links of one cluster."""
+    """The calibrated links of one cluster.
 
-    def __init__(self, topology: Topology) -> None:
+    ``pace`` multiplies the time of collectives inside a domain and of those across the network.
+    """
+
+    def __init__(self, topology: Topology, pace: tuple[float, float] = (1.0, 1.0)) -> None:
+        self.pace = pace
         self.topology, self.levels, self.network = topology, topology.levels, topology.network
         self.devices, self.devices_per_node = topology.devices, topology.devices_per_node
         self.links = [level.constants for level in self.levels]
@@ -61,11 +65,11 @@ class Wiring:
         crosses = group.domains > 1
         if crosses.all() or not crosses.any():
             far = bool(crosses.any())
-            return seconds(self._call(operation, buffer, group, far, concurrent, in_switch))
+            return self.pace[far] * seconds(self._call(operation, buffer, group, far, concurrent, in_switch))
         times = np.empty(buffer.shape)
         for far, chosen in ((False, ~crosses), (True, crosses)):
             some = self._call(operation, buffer[chosen], group.take(chosen), far, concurrent, in_switch)
-            times[chosen] = seconds(some)
+            times[chosen] = self.pace[far] * seconds(some)
         return times
 
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:

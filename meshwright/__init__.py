@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meshwright.api.launch import Export, Imported, export, import_
+    from meshwright.api.learning import Learning, learn
     from meshwright.api.runs import RunRanking, RunSimulation, plan_run, run
     from meshwright.api.serving import (
         DayPlan,
@@ -55,6 +56,7 @@ __all__ = [
     "Imported",
     "InfeasibleError",
     "InputError",
+    "Learning",
     "MeshwrightError",
     "Mix",
     "MixedSimulation",
@@ -70,6 +72,7 @@ __all__ = [
     "deploy",
     "export",
     "import_",
+    "learn",
     "mix",
     "plan",
     "plan_run",
@@ -85,6 +88,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
+    "meshwright.api.learning": ("Learning", "learn"),
     "meshwright.api.runs": ("RunRanking", "RunSimulation", "plan_run", "run"),
     "meshwright.api.serving": (
         "DayPlan",

@@ -37,6 +37,7 @@ from simulator.ops.op import (
     Scan,
     StateStep,
 )
+from simulator.site import Site
 
 Array = NDArray[np.floating]
 
@@ -100,6 +101,7 @@ class Prices:
         experts_as_dense: whether products of experts fill tiles as dense ones do, as at a training step's
             sizes; else they are priced by the grouped form.
         product_share: speed of dense and batched products over that of the calibrated library.
+        site: learned factors of kernel classes and of the exchange with experts.
     """
 
     kernels: KernelModel
@@ -109,6 +111,7 @@ class Prices:
     served: bool = False
     experts_as_dense: bool = False
     product_share: float = 1.0
+    site: Site | None = None
 
 
 def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
@@ -142,7 +145,22 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
             found = found if which is None else np.take(found, which, axis=-1)
         for index, row in zip(indices, found, strict=True):
             seconds[index] = row * ops[index].repeats
+    if prices.site is not None:
+        for index, op in enumerate(ops):
+            if seconds[index] is not NO_TIME:
+                seconds[index] = seconds[index] * _site_factor(op, prices, prices.site)
     return seconds
+
+
+def _site_factor(op: Op, prices: Prices, site: Site) -> Array | float:
+    """Learned factor of an op; the cluster's links already have theirs, which is not that of the exchange."""
+    if not isinstance(op, Collective):
+        return site.kernel(op.kind)
+    if op.kind != "expert" or prices.cluster is None:
+        return 1.0
+    inside, across = prices.cluster.link_pace
+    far = prices.cluster.level_of(op.size, op.stride) == len(prices.cluster.levels)
+    return site.factor("exchange") / np.where(far, across, inside)
 
 
 def _cases(rows: list[tuple[Any, ...]]) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from simulator.rules import adapter_problem, check
 from simulator.runs.question import AskedRun, RunQuestion
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.site import Site, check_site, read_site
 from simulator.stragglers import Straggler, check_stragglers
 from simulator.workload import Training
 
@@ -137,6 +138,9 @@ class Definition(Strict):
     run: RunQuestion | None = Field(
         None, description="a run of weeks: length, faults, recovery, checkpoints, spares (docs/runs.md)"
     )
+    site: Reference | None = Field(
+        None, description="what `meshwright learn` found in measured steps: path or mapping"
+    )
     placement: Placement | None = Field(
         None, description="which group of a cluster of groups carries which stages or replicas"
     )
@@ -196,7 +200,8 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
             if name not in FIXABLE:
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
-    setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers))
+    site = _site(written, sized, framework, where, folder)
+    setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers), site)
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
     if problem := adapter_problem(setting):
         raise InputError(problem, f"{where}: workload.adapter")
@@ -211,6 +216,21 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         written.variations,
         asked_run(written.run, where, folder),
     )
+
+
+def _site(
+    written: Definition, cluster: Cluster, framework: Framework, where: str, folder: Path
+) -> Site | None:
+    """The site of a scenario.
+
+    Raises:
+        InputError: unreadable, or of another device or framework.
+    """
+    if written.site is None:
+        return None
+    site = read_site(written.site, f"{where}: site", folder)
+    check_site(site, cluster.device.name, framework.name, f"{where}: site")
+    return site
 
 
 def asked_run(question: RunQuestion | None, where: str, folder: Path) -> AskedRun | None:

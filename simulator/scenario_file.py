@@ -26,7 +26,7 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
         plan: the plan to write.
         title: of the scenario; by default model, devices and degrees.
     """
-    cluster = setting.cluster
+    cluster = setting.cluster.paced(1.0, 1.0)
     named = f"{setting.model.name} on {cluster.devices} {cluster.device.name}: {plan.describe()}"
     written = {
         "title": title or named,
@@ -37,6 +37,8 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
         "framework": _framework_reference(setting),
         "plan": plan.model_dump(mode="json"),
     }
+    if setting.site is not None:
+        written["site"] = setting.site.model_dump(mode="json", exclude_none=True)
     if setting.stragglers:
         written["stragglers"] = [straggler.model_dump(mode="json") for straggler in setting.stragglers]
     return written

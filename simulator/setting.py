@@ -20,6 +20,7 @@ from simulator.ops.counts import model_parameters
 from simulator.ops.layer import layers
 from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
+from simulator.site import Site
 from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
 from simulator.workload import Training
@@ -46,8 +47,13 @@ class Setting:
     framework: Framework
     stragglers: tuple[Straggler, ...] = ()
     """Stragglers of the job; only the event engine reads them."""
+    site: Site | None = None
+    """What measured steps of the user say about the parts of a step."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "cluster", self.cluster.paced(*(self.site.link_pace if self.site else (1, 1)))
+        )
         object.__setattr__(self, "framework", self.framework.under(self.training.precision))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,7 +119,9 @@ class Setting:
         """Pricing conditions of a step's ops. In a training step every operand comes from memory."""
         cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
         share = self.framework.product_share
-        return Prices(self.kernels, self.cluster, cold=cold, experts_as_dense=True, product_share=share)
+        return Prices(
+            self.kernels, self.cluster, cold=cold, experts_as_dense=True, product_share=share, site=self.site
+        )
 
     @cached_property
     def formats(self) -> Formats:
@@ -208,6 +216,10 @@ class Setting:
     @property
     def host_seconds_per_kernel(self) -> float:
         """Host time to launch a kernel, s."""
+        return self._host_seconds * (self.site.factor("host") if self.site else 1.0)
+
+    @property
+    def _host_seconds(self) -> float:
         given = self.framework.host_seconds_per_kernel
         if given is not None:
             unbound = 1.0 if self.choices.binds_processes else self.framework.unbound_slowdown
@@ -222,7 +234,7 @@ class Setting:
     def host_seconds_per_looped_kernel(self) -> float:
         """Host time of a kernel that a loop in C++ launches: the driver's alone."""
         driver = self.kernels.launch_seconds * self.cluster.host_slowdown
-        return min(driver, self.host_seconds_per_kernel)
+        return min(driver, self._host_seconds) * (self.site.factor("host") if self.site else 1.0)
 
     @property
     def graphs(self) -> str:

@@ -13,6 +13,7 @@ COMMANDS = (
     "show",
     "profile",
     "calibrate",
+    "learn",
     "export",
     "import",
     "sweep",

@@ -28,6 +28,7 @@ class StepFlags:
     precision: given.Precision = None
     framework: given.Framework = None
     price: given.Price = None
+    site: given.Site = None
     fix: given.Fields = None
 
     def arguments(self) -> dict[str, Any]:
@@ -58,6 +59,7 @@ class PlanFlags:
     framework: given.Framework = None
     recipe: given.Recipe = None
     price: given.Price = None
+    site: given.Site = None
     fix: given.Fix = None
     limit: given.Limit = None
     objective: given.Objective = None

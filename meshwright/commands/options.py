@@ -102,6 +102,10 @@ Recipe = Annotated[
         autocompletion=_names("recipes"),
     ),
 ]
+Site = Annotated[
+    str | None,
+    typer.Option(metavar="FILE.yaml", help="What `learn` found in measured steps of your machines."),
+]
 OneCluster = Annotated[
     str | None,
     typer.Option("--cluster", help="Cluster: name or YAML file.", autocompletion=_names("clusters")),

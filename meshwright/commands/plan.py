@@ -23,7 +23,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
-    *("proven", "tokens", "days", "budget"),
+    *("proven", "site", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -180,7 +180,7 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
-    unranked["--proven"] = flags.proven or None
+    unranked |= {"--proven": flags.proven or None, "--site": flags.site}
     if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
@@ -202,7 +202,9 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     if flags.pareto:
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ("recipe", "top", "offload", "raw", "proven", "refine")}
+    asked |= {
+        name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven", "refine")
+    }
     asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json)
 

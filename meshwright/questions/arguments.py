@@ -40,10 +40,12 @@ class StepArguments(TrainingArguments, total=False):
     Keys:
         cluster: catalogue name, path, mapping or object.
         gpus: devices of the job.
+        site: file or mapping of what ``learn`` found in measured steps.
     """
 
     cluster: ClusterReference | None
     gpus: int | str | None
+    site: Reference | None
 
 
 class SizeArguments(TrainingArguments, total=False):

@@ -30,6 +30,7 @@ KEYS = {
     "objective": "search.objective",
     "top": "search.top",
     "headroom": "search.headroom",
+    "site": "site",
     "title": "title",
 }
 """Key path of a scenario for each argument of a question."""
@@ -38,7 +39,7 @@ NEEDED = ("model", "cluster", "gpus", "global_batch")
 """Arguments required without a scenario file."""
 
 
-NOT_ASKED = ("plan", "variations", "search.objective", "search.top", "search.headroom")
+NOT_ASKED = ("plan", "site", "variations", "search.objective", "search.top", "search.headroom")
 """Keys that do not change a scenario's question and title."""
 
 DEGREES = ("tensor", "pipeline", "context")

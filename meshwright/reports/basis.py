@@ -53,6 +53,7 @@ def basis_words(result: SearchResult) -> dict[str, str]:
         ),
         "price": f"{device.price_per_hour_usd:g} $ an hour and device: {_price_source(device)}",
         **({"assumed": "; ".join(setting.cluster.assumed)} if setting.cluster.assumed else {}),
+        **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
         "headroom": f"{percent(result.space.headroom, 0)} of the device's memory",
         "nearest published run": _published(setting),
     }

@@ -55,6 +55,7 @@ def describe_setting(setting: Setting) -> dict[str, Any]:
         "seq_len": setting.training.seq_len,
         "global_batch": setting.training.global_batch,
         "precision": setting.training.precision,
+        **({"site": setting.site.source} if setting.site else {}),
     }
 
 
@@ -355,6 +356,7 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
         f"{merit['kwh_per_million_tokens']:.3g} kWh",
         **_evidence_words(prediction, index),
+        **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
     }
     return facts(words, title)
 

@@ -78,6 +78,8 @@ class StageMemory:
     """Bytes of a node's other tiers by tier and part, shape (classes, plans)."""
     copied: np.ndarray | float = 0.0
     """Bytes that the optimizer's step copies, shape (classes, plans); part "update" is what they take."""
+    learned: float = 1.0
+    """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
 
     def updating(self, activations: np.ndarray, capacity: float) -> np.ndarray:
         """Bytes that the optimizer's step takes beside activations and all else, shape (..., classes, plans).
@@ -97,7 +99,7 @@ class StageMemory:
             capacity: memory of a device, B.
         """
         held = self._standing + activations + self.updating(activations, capacity)
-        return np.where(self.present, held, 0.0).max(axis=-2)
+        return self.learned * np.where(self.present, held, 0.0).max(axis=-2)
 
     @property
     def _standing(self) -> np.ndarray:
@@ -115,7 +117,7 @@ class StageMemory:
     @property
     def stages(self) -> np.ndarray:
         """Bytes of one device of each class of stage, shape (classes, plans); 0 where a plan lacks it."""
-        return np.where(self.present, sum(self.parts.values()), 0.0)
+        return self.learned * np.where(self.present, sum(self.parts.values()), 0.0)
 
     @property
     def peak(self) -> np.ndarray:
@@ -130,7 +132,7 @@ class StageMemory:
 
     def breakdown(self, index: int, row: int) -> dict[str, float]:
         """Bytes by part of one plan on one class of stage."""
-        return {name: float(part[row, index]) for name, part in self.parts.items()}
+        return {name: self.learned * float(part[row, index]) for name, part in self.parts.items()}
 
 
 def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> StageMemory:
@@ -156,7 +158,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         parts, tiers = _split_by_tier(sharding, parts)
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
-    held = StageMemory(parts, stages, tiers, update)
+    learned = setting.site.memory.factor if setting.site else 1.0
+    held = StageMemory(parts, stages, tiers, update, learned)
     parts["update"] = held.updating(parts["activations"], setting.cluster.device.memory_bytes)
     return held
 
@@ -201,7 +204,8 @@ def least_memory(
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
     held = sum(kept) + passes * framework.fragmentation
     fullest = np.where(stages.present, held, 0.0).max(axis=0)
-    return fullest + _buffers(setting, plans) + framework.context_bytes
+    learned = setting.site.memory.factor if setting.site else 1.0
+    return (fullest + _buffers(setting, plans) + framework.context_bytes) * learned
 
 
 def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:

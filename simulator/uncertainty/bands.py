@@ -24,6 +24,29 @@ def part_variance(setting: Setting) -> np.ndarray:
     return np.array([fitted[name] ** 2 + own[name] ** 2 for name in PARTS])
 
 
+def part_covariance(setting: Setting) -> np.ndarray:
+    """Covariance of the relative errors of parts in a band, shape (parts, parts).
+
+    Errors of published steps at the width of the evidence; what measured steps left of them at a site.
+    """
+    site = setting.site
+    if site is not None and site.parts == list(PARTS):
+        return np.array(site.covariance)
+    return np.diag(part_variance(setting)) * _scale(setting) ** 2
+
+
+def _scale(setting: Setting) -> float:
+    return model_errors().parts.scale[evidence_of(setting, model_errors().measured)] / NINETY
+
+
+def _residual(setting: Setting) -> float:
+    """Error of a plan that no part explains, as a standard deviation."""
+    site = setting.site
+    if site is not None and site.residual is not None:
+        return site.residual
+    return model_errors().parts.residual * _scale(setting)
+
+
 def calibration_band(setting: Setting, step: Step) -> np.ndarray:
     """Relative half-width due to the calibrations of kernels and links alone; shape (plans,)."""
     own = np.array([calibration_errors(setting)[name] for name in PARTS])
@@ -32,9 +55,9 @@ def calibration_band(setting: Setting, step: Step) -> np.ndarray:
 
 def band(setting: Setting, step: Step) -> np.ndarray:
     """Relative half-width of the 90 % band; shape (plans,)."""
-    parts = model_errors().parts
-    scale = parts.scale[evidence_of(setting, model_errors().measured)]
-    return scale * np.sqrt(exposure(step) ** 2 @ part_variance(setting) + parts.residual**2)
+    exposed = exposure(step)
+    variance = np.einsum("np,pq,nq->n", exposed, part_covariance(setting), exposed)
+    return NINETY * np.sqrt(np.maximum(variance, 0.0) + _residual(setting) ** 2)
 
 
 def covariance(setting: Setting, step: Step) -> np.ndarray:
@@ -42,9 +65,10 @@ def covariance(setting: Setting, step: Step) -> np.ndarray:
 
     Errors that all plans share cancel in a ratio; the residual of a plan does not. Shape (plans, plans).
     """
-    parts, exposed = model_errors().parts, exposure(step)
-    shared = exposed * part_variance(setting) @ exposed.T + parts.residual**2 * np.eye(len(exposed))
-    return (parts.ratio_scale / NINETY) ** 2 * shared
+    exposed, together = exposure(step), part_covariance(setting)
+    own = _residual(setting) ** 2 * np.eye(len(exposed))
+    widened = 1.0 if setting.site else model_errors().parts.ratio_scale / NINETY / _scale(setting)
+    return widened**2 * (exposed @ together @ exposed.T + own)
 
 
 def ratio_spread(covariances: np.ndarray, first: int = 0) -> np.ndarray:

@@ -8,13 +8,11 @@ and collective calibrations state about a device and a fabric adds to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import numpy as np
 
 from hwmodels.kernels.memory_bound import KINDS
 from simulator.setting import Setting
+from simulator.site import KERNELS
 from simulator.training import Step
 
 PARTS = (
@@ -33,17 +31,6 @@ PARTS = (
 """Matrix products, products of routed experts, attention, memory-bound kernels, waiting for the host,
 collectives inside a node and across nodes, exchange with experts, overlap of communication, state off the
 device, and the whole step (clocks, jitter)."""
-
-KERNELS: Mapping[str, str] = MappingProxyType(
-    {
-        "gemm": "products",
-        "grouped_gemm": "experts",
-        "attention": "attention",
-        "scan": "attention",
-        "linear_attention": "attention",
-    }
-)
-"""Parts of kernel classes; all others are memory-bound."""
 
 ONCE = ("gradients", "parameters", "optimizer", "offload", "sync")
 """Parts of the breakdown that run once a step, beside which no bubble stands."""

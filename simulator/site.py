@@ -1,0 +1,120 @@
+"""What a user's own measured steps say about the parts of a step: factors on kernels, links, host, memory.
+
+A site file holds them for one device and framework (``meshwright learn``). A setting with a site multiplies
+the time of each part by its factor; nothing else reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from hwmodels.errors import InputError
+from hwmodels.loading import Strict, build, read_mapping
+from hwmodels.quantities import Positive
+
+SITE_FORMAT = 1
+"""Version of site files; increased when older files become unreadable."""
+
+FACTORS = ("products", "experts", "attention", "memory", "host", "node", "network", "exchange")
+"""Parts of a step whose times a site scales (``simulator.uncertainty.parts``)."""
+
+KERNELS: Mapping[str, str] = MappingProxyType(
+    {
+        "gemm": "products",
+        "grouped_gemm": "experts",
+        "attention": "attention",
+        "scan": "attention",
+        "linear_attention": "attention",
+    }
+)
+"""Parts of kernel classes; all others are memory-bound."""
+
+LEAST, MOST = 0.1, 10.0
+"""Factors outside are no calibration of a working machine."""
+
+
+class SiteMemory(Strict):
+    """Measured over predicted peak memory at a site."""
+
+    factor: float = Field(default=1.0, ge=LEAST, le=MOST, description="of the peak of every plan")
+    spread: float | None = Field(
+        default=None, gt=0, description="standard deviation of its logarithm that is left"
+    )
+
+
+class Site(Strict):
+    """Learned factors of one device and framework."""
+
+    site_format: int = Field(description="version of the file")
+    source: str = Field(description="the runs that it was learned from")
+    device: str
+    framework: str
+    factors: dict[str, float] = Field(description="measured over calibrated time, by part")
+    memory: SiteMemory = SiteMemory()
+    parts: list[str] = Field(default_factory=list, description="parts of ``covariance``")
+    covariance: list[list[float]] = Field(
+        default_factory=list, description="of the parts' relative errors that is left after learning"
+    )
+    residual: Positive | None = Field(default=None, description="error of a plan that no part explains")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_version(cls, data: object) -> object:
+        found = data.get("site_format", SITE_FORMAT) if isinstance(data, Mapping) else SITE_FORMAT
+        if found != SITE_FORMAT:
+            raise ValueError(
+                f"was written by another version of Meshwright (format {found!r}, this one reads "
+                f"{SITE_FORMAT}); re-create it with `meshwright learn`"
+            )
+        return data
+
+    @field_validator("factors")
+    @classmethod
+    def _known(cls, value: dict[str, float]) -> dict[str, float]:
+        for name, factor in value.items():
+            if name not in FACTORS:
+                raise ValueError(f"{name!r} is no part; allowed: {', '.join(FACTORS)}")
+            if not LEAST <= factor <= MOST:
+                raise ValueError(f"{name}: must be a factor from {LEAST:g} to {MOST:g}, found {factor:g}")
+        return value
+
+    def factor(self, part: str) -> float:
+        """Measured over calibrated time of a part."""
+        return self.factors.get(part, 1.0)
+
+    def kernel(self, kind: str) -> float:
+        """Factor of a kernel class."""
+        return self.factor(KERNELS.get(kind, "memory"))
+
+    @property
+    def link_pace(self) -> tuple[float, float]:
+        """Factors of collectives inside a domain and across the network."""
+        return self.factor("node"), self.factor("network")
+
+
+def read_site(reference: str | Path | Mapping[str, Any], where: str, folder: Path) -> Site:
+    """Read a site file, or its mapping.
+
+    Raises:
+        InputError: unreadable, a wrong key or value, or a file of another version.
+    """
+    if isinstance(reference, Mapping):
+        return build(Site, dict(reference), where)
+    path = folder / reference
+    return build(Site, read_mapping(path), str(path))
+
+
+def check_site(site: Site, device: str, framework: str, where: str) -> None:
+    """Refuse a site of another device or framework.
+
+    Raises:
+        InputError: it is.
+    """
+    for name, own, asked in (("device", site.device, device), ("framework", site.framework, framework)):
+        if own != asked:
+            raise InputError(f"was learned on the {name} {own}, the question has {asked}", where)

@@ -1,0 +1,216 @@
+"""Learning from a user's own measured steps: the errors of a step's parts by Bayes.
+
+The logarithms of the parts' factors have a normal prior, the errors of published steps by evidence. A
+measured step adds one equation: its exposures times the factors, with an error of its own. The posterior is
+that of a linear model at the factors of the round before, repeated ``ROUNDS`` times. Factors that no site
+can apply (overlap, state off the device) are part of the fit only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hwmodels.records import record
+from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+from simulator.site import FACTORS, LEAST, MOST, SITE_FORMAT, Site, SiteMemory
+from simulator.training import Step, predict
+from simulator.training.memory import memory
+from simulator.uncertainty.bands import part_variance
+from simulator.uncertainty.errors import evidence_of, model_errors
+from simulator.uncertainty.parts import NINETY, PARTS, exposure
+
+ROUNDS = 4
+APPLIED = np.array([PARTS.index(name) for name in FACTORS])
+WHOLE = PARTS.index("whole")
+
+SAME_SITE_MEMORY = 0.05
+"""Standard deviation of measured over predicted peaks of one source around its own mean: 0.023 to 0.077 in
+the collections with ten peaks or more of one framework (KWAI, ZB, VOCAB, BS)."""
+
+RUN_VARIANCE = 3.3
+"""Variance of a run's own error over that of published steps' residual, which is the middle of a
+distribution with heavy tails. Chosen over 52 families of published runs (`benchmarks.learning`): from 1 to
+3.3 the errors of rows that were not shown change by less than 3 %; the best families lose least at 3.3."""
+
+IDENTIFIED = 0.7
+"""A factor is identified where its standard deviation falls below this share of the prior's."""
+
+FREEDOM = 3.0
+"""Degrees of freedom of the errors of runs, as of setups in `benchmarks.part_errors`."""
+REWEIGHTED = 8
+
+CONTRADICTS = 2.5
+"""Standard deviations from which on a run contradicts the others."""
+
+
+@record()
+class MeasuredStep:
+    """A measured step of a plan.
+
+    Attributes:
+        name: of the run, for reports.
+        seconds: measured step time.
+        peak_bytes: measured peak memory, where there is one.
+    """
+
+    name: str
+    setting: Setting
+    plan: Plan
+    seconds: float
+    peak_bytes: float | None = None
+
+
+@record()
+class Learned:
+    """What measured steps say.
+
+    Attributes:
+        site: the factors.
+        before, after: predicted over measured less 1, without and with the site, shape (runs,).
+        left_out: the same, learned without the run.
+        surprise: standard deviations between each run and what the others say.
+        prior, posterior: standard deviation of the log of each part's factor, shape (parts,).
+    """
+
+    site: Site
+    before: np.ndarray
+    after: np.ndarray
+    left_out: np.ndarray
+    surprise: np.ndarray
+    prior: np.ndarray
+    posterior: np.ndarray
+
+    @property
+    def identified(self) -> dict[str, bool]:
+        """Whether the runs tell each factor."""
+        ratio = self.posterior / np.maximum(self.prior, 1e-12)
+        return {name: bool(ratio[PARTS.index(name)] < IDENTIFIED) for name in FACTORS}
+
+
+@record()
+class _Posterior:
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+class _Runs:
+    """Measured steps of one device and framework, and their prior."""
+
+    def __init__(self, runs: Sequence[MeasuredStep]) -> None:
+        errors, first = model_errors(), runs[0].setting
+        scale = errors.parts.scale[evidence_of(first, errors.measured)] / NINETY
+        self.runs = runs
+        self.variance = scale**2 * np.mean([part_variance(run.setting) for run in runs], axis=0)
+        self.residual = scale * errors.parts.residual
+        self.measured = np.array([run.seconds for run in runs])
+
+    def steps(self, site: Site | None) -> list[Step]:
+        return [predict(replace(run.setting, site=site), Plans.of(run.plan)) for run in self.runs]
+
+    def posterior(self, exposed: np.ndarray, errors: np.ndarray) -> _Posterior:
+        """Of the logs of the factors, given exposures (runs, parts) and log errors (runs,).
+
+        Errors of runs are t with ``FREEDOM`` degrees of freedom: an odd run counts less.
+        """
+        prior = np.diag(self.variance)
+        noise = RUN_VARIANCE * self.residual**2
+        weight, mean, gain = np.ones(len(errors)), np.zeros(len(PARTS)), np.zeros((len(PARTS), len(errors)))
+        for _ in range(REWEIGHTED):
+            together = exposed @ prior @ exposed.T + np.diag(noise / weight)
+            gain = prior @ exposed.T @ np.linalg.inv(together)
+            mean = gain @ errors
+            weight = (FREEDOM + 1) / (FREEDOM + ((errors - exposed @ mean) / self.residual) ** 2)
+        return _Posterior(mean, prior - gain @ exposed @ prior)
+
+
+def _site_of(runs: _Runs, found: _Posterior, source: str, held: SiteMemory) -> Site:
+    """The factors of a posterior; the factor of the whole step scales every part."""
+    setting = runs.runs[0].setting
+    logs = found.mean[APPLIED] + found.mean[WHOLE]
+    factors = np.clip(np.exp(logs), LEAST, MOST)
+    return Site(
+        site_format=SITE_FORMAT,
+        source=source,
+        device=setting.cluster.device.name,
+        framework=setting.framework.name,
+        factors={name: round(float(value), 5) for name, value in zip(FACTORS, factors, strict=True)},
+        memory=held,
+        parts=list(PARTS),
+        covariance=found.covariance.round(8).tolist(),
+        residual=round(float(runs.residual), 5),
+    )
+
+
+def learn_site(steps: Sequence[MeasuredStep], source: str = "") -> Learned:
+    """Factors of a site from measured steps of one device and framework.
+
+    Args:
+        steps: one or more runs.
+        source: where they come from, for the file.
+    """
+    runs, held = _Runs(steps), _memory(steps)
+    plain = runs.steps(None)
+    before = np.array([float(step.time[0]) for step in plain])
+    site, found = None, _Posterior(np.zeros(len(PARTS)), np.diag(runs.variance))
+    exposed, errors = np.zeros((0, 0)), np.zeros(0)
+    for _ in range(ROUNDS):
+        predicted = plain if site is None else runs.steps(site)
+        exposed = np.concatenate([exposure(step) for step in predicted])
+        times = np.array([float(step.time[0]) for step in predicted])
+        errors = np.log(runs.measured / times) + exposed @ _applied(found.mean)
+        found = runs.posterior(exposed, errors)
+        site = _site_of(runs, found, source, held)
+    assert site is not None
+    after = np.array([float(step.time[0]) for step in runs.steps(site)])
+    left, surprise = _left_out(runs, exposed, errors)
+    return Learned(
+        site,
+        before / runs.measured - 1,
+        after / runs.measured - 1,
+        np.exp(-left) - 1,
+        surprise,
+        np.sqrt(runs.variance),
+        np.sqrt(np.maximum(np.diag(found.covariance), 0.0)),
+    )
+
+
+def _applied(mean: np.ndarray) -> np.ndarray:
+    """The logs that a site applies: not those of overlap and of state off the device."""
+    kept = np.zeros(len(PARTS))
+    kept[APPLIED], kept[WHOLE] = mean[APPLIED], mean[WHOLE]
+    return kept
+
+
+def _left_out(runs: _Runs, exposed: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log error of each run under what the others say, and that error in standard deviations."""
+    left, surprise = np.zeros(len(errors)), np.zeros(len(errors))
+    for index in range(len(errors)):
+        others = np.arange(len(errors)) != index
+        found = runs.posterior(exposed[others], errors[others])
+        left[index] = errors[index] - exposed[index] @ _applied(found.mean)
+        spread = exposed[index] @ found.covariance @ exposed[index]
+        spread += runs.residual**2
+        surprise[index] = (errors[index] - exposed[index] @ found.mean) / np.sqrt(spread)
+    return left, surprise
+
+
+def _memory(steps: Sequence[MeasuredStep]) -> SiteMemory:
+    """The factor of peaks, from measured ones."""
+    errors = model_errors().memory
+    logs = []
+    for run in steps:
+        if run.peak_bytes:
+            plans = Plans.of(run.plan)
+            step = predict(run.setting, plans)
+            held = memory(run.setting, plans, step.stages, step.parameters)
+            logs.append(float(np.log(run.peak_bytes / held.peak[0])))
+    if not logs:
+        return SiteMemory()
+    precision = 1 / errors.spread**2 + len(logs) / SAME_SITE_MEMORY**2
+    mean = (errors.bias / errors.spread**2 + sum(logs) / SAME_SITE_MEMORY**2) / precision
+    spread = float(np.sqrt(1 / precision + SAME_SITE_MEMORY**2))
+    return SiteMemory(factor=round(float(np.clip(np.exp(mean), LEAST, MOST)), 4), spread=round(spread, 4))

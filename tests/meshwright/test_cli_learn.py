@@ -1,0 +1,86 @@
+"""``meshwright learn``: rows in, site out, answers that name it; bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import meshwright as mw
+from meshwright.validation.rows import PUBLISHED
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A function that writes some shipped rows, changed, as a CSV."""
+
+    def write(pattern, many=3, **changes):
+        with (PUBLISHED / "megatron_bridge.csv").open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            chosen = [row for row in reader if pattern in row["case_id"]][:many]
+            names = reader.fieldnames
+        path = tmp_path / "runs.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            for number, row in enumerate(chosen):
+                writer.writerow(row | changes.get(f"row{number}", {}))
+        return path
+
+    return write
+
+
+def test_a_site_changes_answers_that_name_it(run, rows, tmp_path):
+    site = tmp_path / "site.yaml"
+    path = rows("llama3-8b-gb200", 2)
+    table = run("learn", str(path), "-o", str(site)).out
+    assert "Learned from" in table
+    assert "run left out" in table
+    question = ["--model", "llama3-8b", "--cluster", "gb200-nvl72", "--gpus", "8", "--global-batch", "128"]
+    question += ["--precision", "fp8", "--framework", "megatron-bridge"]
+    plain, learned = (
+        json.loads(run("simulate", *question, "--fix", "data=8", *more, "--json").out)
+        for more in ((), ("--site", str(site)))
+    )
+    assert learned["site"] == str(path)
+    assert learned["step_time_s"] != plain["step_time_s"]
+    assert "site" not in plain
+    assert "learned from" in run("plan", *question, "--site", str(site)).out
+
+
+def test_json_names_factors_and_runs(run, rows):
+    found = json.loads(run("learn", str(rows("llama3-8b-gb200", 2)), "--json").out)
+    assert {entry["part"] for entry in found["learned_factors"]} >= {"products", "host", "network"}
+    assert len(found["learned_runs"]) == 2
+    assert not all(entry["identified"] for entry in found["learned_factors"])
+
+
+def test_rows_of_several_devices_are_refused(rows):
+    with pytest.raises(mw.InputError, match="several devices"):
+        mw.learn(rows("llama3-8b", 60))
+
+
+def test_times_of_one_plan_that_cannot_both_be_right_are_refused(rows):
+    path = rows("llama3-8b-gb200", 1)
+    lines = path.read_text().splitlines()
+    cells = next(csv.reader([lines[1]]))
+    place = lines[0].split(",").index("derived_step_time_s")
+    text = path.read_text().rstrip("\n")
+    cells[0], cells[place] = "again", str(3 * float(cells[place]))
+    again = ",".join(f'"{cell}"' for cell in cells)
+    path.write_text(f"{text}\n{again}\n")
+    with pytest.raises(mw.InputError, match="cannot both be right"):
+        mw.learn(path)
+
+
+def test_a_file_without_times_is_refused(rows):
+    with pytest.raises(mw.InputError, match="no row to learn from"):
+        mw.learn(rows("llama3-8b-gb200", 1, row0={"derived_step_time_s": ""}))
+
+
+def test_a_site_of_another_device_is_refused(refused, rows, tmp_path):
+    site = tmp_path / "site.yaml"
+    mw.learn(rows("llama3-8b-gb200", 2)).save(site)
+    message = refused("simulate", "gpt3-175b-1024-a100", "--site", str(site))
+    assert "was learned on the device gb200" in message
