@@ -188,6 +188,45 @@ def backup_gain(shape: float) -> Callable[[Variants], float]:
     return found
 
 
+CODED_WORKERS, SHARE_S = 256, 0.01
+"""Workers, and seconds of one share of the data over a task's fixed second (assumed)."""
+
+
+def _coded(shape: float) -> tuple[float, float, float]:
+    """Seconds of a step of 256 workers: without a code, with gradient coding, and with a sequential one.
+
+    A task takes 1, a share of the data ``SHARE_S`` and a delay of 1 in the mean. A code that drops s workers
+    computes s + 1 shares each (Tandon et al. 2017); one over two rounds 2 (s + 1) / (s + 2) shares, where s
+    covers the workers dropped in both (Krishnan et al. 2023, M-SGC with B = 1, W = 2). Best s of each.
+    """
+    law, n = WeibullLaw(mean=1.0, shape=shape), CODED_WORKERS
+    draws = 1 + law.scale * np.random.default_rng(0).weibull(shape, 20_000)
+    dropped = [2**power for power in range(8)]
+    whole = slowest_of_iid(draws + SHARE_S, n)
+    coded = min(slowest_of_iid(draws + SHARE_S * (s + 1), n, s) for s in dropped)
+    rounds = min(slowest_of_iid(draws + SHARE_S * 2 * (s + 1) / (s + 2), n, s // 2) for s in dropped)
+    return whole, coded, rounds
+
+
+def coding_saves(shape: float, sequential: bool) -> Callable[[Variants], float]:
+    """Time that a code saves of a step, percent: of one without, or of gradient coding."""
+
+    def found(runs: Variants) -> float:
+        whole, coded, rounds = _coded(shape)
+        return 100 * (1 - (rounds / coded if sequential else coded / whole))
+
+    return found
+
+
+def resplit_percent(runs: Variants) -> float:
+    """Speed that a new split of the layers regains, percent."""
+    steps = [
+        each.outcome.inputs.step_s * each.outcome.inputs.slow[0].factor
+        for each in (runs[name].planned for name in ("", "new split"))
+    ]
+    return 100 * (steps[0] / steps[1] - 1)
+
+
 def _large_mtbf(runs: Variants) -> float:
     """Hours between failures at 131,072 GPUs."""
     return mtbf_h("131,072 GPUs, fast")(runs)
@@ -201,7 +240,7 @@ def _slowest(runs: Variants) -> float:
 LAW, ELASTIC, ROBUST = "run-rsc-law", "run-elastic-98k", "run-byterobust"
 SAVES_70, SAVES_256 = "run-byterobust-saves-70b", "run-byterobust-saves-256b"
 BLOOM, DCP, LOCAL, TRACE = "run-bloom-176b", "run-dcp-7b", "run-fastpersist", "run-stepfun-trace"
-BACKUP = "run-backup-workers"
+BACKUP, SPLIT = "run-backup-workers", "run-last-stage"
 
 RUN_CLAIMS: tuple[RunClaim, ...] = (
     RunClaim("run-llama3-405b", "hours between interruptions", "3.09 (F0022)", (3.085, 3.095), mtbf_h(), "h"),
@@ -279,6 +318,12 @@ RUN_CLAIMS: tuple[RunClaim, ...] = (
     RunClaim(TRACE, "fitted, availability", "97.5 %", (96.5, 98.5), fitted_availability, "%"),
     RunClaim(BACKUP, "backup workers, exponential", "up to 3x", (1, 3), backup_gain(1.0), "x"),
     RunClaim(BACKUP, "backup workers, heavy tail", "up to 3x", (1, 3), backup_gain(0.5), "x"),
+    RunClaim(BACKUP, "gradient coding, 256, exponential", "-", None, coding_saves(1.0, False), "%"),
+    RunClaim(BACKUP, "sequential over it, exponential", "16 %", (0, 100), coding_saves(1.0, True), "%"),
+    RunClaim(BACKUP, "gradient coding, 256, heavy tail", "-", None, coding_saves(0.5, False), "%"),
+    RunClaim(BACKUP, "sequential over it, heavy tail", "16 %", (0, 100), coding_saves(0.5, True), "%"),
+    RunClaim(SPLIT, "new split of the layers", "9.9 % (F0148)", (5, 15), resplit_percent, "%"),
+    RunClaim(SPLIT, "long last stage, over an even one", "-", None, slower_percent(""), "%"),
 )
 
 

@@ -26,8 +26,9 @@ CANDIDATES = 32
 TRIED = ("synchronous", "asynchronous", "lazy", "peers")
 """Mechanisms that are compared where the scenario states none."""
 
-DRAWN = 4
-"""Replications of each of the best runs; all see the same faults, so that few tell them apart."""
+DRAWN, FEWEST, FAULTS = 4, 2, 1000
+"""Replications of each of the best runs, at most and at least; fewer where they hold so many faults together,
+as sums of many faults vary little. All runs see the same faults, so that few tell them apart."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9}
 
@@ -83,6 +84,7 @@ def planned_run(
     constraints: Constraints,
     replications: int | None = None,
     progress: Callable[[float], None] | None = None,
+    engine: bool = False,
 ) -> PlannedRun:
     """The run of a predicted plan; plans for fewer nodes are searched where the run asks for them.
 
@@ -92,6 +94,7 @@ def planned_run(
         constraints: of plans for fewer nodes.
         replications: in place of the question's.
         progress: called with the finished share.
+        engine: time saves on the event engine, beside the step's traffic.
 
     Raises:
         InputError: the run cannot work.
@@ -99,7 +102,7 @@ def planned_run(
     setting = prediction.setting
     rate = float(setting.training.tokens / prediction.step.time[0])
     speeds = shrunk_speeds(setting, asked, lambda smaller: _best_rate(smaller, constraints), rate)
-    return run_plan(prediction, asked, replications, progress, speeds)
+    return run_plan(prediction, asked, replications, progress, speeds, engine)
 
 
 def rank_runs(
@@ -167,23 +170,24 @@ def _best_by_closed_form(
     found: SearchResult, asked: AskedRun, objective: str, top: int
 ) -> tuple[list[tuple[int, AskedRun]], str]:
     """Indices of the plans and mechanisms of least time, cost or energy; and why a run cannot work."""
-    scored: list[tuple[float, int, int, AskedRun]] = []
-    problem = "no run finishes"
-    for number, variant in enumerate(variants(asked)):
-        case = RunCase(found.setting, found.plans, found.step, variant)
+    cases = [RunCase(found.setting, found.plans, found.step, variant) for variant in variants(asked)]
+    weight = _weights(found, objective)
+    scored: list[tuple[float, int, int]] = []
+    for number, case in enumerate(cases):
         finish = case.finish_s()
-        weight = _weights(found, objective)
-        for index in np.argsort(finish * weight, kind="stable"):
-            if not finish[index] > 0:
-                continue
-            try:
-                case.inputs(int(index))
-            except InputError as error:
-                problem = str(error)
-                continue
-            scored.append((float(finish[index] * weight[index]), number, int(index), variant))
-    scored.sort(key=lambda each: each[:3])
-    return [(index, variant) for _, _, index, variant in scored[:top]], problem
+        scored += [(float(finish[index] * weight[index]), number, index) for index in range(len(finish))]
+    chosen: list[tuple[int, AskedRun]] = []
+    problem = "no run finishes"
+    for _, number, index in sorted(each for each in scored if each[0] > 0):
+        try:
+            cases[number].inputs(index)
+        except InputError as error:
+            problem = str(error)
+            continue
+        chosen.append((index, cases[number].asked))
+        if len(chosen) == top:
+            break
+    return chosen, problem
 
 
 def _weights(found: SearchResult, objective: str) -> np.ndarray:
@@ -198,7 +202,10 @@ def _drawn(found: SearchResult, index: int, asked: AskedRun, objective: str, qua
     """Draw one plan's run."""
     plan = found.plans.plan(index)
     prediction = Prediction.of(found.setting, Plans.of(plan))
-    drawn = min(DRAWN, asked.question.replications)
+    case = RunCase(prediction.setting, prediction.plans, prediction.step, asked)
+    expected = max(case.rate * float(case.finish_s()[0]), 1.0)
+    drawn = int(np.clip(FAULTS / expected, FEWEST, DRAWN))
+    drawn = min(drawn, asked.question.replications)
     run = planned_run(prediction, asked, Constraints.of({}, {}), drawn)
     days = run.outcome.quantile(QUANTILES[quantile]) / 86400
     share = days * 86400 / run.outcome.mean_s

@@ -10,6 +10,7 @@ def simulate_run_of(
     scenario: str,
     arguments: dict[str, Any],
     replications: int | None,
+    engine: bool,
     trace: Path | None,
     html: Path | None,
     json: bool,
@@ -28,7 +29,7 @@ def simulate_run_of(
     from meshwright.reports.runs import run_tables_of
 
     with progress("the run") as advance:
-        done = run(scenario, replications=replications, progress=advance, **arguments)
+        done = run(scenario, replications=replications, engine=engine, progress=advance, **arguments)
     if json:
         print_json(done.to_dict())
     else:

@@ -23,7 +23,9 @@ SHOWN, DRAWN = 100_000, 500_000
 @spread
 def simulate(
     step: StepFlags,
-    engine: Annotated[bool, typer.Option("--engine", help="Also run the step on the event engine.")] = False,
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Also run the step, or saves beside it, on the event engine.")
+    ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -62,8 +64,7 @@ def simulate(
     if has_run(scenario):
         from meshwright.commands.run import simulate_run_of
 
-        refuse_given({"--engine": engine or None}, "a run is no step; leave run out for the step")
-        simulate_run_of(scenario, asked, replications, trace, html, json)
+        simulate_run_of(scenario, asked, replications, engine, trace, html, json)
         return
     refuse_given({"--replications": replications}, "only a scenario with run is drawn several times")
     simulate_training(scenario, asked, engine, trace, html, json)

@@ -11,6 +11,7 @@ from hwmodels.durations import written
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
+from simulator.runs.engine_saves import EngineSave
 
 DAY = 86400.0
 
@@ -67,7 +68,10 @@ def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
     mechanism, save = run.case.asked.question.checkpoints, run.case.save
     if mechanism is None or save is None:
         return None
+    timed = run.case.engine_save
+    engine = {} if timed is None else {"engine": _beside(timed)}
     return {
+        **engine,
         "mechanism": mechanism.mechanism,
         "period_s": run.outcome.inputs.period_s,
         "stall_s": float(save.stall_s[0]),
@@ -75,6 +79,23 @@ def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
         "host_bytes_per_node": float(save.host_bytes[0]),
         "safe_s": {place: float(times[0]) for place, times in save.safe_s.items()},
         "load_s": {place: float(times[0]) for place, times in save.load_s.items()},
+    }
+
+
+def _shown_beside(save: EngineSave | None) -> str:
+    """What steps take longer beside a save; empty where the engine timed none."""
+    if save is None or not save.write_s:
+        return ""
+    slower = percent(save.beside_s / save.step_s - 1)
+    return f"; steps beside a save take {slower} longer, {written(save.extra_s)} in all"
+
+
+def _beside(save: EngineSave) -> dict[str, Any]:
+    return {
+        "step_s": save.step_s,
+        "beside_s": save.beside_s,
+        "write_s": save.write_s,
+        "extra_s": save.extra_s,
     }
 
 
@@ -114,7 +135,8 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         if checkpoint is None
         else f"{checkpoint['mechanism']}, every {written(inputs.period_s)}, training waits "
         f"{written(checkpoint['stall_s'])}; {scaled(made['saved_bytes'], 'B')} to "
-        + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items()),
+        + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())
+        + _shown_beside(run.case.engine_save),
         "recovery": ", ".join(
             f"{name} {written(took)}" for name, took in made["recovery_s"].items() if took > 0
         ),

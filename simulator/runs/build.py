@@ -17,6 +17,7 @@ from simulator.checkpoints.state import SavedState
 from simulator.faults import Exposed
 from simulator.plan import Plans
 from simulator.runs.closed_form import best_period, effective, elastic, simultaneous_losses
+from simulator.runs.engine_saves import EngineSave, engine_save, timed
 from simulator.runs.inputs import Dropped, RunInputs, SavedAt, Slow
 from simulator.runs.question import AskedRun, Drop
 from simulator.setting import Setting
@@ -40,6 +41,8 @@ class RunCase:
     plans: Plans
     step: Step
     asked: AskedRun
+    engine: bool = False
+    """Whether saves are timed on the event engine, beside the step's traffic; of one plan."""
 
     @cached_property
     def job(self) -> Exposed:
@@ -74,7 +77,22 @@ class RunCase:
     def save(self) -> Save | None:
         """One save; None without checkpoints."""
         mechanism = self.asked.question.checkpoints
-        return mechanism.save(self.state, self.rates, self.window) if mechanism else None
+        if mechanism is None:
+            return None
+        save = mechanism.save(self.state, self.rates, self.window)
+        if self.engine_save is None:
+            return save
+        writes = {place: float(mechanism.write_s(place, self.state, self.rates)[0]) for place in save.safe_s}
+        return timed(save, writes, self.engine_save)
+
+    @cached_property
+    def engine_save(self) -> EngineSave | None:
+        """The save of the only plan beside its step, where the engine is asked to time it."""
+        mechanism = self.asked.question.checkpoints
+        if not self.engine or mechanism is None:
+            return None
+        plan = self.plans.plan(0)
+        return engine_save(self.setting, plan, mechanism, self.state, self.rates, self.window)
 
     @cached_property
     def period(self) -> np.ndarray:

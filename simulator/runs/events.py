@@ -128,17 +128,13 @@ class _Run:
         processes = [each for each in inputs.faults.processes if start == 0 or each.repeats]
         drawn = Faults("", tuple(processes)).draw(self.rng, inputs.job, self.block)
         stages = inputs.recovery.draw(self.rng, drawn, inputs.devices)
-        for index, when in enumerate(drawn.time):
-            cause = drawn.causes[drawn.cause[index]]
-            seconds = {name: float(each[index]) for name, each in stages.items()}
-            fault = (
-                int(drawn.nodes[index]),
-                float(drawn.repair_s[index]),
-                int(drawn.notice[index]),
-                cause,
-                seconds,
-            )
-            self._push(start + float(when), "fault", fault)
+        # Lists: numbers are read one by one.
+        columns = (drawn.time, drawn.nodes, drawn.repair_s, drawn.notice, drawn.cause, *stages.values())
+        for when, nodes, repair, notice, cause, *seconds in zip(
+            *(each.tolist() for each in columns), strict=True
+        ):
+            fault = nodes, repair, notice, drawn.causes[cause], dict(zip(stages, seconds, strict=True))
+            self._push(start + when, "fault", fault)
         self.drawn_until = start + self.block
 
     # Advancing
@@ -159,19 +155,29 @@ class _Run:
 
     def _finished_by(self, until: float) -> bool:
         """Advance to a time, or to the end of the work if it comes first."""
-        while self.recovering and self.time < until:
-            name, left = self.recovering[0]
-            spent = min(left, until - self.time)
-            self._account(name, spent)
-            if spent < left:
-                self.recovering[0] = (name, left - spent)
-                return False
-            self.recovering.pop(0)
-            if not self.recovering and self.resets:
-                self.cycle, self.resets = 0.0, False
-        if self.time >= until:
+        if self.recovering and self.time < until:
+            self._recover_until(until)
+        if self.recovering or self.time >= until:
             return False
         return self._work(until)
+
+    def _recover_until(self, until: float) -> None:
+        """Go through stages of a recovery up to a time; they pass as one stretch of time."""
+        seconds, now = self.found.seconds, self.time
+        while self.recovering and now < until:
+            name, left = self.recovering[0]
+            spent = min(left, until - now)
+            seconds[name] += spent
+            if self.traced and spent > 0:
+                self.found.segments.append((name, now, now + spent))
+            now += spent
+            if spent < left:
+                self.recovering[0] = (name, left - spent)
+                break
+            self.recovering.pop(0)
+        if not self.recovering and self.resets:
+            self.cycle, self.resets = 0.0, False
+        self._spend(now - self.time)
 
     def _work(self, until: float) -> bool:
         inputs, speed = self.inputs, self.speed
@@ -190,7 +196,7 @@ class _Run:
         trained = need if finished else self._trained(before + spent) - done_before
         if inputs.tiers:
             self._save(before, before + spent, done_before, speed)
-        self._split(spent, trained, speed)
+        self._split(spent, trained, speed, self._size)
         self.position = inputs.work_s if finished else self.position + trained * speed
         if not math.isinf(period):
             passed = math.floor((before + spent) / whole)
@@ -206,10 +212,10 @@ class _Run:
         full = math.floor(cycle / (period + self.inputs.stall_s))
         return full * period + min(cycle - full * (period + self.inputs.stall_s), period)
 
-    def _split(self, spent: float, trained: float, speed: float) -> None:
+    def _split(self, spent: float, trained: float, speed: float, size: float) -> None:
         """Account for training, saves, stragglers and missing devices."""
         seconds = self.found.seconds
-        pure = speed / self._size
+        pure = speed / size
         seconds[CHECKPOINT] += max(spent - trained, 0.0)
         seconds[SLOWED] += trained * (1 - pure)
         seconds[REDUCED] += trained * (pure - speed)
@@ -217,19 +223,19 @@ class _Run:
             self.found.segments.append((PRODUCTIVE, self.time, self.time + spent))
         self._spend(spent)
 
-    def _account(self, state: str, spent: float) -> None:
-        self.found.seconds[state] += spent
-        if self.traced and spent > 0:
-            self.found.segments.append((state, self.time, self.time + spent))
-        self._spend(spent)
-
     def _spend(self, spent: float) -> None:
         """Let time pass; spares in use are not idle."""
         start, end = self.time, self.time + spent
         self.time = end
-        for back in self.down[: self.inputs.spares]:
-            if back > start:
-                self.found.spare_s -= (back if back < end else end) - start
+        if not self.down or spent <= 0:
+            return
+        self.found.spare_s -= sum(
+            [
+                (back if back < end else end) - start
+                for back in self.down[: self.inputs.spares]
+                if back > start
+            ]
+        )
 
     # Saves
 
