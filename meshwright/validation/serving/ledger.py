@@ -25,6 +25,7 @@ from meshwright.validation.serving import (
     closed_loop,
     energy,
     mlperf,
+    multi_lora,
     offline,
     open_loop,
     pd_transfer,
@@ -58,6 +59,7 @@ READERS: tuple[ModuleType, ...] = (
     speculative,
     offline,
     start_up,
+    multi_lora,
     pd_transfer,
     routed_fleets,
 )

@@ -10,8 +10,8 @@ from hwmodels.device import Device
 from simulator.serving.adapters.base import AdapterKernel, Array, passes_s
 from simulator.serving.adapters.shapes import AdapterShapes
 
-MEASURED_WIDTHS, MEASURED_RANK = 8192.0, 16
-"""Features in and out, and rank, of the measured product."""
+MEASURED_BYTES = 2.0 * 16 * (4096 + 4096)
+"""Of an adapter's matrices of the measured product: rank 16, hidden size 4096."""
 MEASURED_BANDWIDTH = 2.039e12
 """Memory bandwidth of the measuring device (A100 80 GB), B/s."""
 
@@ -19,7 +19,7 @@ MEASURED_BANDWIDTH = 2.039e12
 class Sgmv(AdapterKernel):
     """Punica's kernels: a launch for each product, then each further adapter reads its matrices.
 
-    The first adapter is launches and latency. The cost of a further one grows with the bytes of its matrices.
+    The first adapter is launches and latency; a further one is a part of the same launch and its bytes.
     """
 
     name: ClassVar[str] = "sgmv"
@@ -37,8 +37,9 @@ class Sgmv(AdapterKernel):
 
     def seconds(self, distinct: Array, shapes: AdapterShapes, tensor: int, device: Device) -> Array:
         """See `AdapterKernel.seconds`."""
-        size = shapes.widths / tensor / MEASURED_WIDTHS * shapes.rank / MEASURED_RANK
-        further = self.further_s * size * MEASURED_BANDWIDTH / device.memory_bandwidth
+        waiting = max(self.further_s - MEASURED_BYTES / MEASURED_BANDWIDTH, 0.0)
+        read = shapes.bytes / shapes.layers / tensor / device.memory_bandwidth
+        further = shapes.products * waiting + read
         return shapes.layers * (shapes.products * self.first_s + further * (distinct - 1.0))
 
     def token_s(self, shapes: AdapterShapes, tensor: int, device: Device) -> float:
