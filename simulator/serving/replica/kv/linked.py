@@ -6,6 +6,8 @@ prefix in tiers is read beside the step that computes the rest, or computed, whi
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from simulator.serving.replica.kv.prefix import PrefixBlocks
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.state.stores import Hits, KvTiers
@@ -16,6 +18,8 @@ class LinkedBlocks(PrefixBlocks):
     """`PrefixBlocks` whose evicted units go to tiers on shared links."""
 
     moves = True
+    # Units behind the prefix come from tiers instead.
+    finds_own: ClassVar[bool] = False
     __slots__ = ("_hits", "tiers")
 
     def __init__(self, total: int, block_tokens: int, span: int) -> None:

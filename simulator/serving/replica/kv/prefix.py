@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from math import gcd
+from typing import ClassVar
 
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.sequence import Sequence
@@ -19,6 +20,8 @@ class PrefixBlocks(PagedBlocks):
     """
 
     shares = True
+    finds_own: ClassVar[bool] = True
+    """Whether a preempted sequence finds its own full blocks behind its prefix."""
     __slots__ = ("_idle", "_step", "_unit", "_unit_blocks", "_users")
 
     def __init__(self, total: int, block_tokens: int, span: int) -> None:
@@ -96,7 +99,7 @@ class PrefixBlocks(PagedBlocks):
     def release(self, sequence: Sequence, tokens: int, preempted: bool = False) -> None:
         """See `PagedBlocks.release`; the units stay, idle."""
         self._enter(sequence, tokens)
-        if preempted:
+        if preempted and self.finds_own:
             # Own blocks stay cached too, behind all that were free before (vLLM).
             sequence.ghost = self.taken, self.free, tokens // self.block_tokens
         private = max(-(-tokens // self.block_tokens) - len(sequence.held) * self._unit_blocks, 0)

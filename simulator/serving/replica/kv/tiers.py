@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence as Many
+from typing import ClassVar
 
 from simulator.serving.replica.kv.prefix import PrefixBlocks
 from simulator.serving.replica.sequence import Sequence
@@ -43,6 +44,8 @@ class TieredBlocks(PrefixBlocks):
         recompute: share of the tokens read from tiers that is computed again.
     """
 
+    # Units behind the prefix come from tiers instead.
+    finds_own: ClassVar[bool] = False
     __slots__ = ("_recompute", "_stores")
 
     def __init__(self, total: int, block_tokens: int, span: int, recompute: float) -> None:
