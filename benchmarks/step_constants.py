@@ -158,7 +158,7 @@ CONSTANTS = (
         framework(old=3.6e-3, fetch_seconds=0.0),
     ),
     StepConstant(
-        "exchange of stages, Megatron-LM (frameworks)",
+        "exchange of stages, Megatron-DeepSpeed (frameworks)",
         "0.42 ms",
         ("ZB",),
         "the same",
