@@ -156,8 +156,20 @@ class LeverSpace:
             else:
                 values[name] = _values(setting, name, default, offers.get(name, ()))
         kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
-        kinds = tuple(kind for kind in kinds if kind in offers.get("recompute", kinds))
-        return cls(setting, values, _module_sets(setting, constraints), kinds)
+        sets = _module_sets(setting, constraints)
+        if constraints.keeps is not None:
+            keeps = constraints.keeps
+            sets = tuple(modules for modules in sets if keeps("recompute_modules", modules))
+            for name in values.keys() - fixed.keys():
+                values[name] = tuple(v for v in values[name] if keeps(name, v)) or values[name][:1]
+        kinds = tuple(
+            kind
+            for kind in kinds
+            if kind in offers.get("recompute", kinds)
+            and (kind != "selective" or sets)
+            and constraints.allows("recompute", kind)
+        )
+        return cls(setting, values, sets, kinds)
 
     @property
     def count(self) -> int:
@@ -166,9 +178,8 @@ class LeverSpace:
 
     @property
     def everything(self) -> Modules:
-        """The set of modules that frees the most memory: all that any set has."""
-        names = {name for modules in self.modules for name in modules}
-        return max(self.modules, key=lambda modules: (len(names & _parts(modules)), len(modules)))
+        """All modules that any set has: recomputing them frees the most memory."""
+        return tuple(name for name in MODULE_NAMES if any(name in modules for modules in self.modules))
 
     @property
     def varies(self) -> bool:
@@ -230,8 +241,3 @@ def _sets(names: Sequence[ModuleName]) -> Iterator[Modules]:
         chosen: Modules = tuple(name for name, on in zip(names, switches, strict=True) if on)
         if chosen and not any(part in chosen for name in chosen for part in INSIDE.get(name, ())):
             yield chosen
-
-
-def _parts(modules: Modules) -> set[ModuleName]:
-    """Modules of a set and those inside them."""
-    return {*modules, *(part for name in modules for part in INSIDE.get(name, ()))}

@@ -21,7 +21,7 @@ from simulator.ops.op import Size
 from simulator.plan import FULL, Plans
 from simulator.setting import Setting
 from simulator.training.components import LayerSeconds
-from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes
+from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.modules import frees, repeats
 from simulator.training.overlap import NO_TRANSFER, Transfer
 from simulator.training.work import KernelTimes, Priced, price_passes
@@ -64,14 +64,17 @@ class Table:
         lists, priced = _priced(space, setting, shapes, kinds)
         layers: dict[tuple[str | None, str | None, str | None], list[Layer]] = {}
         times = []
+        exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
         for chosen in space.combinations:
-            own = replace(shapes, overlap_expert=np.full(len(shapes), chosen.overlap_expert))
             ops = priced[chosen.dispatcher, chosen.grouped_launches]
-            passes = [
-                layer_passes(setting.with_choices(**chosen.levers), own, listed, kind)
-                for listed, kind in zip(ops, kinds, strict=True)
-            ]
-            layers.setdefault(chosen[:3], passes)
+            if chosen[:3] not in layers:
+                layers[chosen[:3]] = [
+                    layer_passes(setting.with_choices(**chosen.levers), exposed, listed, kind)
+                    for listed, kind in zip(ops, kinds, strict=True)
+                ]
+            passes = layers[chosen[:3]]
+            if chosen.overlap_expert:
+                passes = [overlapped(beside, layer) for layer in passes]
             times.append([_seconds(layer) for layer in passes])
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
         return cls(space, setting, shapes, index, lists, priced, layers, forward, backward, repeated)

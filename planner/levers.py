@@ -23,7 +23,15 @@ from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
 from simulator.training import step_time
 from simulator.training.components import LayerSeconds
-from simulator.training.memory import Kept, StageMemory, boundary_bytes, held_activations, memory
+from simulator.training.counts import micro_batches
+from simulator.training.memory import (
+    Kept,
+    StageMemory,
+    boundary_bytes,
+    held_activations,
+    in_flight,
+    memory,
+)
 
 BATCH = 1 << 11
 """Structures whose sets of modules are tried at once."""
@@ -60,14 +68,16 @@ class Chooser:
             bar: the slowest time of interest.
         """
         table = Table.of(self.space, plans)
-        fits = self._fitting(table, self._recomputing(plans, NONE))
-        rows = np.flatnonzero(np.logical_or.reduce(list(fits.values())))
+        held = _Held.of(self.space, self._recomputing(plans, NONE))
+        fits = self._fitting(table, held)
+        self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
+        combination, layers = self._fastest(table, plans, whole=False)
+        rows = self._worth(held, layers, fits, bar)
         if not len(rows):
             return
-        self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
-        plans, table = plans.take(rows), table.take(rows)
+        plans, table, combination = plans.take(rows), table.take(rows), combination[rows]
         fits = {kind: mask[rows] for kind, mask in fits.items()}
-        combination, layers = self._fastest(table, plans, whole=False)
+        layers = LayerSeconds(layers.forward[:, rows], layers.backward[:, rows])
         bare = self._recomputing(plans, NONE)
         bound = step_time(self.space.setting, bare, layers)
         if "none" in fits and fits["none"].any():
@@ -113,18 +123,30 @@ class Chooser:
                 forward[:, rows], backward[:, rows] = times.forward[:, places], times.backward[:, places]
         return chosen, LayerSeconds(forward, backward)
 
-    def _fitting(self, table: Table, bare: Plans) -> dict[str, np.ndarray]:
+    def _worth(self, held: _Held, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar) -> np.ndarray:
+        """Indices of structures that fit, whose busiest stage takes no longer than the bar."""
+        both = (layers.forward + layers.backward)[np.newaxis]
+        stage = (held.stages.layers * both).sum(axis=1).max(axis=0)
+        busy = stage * micro_batches(self.space.setting, held.plans)
+        worth = np.zeros(len(busy), dtype=bool)
+        for kind, mask in fits.items():
+            rows = np.flatnonzero(mask & ~worth)
+            plans = self._recomputing(held.plans.take(rows), Choice["recompute"].index(kind))
+            worth[rows[self._near(plans, busy[rows], bar)]] = True
+        return np.flatnonzero(worth)
+
+    def _fitting(self, table: Table, held: _Held) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
-        held = _Held.of(self.space, bare)
-        kept, nothing = table.kept[:, table.index], np.zeros_like(table.kept[:, table.index])
-        discarded = {"none": nothing, "selective": table.discarded.max(axis=0)[:, table.index]}
-        if "full" in self.space.recompute:
-            discarded["full"] = kept - boundary_bytes(self.space.setting, bare)
-        return {
-            kind: self._fits(held, kept, gone, kept if kind == "full" else None)
-            for kind, gone in discarded.items()
-            if kind in self.space.recompute
-        }
+        kept, kinds = table.kept[:, table.index], self.space.recompute
+        found: dict[str, np.ndarray] = {}
+        if "none" in kinds:
+            found["none"] = self._fits(held, kept, np.zeros_like(kept))
+        if "selective" in kinds:
+            found["selective"] = self._fits(held, kept, table.discarded.max(axis=0)[:, table.index])
+        if "full" in kinds:
+            boundary = boundary_bytes(self.space.setting, held.plans)
+            found["full"] = self._fits(held, kept, kept - boundary, kept)
+        return found
 
     def _fits(
         self, held: _Held, kept: np.ndarray, discarded: np.ndarray, again: np.ndarray | None = None
@@ -183,16 +205,20 @@ class _Held:
     plans: Plans
     stages: Stages
     memory: StageMemory
+    flight: np.ndarray
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> _Held:
         stages = Stages.of(space.setting, plans)
-        counts = parameters(space.setting, plans, stages)
-        return cls(space, plans, stages, memory(space.setting, plans, stages, counts))
+        held = memory(space.setting, plans, stages, parameters(space.setting, plans, stages))
+        return cls(space, plans, stages, held, in_flight(space.setting, plans, stages))
 
     def fits(self, kept: list[Kept], usable_bytes: float) -> np.ndarray:
         """Whether plans fit whose layers keep that much, shape (..., plans)."""
         setting = self.space.setting.of(self.plans)
-        held = held_activations(setting, self.plans, self.stages, kept) * setting.framework.fragmentation
+        held = (
+            held_activations(setting, self.plans, self.stages, kept, self.flight)
+            * setting.framework.fragmentation
+        )
         peak = self.memory.peak_with(held, setting.cluster.device.memory_bytes)
         return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)

@@ -213,6 +213,16 @@ def in_graph(graphs: str, experts: bool, op: Op) -> bool:
     return op.part == "mlp" or graphs != "router"
 
 
+def overlapped(plans: Plans, layer: Layer) -> Layer:
+    """A layer of plans that expose the exchange with experts, as plans that overlap it have it."""
+    first = replace(layer.forward, reads=layer.forward.reads & ~plans.overlap_expert.astype(bool))
+    return replace(
+        layer,
+        forward=_beside_experts(plans, first),
+        backward_input=_beside_experts(plans, layer.backward_input),
+    )
+
+
 def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
     """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ class StageMemory:
         held = self._standing + activations + self.updating(activations, capacity)
         return self.learned * np.where(self.present, held, 0.0).max(axis=-2)
 
-    @property
+    @cached_property
     def _standing(self) -> np.ndarray:
         """Bytes that do not depend on activations, shape (classes, plans)."""
         return sum(
@@ -289,7 +290,9 @@ def _activations(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) 
     return held_activations(setting, plans, stages, kept_by_layers(setting, plans, stages.groups, ops))
 
 
-def held_activations(setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept]) -> np.ndarray:
+def held_activations(
+    setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept], flight: np.ndarray | None = None
+) -> np.ndarray:
     """Activations held at the peak: those in flight, and one recomputed layer.
 
     Args:
@@ -297,11 +300,12 @@ def held_activations(setting: Setting, plans: Plans, stages: Stages, kept: Itera
         plans: the plans.
         stages: their layers.
         kept: what one layer of each kind keeps, shape (..., plans).
+        flight: micro batches in flight (``in_flight``), where known.
 
     Returns:
         Bytes, shape (..., classes, plans).
     """
-    flight = _in_flight(setting, plans, stages)
+    flight = in_flight(setting, plans, stages) if flight is None else flight
     held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
@@ -330,7 +334,7 @@ def _every_other_result(model: Model, experts: bool) -> float:
     return 2 * model.query_width + model.kv_width + inner
 
 
-def _in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
+def in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     """Micro batches whose activations a stage of each class holds at the peak, shape (classes, plans)."""
     m = micro_batches(setting, plans)
     stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
