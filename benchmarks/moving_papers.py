@@ -76,6 +76,8 @@ def flat(runs: ServingRuns) -> float:
     return max(stops) / min(stops)
 
 
+TAIL = "P99 of TTFT over vLLM's swaps, priorities drawn every"
+SWITCH = "serve-fastswitch-8b"
 STOP = "migrations.stop_mean_s"
 LLUMNIX = "serve-llumnix-7b"
 BLEND = "serve-cacheblend-7b"
@@ -149,4 +151,13 @@ MOVING_CLAIMS = (
         STOP,
         unit=" s",
     ),
+    *(
+        over(SWITCH, f"{TAIL} {seconds} s", published, (1.3, 6.0), ours, theirs, "ttft_s.p99")
+        for seconds, published, ours, theirs in (
+            (20, 11.2, "FastSwitch, every 20", "every 20"),
+            (5, 11.2, "FastSwitch", "base"),
+            (1, 11.2, "FastSwitch, every 1", "every 1"),
+        )
+    ),
+    over(SWITCH, "the same, groups alone, every 5 s", 11.2, (1.0, 6.0), "groups alone", "base", "ttft_s.p99"),
 )

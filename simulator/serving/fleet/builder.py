@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from simulator.serving.fleet.placing import placed_tiers
+from simulator.serving.fleet.placing import placed_tiers, swap_seconds
 from simulator.serving.question.places import read_rate
 from simulator.serving.replica.base import Listener, StepLoop
 from simulator.serving.replica.guards import guard, guarded
@@ -59,6 +59,10 @@ class Builder:
             replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
         else:
             replica = Replica(options, pool.scheduler, kvs[0], *rest)
+        if options.preemption == "swap":
+            replica.copy_s = swap_seconds(self._setting.model, pool)
+            for batcher in replica.batchers:
+                batcher.beside_s = replica.copy_s if options.swap_asynchronous else 0.0
         if pool.pool.speculation is not None:
             seed = [self._setting.seed, 11, self._made]
             self._made += 1

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from simulator.models import Model
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.state import KvTiers, Lanes, PlacedStore
+from simulator.serving.state.stores import COPY_GAP_S
 from simulator.serving.steps.costs import engine_of
+
+GROUP_BLOCKS = 20.0
+"""Neighbouring blocks of a group in the mean (assumed; FastSwitch allocates groups of tens of blocks)."""
 
 
 def placed_tiers(
@@ -53,3 +58,17 @@ def placed_tiers(
         return steps.step(((chunk, before),), 0, 0) * max(tokens, 1) / chunk
 
     return KvTiers(stores, lanes.links, prefill_s, waits)
+
+
+def swap_seconds(model: Model, pool: PoolSetting) -> float:
+    """Seconds to swap a token's KV in or out: its bytes, and its part of the gaps between copies.
+
+    A block lies in two pieces a layer (keys and values), each of which vLLM 0 copies on its own; groups copy
+    neighbouring blocks together (Shen et al., FastSwitch, arXiv 2411.18424).
+    """
+    seconds, copies = pool.costs.copy_s, pool.options.swap_copies
+    if copies == "whole":
+        return seconds
+    pieces = 2.0 * model.cached_layers / pool.pool.pipeline
+    blocks = GROUP_BLOCKS if copies == "groups" else 1.0
+    return seconds + COPY_GAP_S * pieces / (pool.options.block_tokens * blocks)

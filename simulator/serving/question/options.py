@@ -41,6 +41,17 @@ class EngineOptions(Strict):
         default=False,
         description="admit a prompt when the KV blocks of all of it are free; else of its first chunk",
     )
+    swap_copies: Literal["whole", "blocks", "groups"] = Field(
+        default="whole",
+        description="copies of a swap: whole (at the link's rate), blocks (one for each block, layer, key "
+        "and value, as vLLM 0), groups (of neighbouring blocks)",
+    )
+    swap_asynchronous: bool = Field(
+        default=False, description="swaps are copied beside steps, not before them"
+    )
+    swap_keeps: bool = Field(
+        default=False, description="host copies are kept: a later swap copies only tokens made since"
+    )
     stream_interval: int = Field(1, ge=1, le=2**16, description="tokens in a streamed chunk")
     receive_interval: int = Field(
         1,

@@ -71,12 +71,14 @@ class Batcher:
         "admits_whole",
         "admitted",
         "ages",
+        "beside_s",
         "block_tokens",
         "budget",
         "chunks_prompts",
         "decodes",
         "drafts",
         "ends",
+        "keeps",
         "kv",
         "kv_tokens",
         "phases",
@@ -108,6 +110,10 @@ class Batcher:
         """Admission takes the blocks of a whole request, so decodes take none."""
         self.swaps = options.preemption == "swap"
         self.admits_whole = options.admits_whole
+        self.keeps = options.swap_keeps
+        """Whether the host keeps copies of swapped sequences."""
+        self.beside_s = 0.0
+        """Seconds to copy a swapped token beside steps; 0: steps wait for the copies."""
         self.running = 0
         """Slots in use, those of sequences about to leave included."""
         self.prefilling: list[Sequence] = []
@@ -176,7 +182,7 @@ class Batcher:
         self.running += 1
         self.kv.sequences += 1
         if sequence.loaded and self.swaps:
-            step.copied += sequence.loaded
+            self._copy(step, sequence.loaded)
         sequence.loaded = 0
         if self.kv.moves:
             step.read_s += self.kv.wait_seconds(sequence, now)
@@ -241,8 +247,16 @@ class Batcher:
         self._release(sequence, held, preempted=True)
         if self.swaps:
             sequence.loaded = held
-            step.copied += held
+            self._copy(step, held - sequence.kept)
+            sequence.kept = held if self.keeps else 0
         self.waiting.appendleft(sequence)
+
+    def _copy(self, step: PlannedStep, tokens: int) -> None:
+        """Copy swapped tokens before the step, or beside it."""
+        if self.beside_s:
+            step.read_s += tokens * self.beside_s
+        else:
+            step.copied += tokens
 
     def _release(self, sequence: Sequence, held: int, preempted: bool = False) -> None:
         """Free the blocks of a sequence that leaves early, those reserved for later tokens included."""

@@ -14,6 +14,7 @@ FIELDS = (
     "held",
     "join_kv",
     "join_step",
+    "kept",
     "last_s",
     "loaded",
     "made",
@@ -64,6 +65,8 @@ class Sequence:
         """At its preemption: blocks allocated so far, free blocks, and its own blocks."""
         self.loaded = 0
         """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
+        self.kept = 0
+        """Tokens whose KV the host has kept from an earlier swap."""
         self.preemptions = 0
         self.retries = 0
         """Number of times that a replica failure lost it and it was sent again."""

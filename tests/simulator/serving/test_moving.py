@@ -160,3 +160,38 @@ def test_llumnix_pairs_the_least_free_with_the_freest():
 
 def test_llumnix_gives_nothing_to_a_replica_with_a_queue():
     assert not Llumnix().moves([Host(0, 2, 10), Host(1, 900, 10, queue=3)])
+
+
+def swapped(**options):
+    """Sequences that change places on a replica with few KV blocks."""
+    options = {
+        "kv_blocks": 200,
+        "max_context": 4096,
+        "preemption": "swap",
+        "scheduler": "changing-priority",
+        "scheduler_options": {"every": 0.5},
+        **options,
+    }
+    return run(120, 20.0, replicas=1, options=options)
+
+
+def test_swaps_in_groups_beside_steps_and_kept_cost_less_each():
+    slow = swapped(swap_copies="blocks")
+    assert slow.metrics.preemptions > 20
+    ends = [slow.metrics.makespan_s]
+    for options in (
+        {"swap_copies": "groups"},
+        {"swap_copies": "groups", "swap_asynchronous": True},
+        {"swap_copies": "groups", "swap_asynchronous": True, "swap_keeps": True},
+    ):
+        found = swapped(**options)
+        assert len(found.records) == 120
+        ends.append(found.metrics.makespan_s)
+    assert ends[0] > ends[1] > ends[2]
+    assert ends[3] <= ends[2] * 1.02
+
+
+def test_without_preemptions_swaps_change_nothing():
+    room = {"kv_blocks": 8000, "scheduler": "chunked", "scheduler_options": {}}
+    plain, grouped = swapped(**room), swapped(**room, swap_copies="groups", swap_keeps=True)
+    assert list(plain.records) == list(grouped.records)

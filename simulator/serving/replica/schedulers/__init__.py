@@ -8,6 +8,7 @@ from typing import Any
 
 from simulator.serving.question.policies import make_policy
 from simulator.serving.replica.schedulers.base import Scheduler
+from simulator.serving.replica.schedulers.changing_priority import ChangingPriority
 from simulator.serving.replica.schedulers.chunked import Chunked
 from simulator.serving.replica.schedulers.continuous import Continuous
 from simulator.serving.replica.schedulers.exact_budget import ExactBudget
@@ -19,7 +20,16 @@ from simulator.serving.replica.schedulers.static import Static
 schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
     {
         kind.name: kind
-        for kind in (Static, Continuous, PrefillFirst, Chunked, ExactBudget, Priority, OneAdapter)
+        for kind in (
+            Static,
+            Continuous,
+            PrefillFirst,
+            Chunked,
+            ExactBudget,
+            Priority,
+            ChangingPriority,
+            OneAdapter,
+        )
     }
 )
 

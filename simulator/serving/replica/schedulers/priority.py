@@ -7,6 +7,7 @@ from typing import ClassVar
 from simulator.serving.replica.admission import admit, go_on
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.schedulers.base import Scheduler
+from simulator.serving.replica.sequence import Sequence
 
 
 class Priority(Scheduler):
@@ -40,10 +41,14 @@ class Priority(Scheduler):
         """Any arrival may be more urgent than a running sequence."""
         return False
 
+    def _need(self, batcher: Batcher, head: Sequence) -> int:
+        """Blocks for which less urgent sequences are preempted."""
+        return batcher.kv.blocks(head.target - batcher.kv.match(head))
+
     def _make_room(self, batcher: Batcher, step: PlannedStep) -> None:
         """Preempt less urgent sequences until the head of the queue has a slot and blocks."""
         head = batcher.waiting[0]
-        need = batcher.kv.blocks(head.target - batcher.kv.match(head))
+        need = self._need(batcher, head)
         while batcher.running >= batcher.slots or need > batcher.kv.free:
             running = [
                 one

@@ -1,0 +1,39 @@
+"""Priorities that change while requests run, so that sequences are preempted and come back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.schedulers.priority import Priority
+from simulator.serving.replica.sequence import Sequence
+
+ODD = 2654435761
+"""Multiplier of a multiplicative hash (Knuth, volume 3, section 6.4)."""
+
+
+class ChangingPriority(Priority):
+    """`Priority` whose priorities are drawn again every ``every`` seconds, for each request on its own.
+
+    With ``preemption: swap`` every change copies KV to the host and back; ``swap_copies: groups``,
+    ``swap_asynchronous`` and ``swap_keeps`` are FastSwitch's answers.
+    """
+
+    name: ClassVar[str] = "changing-priority"
+    rule: ClassVar[str] = "as priority, with priorities drawn again every so many seconds"
+    source: ClassVar[str] = "Shen et al., FastSwitch, arXiv 2411.18424 (priority update traces)"
+    every: float = Field(default=5.0, ge=1e-3, le=1e6, description="seconds between two draws")
+    levels: int = Field(default=4, ge=2, le=64, description="priorities that are drawn")
+
+    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
+        """See `Scheduler.fill`."""
+        epoch = int(now / self.every)
+        for one in (*batcher.waiting, *batcher.admitted):
+            one.priority = ((one.request.serial * 7919 + epoch * 104729) * ODD % 2**32 >> 16) % self.levels
+        super().fill(batcher, step, now)
+
+    def _need(self, batcher: Batcher, head: Sequence) -> int:
+        """All blocks of the sequence: those of a swapped one are taken again."""
+        return batcher.kv.blocks(head.target)
