@@ -204,6 +204,12 @@ PLACEMENT = (
     _over(EXFLOW, "the same, 60 experts, 12 GPUs", 2.2, (1.2, 2.2), "60 experts, placed", "60 experts", RATE),
 )
 
+BURSTS = "serve-bursts-8b"
+ARRIVALS = (
+    _over(BURSTS, "P99 of TTFT over that of Poisson, CV 2", 3.0, (1.5, 5.0), "base", "cv 2", "ttft_s.p99"),
+    _over(BURSTS, "the same, CV 4", 3.0, (1.5, 5.0), "base", "cv 4", "ttft_s.p99"),
+)
+
 MARLIN, LONG, GAP = "serve-marlin-7b", "serve-long-context-34b", "itl_s.mean"
 
 
@@ -236,4 +242,4 @@ FORMATS = (
     _context("time of a token, 4K", 0.0349, "4K", "itl_s.mean", " s"),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS)
+POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS, *ARRIVALS)

@@ -1,0 +1,61 @@
+"""Kinds of speculative decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from hwmodels.errors import UnknownNameError
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.tables import facts, table
+from simulator.serving.question.speculation import DraftingDefaults, drafting_defaults
+
+FIGURES = ("tokens", "acceptance", "layers", "host_s", "verified")
+
+
+def _get(name: str) -> tuple[str, DraftingDefaults]:
+    known = drafting_defaults()
+    if name not in known:
+        raise UnknownNameError("kind of speculation", name, known)
+    return name, known[name]
+
+
+def _figures(defaults: DraftingDefaults) -> dict[str, Any]:
+    return {name: figure for name in FIGURES if (figure := getattr(defaults, name)) is not None}
+
+
+def _brief(entry: tuple[str, DraftingDefaults]) -> dict[str, Any]:
+    name, defaults = entry
+    values = {key: figure.value for key, figure in _figures(defaults).items()}
+    return {"name": name, "passes": defaults.passes, **values}
+
+
+def _more(entry: tuple[str, DraftingDefaults]) -> dict[str, Any]:
+    return {"sources": {key: figure.source for key, figure in _figures(entry[1]).items()}}
+
+
+def _row(entry: tuple[str, DraftingDefaults]) -> list[str]:
+    name, defaults = entry
+    return [name, defaults.passes, f"{defaults.tokens.value}", f"{defaults.acceptance.value:g}"]
+
+
+def _tables(entry: tuple[str, DraftingDefaults]) -> list[Table]:
+    name, defaults = entry
+    rows = [
+        [key, f"{figure.value:g}", figure.kind, figure.source] for key, figure in _figures(defaults).items()
+    ]
+    columns = ("parameter", "default", "kind", "source")
+    return [facts({"passes": defaults.passes}, name), table(columns, rows, left=4)]
+
+
+KIND = Kind(
+    names=lambda: sorted(drafting_defaults()),
+    get=_get,
+    brief=_brief,
+    more=_more,
+    columns=("draft", "passes of the draft", "tokens", "acceptance"),
+    row=_row,
+    tables=_tables,
+    text_columns=2,
+)
