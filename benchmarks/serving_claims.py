@@ -210,6 +210,17 @@ ARRIVALS = (
     _over(BURSTS, "the same, CV 4", 3.0, (1.5, 5.0), "base", "cv 4", "ttft_s.p99"),
 )
 
+SWIFT = "serve-swiftkv-70b"
+STATE = (
+    _over(
+        SWIFT, "tokens/s of prompts that skip half of the layers", 2.0, (1.5, 2.1), "swiftkv", "base", RATE
+    ),
+    ServingClaim(SWIFT, "prompt tokens/s", 16000, (13000, 19000), ("swiftkv",), (), "input_rate", unit=""),
+    _over(
+        SWIFT, "tokens/s, outputs as long as prompts", 1.2, (1.0, 1.6), "outputs, swiftkv", "outputs", RATE
+    ),
+)
+
 MARLIN, LONG, GAP = "serve-marlin-7b", "serve-long-context-34b", "itl_s.mean"
 
 
@@ -242,4 +253,4 @@ FORMATS = (
     _context("time of a token, 4K", 0.0349, "4K", "itl_s.mean", " s"),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS, *ARRIVALS)
+POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS, *ARRIVALS, *STATE)

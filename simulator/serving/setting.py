@@ -153,8 +153,15 @@ def serving_setting(
         engine = engine_of(pool.engine, folder, f"{place}.engine")
         costs = replica_costs(model, used, pool, options, engine, tables)
         if pool.overlap is not None and isinstance(costs.steps, IterationTable):
-            steps = OverlapSteps(costs.steps, make_overlap(pool.overlap, f"{place}.overlap"))
-            costs = dataclasses.replace(costs, steps=steps)
+            overlap = make_overlap(pool.overlap, f"{place}.overlap")
+            left = overlap.kept_state
+            costs = dataclasses.replace(
+                costs,
+                steps=OverlapSteps(costs.steps, overlap),
+                kv_blocks=costs.kv_blocks if options.kv_blocks else int(costs.kv_blocks / left),
+                kv_token_bytes=costs.kv_token_bytes * left,
+                copy_s=costs.copy_s * left,
+            )
         if pool.speculation is not None:
             costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
         scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")

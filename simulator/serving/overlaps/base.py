@@ -61,6 +61,16 @@ class Overlap(Strict):
     )
 
     @property
+    def skipped_prompt(self) -> float:
+        """Share of a prompt's products and attention that the model does not compute."""
+        return 0.0
+
+    @property
+    def kept_state(self) -> float:
+        """KV bytes of a token over those of the model as it is."""
+        return 1.0
+
+    @property
     def kept_exchange(self) -> float:
         """Share of the exchange with experts that is left."""
         return 1.0

@@ -1,4 +1,4 @@
-"""Steps that send less: residual edges that are moved, and tokens that stay with their experts."""
+"""Steps with less to do: moved residual edges, tokens that stay with their experts, prompts half computed."""
 
 from __future__ import annotations
 
@@ -45,3 +45,27 @@ class CoherentExperts(Overlap):
     def kept_exchange(self) -> float:
         """See `Overlap.kept_exchange`."""
         return self.share
+
+
+class SwiftKv(Overlap):
+    """KV of the later layers is computed from an early layer: prompts skip the rest, and layers share KV.
+
+    Quality is an input. It helps where prompts are much longer than outputs.
+    """
+
+    name: ClassVar[str] = "swiftkv"
+    rule: ClassVar[str] = "prompts skip a share of all layers, and a token has less KV"
+    source: ClassVar[str] = "Qiao et al., SwiftKV (arXiv 2410.03960)"
+    hides: ClassVar[tuple[str, ...]] = ()
+    skipped: float = Field(default=0.5, ge=0, le=1, description="share of a prompt's layers that are skipped")
+    state: float = Field(default=0.375, gt=0, le=1, description="KV bytes of a token that are left")
+
+    @property
+    def skipped_prompt(self) -> float:
+        """See `Overlap.skipped_prompt`."""
+        return self.skipped
+
+    @property
+    def kept_state(self) -> float:
+        """See `Overlap.kept_state`."""
+        return self.state

@@ -10,14 +10,14 @@ from hwmodels.errors import UnknownNameError
 from hwmodels.loading import build
 from simulator.serving.overlaps.base import Kinds, Overlap
 from simulator.serving.overlaps.pieces import Halves, NanoBatches, TwoBatches
-from simulator.serving.overlaps.residual import CoherentExperts, Kraken, Ladder
+from simulator.serving.overlaps.residual import CoherentExperts, Kraken, Ladder, SwiftKv
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.steps.all_reduce import all_reduce_seconds
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, Stretch
 from simulator.serving.steps.table import IterationTable
 
 overlaps: Mapping[str, type[Overlap]] = {
-    kind.name: kind for kind in (NanoBatches, Halves, Ladder, Kraken, TwoBatches, CoherentExperts)
+    kind.name: kind for kind in (NanoBatches, Halves, Ladder, Kraken, TwoBatches, CoherentExperts, SwiftKv)
 }
 
 
@@ -66,7 +66,8 @@ class OverlapSteps:
         # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
         compute = max(cut - network - exchange, 0.0) + chunks
         kinds = Kinds(compute, memory, overlap.kept * network, overlap.kept_exchange * exchange)
-        dropped = (1.0 - overlap.kept) * network + (1.0 - overlap.kept_exchange) * exchange
+        skipped = overlap.skipped_prompt * (prompt / tokens * (cut - exchange) + chunks)
+        dropped = skipped + (1.0 - overlap.kept) * network + (1.0 - overlap.kept_exchange) * exchange
         return dropped + overlap.hidden(kinds) - (cut - whole) - (pieces - 1) * self._gaps
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:

@@ -98,3 +98,12 @@ def test_an_overlap_ends_requests_sooner():
 def test_bad_input(overlap, message):
     with pytest.raises(InputError, match=message):
         setting(overlap=overlap)
+
+
+def test_a_prompt_half_computed_takes_about_half_and_its_kv_less():
+    plain, swift = (setting(overlap=overlap).pools[0].costs for overlap in (None, {"kind": "swiftkv"}))
+    ratio = swift.steps.step([(2048, 0)], 0, 0) / plain.steps.step([(2048, 0)], 0, 0)
+    assert 0.45 < ratio < 0.7
+    assert swift.steps.step([], 16, 16_000) == plain.steps.step([], 16, 16_000)
+    assert swift.kv_blocks == pytest.approx(plain.kv_blocks / 0.375, rel=1e-3)
+    assert swift.kv_token_bytes == pytest.approx(0.375 * plain.kv_token_bytes)
