@@ -39,7 +39,15 @@ def offloaded(row: PublishedRow) -> dict[str, Any]:
         place["parameters"] = {"host": 1.0}
     if not place:
         raise SkippedRow(f"offload ({words}) is not modelled")
-    update = {"on": "host", "pipelined": "overlapped" in words} if "optimizer" in place else None
+    update: dict[str, Any] | None = None
+    if "optimizer" in place:
+        # Megatron Core's hybrid optimizer leaves the 32-bit weights on the device.
+        framework = row.text("framework").lower()
+        hybrid = "megatron" in framework
+        if "deepspeed" in framework or "accelerate" in words:
+            # Gradients go to the optimizer's host buffers, and kernels wait (DeepSpeed, stage3.py).
+            place["gradients"] = {"host": 1.0, "prefetch": 0}
+        update = {"on": "host", "pipelined": "overlapped" in words, "master_on_device": hybrid}
     return {"place": place} | ({"update": update} if update else {})
 
 
