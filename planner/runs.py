@@ -96,8 +96,9 @@ def slow_parts(prediction: Prediction, plan: Plan, asked: AskedRun) -> list[Slow
         rise = min(straggler.ramp, end - start)
         for piece in range(RAMP if rise > 0 else 0):
             part = 1 + (factor - 1) * (piece + 0.5) / RAMP
-            found.append(Slow(start + rise * piece / RAMP, start + rise * (piece + 1) / RAMP, part))
-        found.append(Slow(start + rise, end, factor, evicted))
+            begin, stop = start + rise * piece / RAMP, start + rise * (piece + 1) / RAMP
+            found.append(Slow(begin, stop, part, straggler=number))
+        found.append(Slow(start + rise, end, factor, evicted, number))
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from rich.table import Table
@@ -11,6 +13,7 @@ from hwmodels.durations import written
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
+from simulator.runs.detectors import DetectorValue, detector_values
 from simulator.runs.engine_saves import EngineSave
 
 DAY = 86400.0
@@ -53,7 +56,51 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
         "interrupted": outcome.interrupted,
         "seed": case.asked.question.seed,
         "assumed": assumed(run),
+        **_detectors(run),
     }
+
+
+def _detectors(run: PlannedRun) -> dict[str, Any]:
+    """What detectors of the run's stragglers must find; nothing without stragglers."""
+    values = detector_values(run.outcome.inputs, run.case.asked.question.stragglers)
+    names = [each.name for each in fields(DetectorValue)]
+    rows = [{name: _finite(getattr(each, name)) for name in names} for each in values]
+    return {"detectors": rows} if rows else {}
+
+
+def detector_table(runs: Sequence[tuple[str, dict[str, Any]]]) -> list[Table]:
+    """Stragglers of runs and what finding them is worth; empty without any.
+
+    Args:
+        runs: label and description of each.
+    """
+    rows = []
+    for label, made in runs:
+        for each in made.get("detectors", ()):
+            shortest, least = each["least_lasts_s"], each["least_factor"]
+            rows.append(
+                [
+                    label,
+                    str(each["straggler"]),
+                    percent(each["factor"] - 1),
+                    written(each["lasts_s"]),
+                    written(each["restart_s"]),
+                    written(each["saves_s"]) if each["saves_s"] >= 0 else f"-{written(-each['saves_s'])}",
+                    percent(least - 1) if least is not None else "never",
+                    written(shortest) if shortest is not None else "never",
+                ]
+            )
+    columns = [
+        "run",
+        "straggler",
+        "slows by",
+        "lasts",
+        "eviction costs",
+        "saves",
+        "pays from",
+        "or if it lasts",
+    ]
+    return [table(columns, rows, "What a detector must find")] if rows else []
 
 
 def _days(seconds: float) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.plans import ONCE, WORDS
+from meshwright.reports.runs import detector_table
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, seconds, signed_percent
 from meshwright.variations.answer import Outcome
@@ -98,7 +99,12 @@ def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
             lost_to = ", ".join(named[:SHOWN_PARTS])
             rows.append([outcome.run.label, *finish, goodput, f"{made['usd']:,.0f}", lost_to])
     columns = ["run", "days", "p90", "goodput", "USD", "most time is lost to"]
-    return [table(columns, rows, "The run")] if rows else []
+    described = [
+        (outcome.run.label, outcome.report["run"])
+        for outcome in outcomes
+        if outcome.report and "run" in outcome.report
+    ]
+    return [table(columns, rows, "The run"), *detector_table(described)] if rows else []
 
 
 def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:

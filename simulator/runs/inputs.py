@@ -36,6 +36,8 @@ class Slow:
     end: float
     factor: float
     evicted: bool = False
+    straggler: int = -1
+    """Number of the straggler in the question; -1: unnamed."""
 
 
 @dataclass(frozen=True)
