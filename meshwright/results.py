@@ -164,6 +164,22 @@ class PlanSearch(Shown):
         check_rank(index, len(self.result.plans))
         return scenario_of(self.result.setting, self.result.plans.plan(index))
 
+    def trials(self, count: int) -> list[tuple[int, float]]:
+        """The plans worth measuring next: their ranks, and what each measurement is expected to gain.
+
+        Gains are shares of the step, beyond those of the plans before.
+
+        Raises:
+            InputError: fewer plans are shown.
+        """
+        from planner.standing import worth_measuring
+        from simulator.uncertainty import covariance
+
+        check_rank(count - 1, len(self.result.plans))
+        step = self.result.step
+        chosen, gains = worth_measuring(step.time, covariance(self.result.setting, step), count)
+        return [(index + 1, gain) for index, gain in zip(chosen, gains, strict=True)]
+
     def _tables(self) -> Sequence[Any]:
         if not len(self.result.plans):
             return ["no plan fits"]

@@ -8,9 +8,10 @@ their times. A run is evidence for a plan of the same code base, device generati
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
+from itertools import combinations
 from math import log
 from pathlib import Path
 
@@ -102,11 +103,13 @@ class PlanEvidence:
         runs: measured runs by mechanism.
         together: runs that used all mechanisms of the plan.
         nearest: the run that shares most with the plan; None without any on the device family.
+        apart: pairs of mechanisms that were measured, but never together.
     """
 
     runs: Mapping[str, int]
     together: int
     nearest: MeasuredRun | None
+    apart: tuple[str, ...] = ()
 
     @property
     def fewest(self) -> int:
@@ -115,8 +118,8 @@ class PlanEvidence:
 
     @property
     def unproven(self) -> tuple[str, ...]:
-        """Mechanisms without a measured run."""
-        return tuple(name for name, count in self.runs.items() if not count)
+        """Mechanisms without a measured run, and pairs of mechanisms without a common one."""
+        return (*(name for name, count in self.runs.items() if not count), *self.apart)
 
 
 class RunEvidence:
@@ -150,7 +153,14 @@ class RunEvidence:
             {name: self.used.get(name, 0) for name in own},
             sum(run.count for run in self.runs if wanted <= run.mechanisms),
             min(self.runs, key=lambda run: self._distance(run, wanted), default=None),
+            tuple(self._apart(own)),
         )
+
+    def _apart(self, own: Sequence[str]) -> Iterator[str]:
+        """Pairs of measured mechanisms that no run had both of."""
+        for one, other in combinations([name for name in own if self.used.get(name)], 2):
+            if not any({one, other} <= run.mechanisms for run in self.runs):
+                yield f"{one} with {other}"
 
     def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
         """Mechanisms that differ, then the device, then the sizes of model and job."""

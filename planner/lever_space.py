@@ -154,7 +154,9 @@ class LeverSpace:
             elif name in OF_EXPERTS and setting.model.moe is None:
                 values[name] = (default,)
             else:
-                values[name] = _values(setting, name, default, offers.get(name, ()))
+                tried = _values(setting, name, default, offers.get(name, ()))
+                kept = (value for value in tried if value == default or constraints.allows(name, value))
+                values[name] = tuple(kept) or tried[:1]
         kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
         sets = _module_sets(setting, constraints)
         if constraints.keeps is not None:
@@ -229,7 +231,11 @@ def _module_sets(setting: Setting, constraints: Constraints) -> tuple[Modules, .
         return (fixed,)  # type: ignore[return-value]
     offered = setting.framework.offers.get("recompute_modules", ())
     names: list[ModuleName] = [
-        name for name in MODULE_NAMES if name in offered and has_module(setting.model, name)
+        name
+        for name in MODULE_NAMES
+        if name in offered
+        and has_module(setting.model, name)
+        and constraints.allows("recompute_modules", (name,))
     ]
     # The attention core alone is what selective recomputation repeats by default.
     return tuple(sorted(_sets(names), key=len)) or (("core_attn",),)

@@ -6,12 +6,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from meshwright.commands import options as given
 from meshwright.commands.output import Json
 
 COLD_START_S = 60.0
+TRIALS = Path("trials")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class PlanFlags:
     offload: given.Offload = False
     raw: given.Raw = False
     proven: given.Proven = False
+    trials: given.Trials = None
+    folder: given.Folder = TRIALS
     refine: given.Refine = 0
     executor: given.Executor = "local"
     address: given.Address = ""

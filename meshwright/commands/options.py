@@ -154,6 +154,11 @@ Offload = Annotated[
 Proven = Annotated[
     bool, typer.Option("--proven", help="Keep to mechanisms that a measured run of the framework used.")
 ]
+Trials = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Write launch files of the N plans worth measuring to --folder."),
+]
+Folder = Annotated[Path, typer.Option(help="Folder of --trials.")]
 Raw = Annotated[bool, typer.Option("--all", help="Show near duplicates too, in the order of the objective.")]
 Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Run the best N plans on the event engine.")]
 Save = Annotated[

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from meshwright.commands import options as given
-from meshwright.commands.flags import COLD_START_S, PlanFlags, spread
+from meshwright.commands.flags import COLD_START_S, TRIALS, PlanFlags, spread
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
@@ -23,7 +24,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
-    *("proven", "site", "tokens", "days", "budget"),
+    *("proven", "trials", "site", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -180,7 +181,7 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     asked = given.question(**{name: getattr(flags, name) for name in names})
     asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
-    unranked |= {"--proven": flags.proven or None, "--site": flags.site}
+    unranked |= {"--proven": flags.proven or None, "--site": flags.site, "--trials": flags.trials}
     if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
@@ -206,10 +207,17 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
         name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven", "refine")
     }
     asked["execution"] = _execution(flags)
-    plan_training(flags.scenario, asked, files, flags.json)
+    plan_training(flags.scenario, asked, files, flags.json, flags.trials, flags.folder)
 
 
-def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, json: bool) -> None:
+def plan_training(
+    scenario: str,
+    arguments: dict[str, Any],
+    files: PlanFiles,
+    json: bool,
+    trials: int | None = None,
+    folder: Path = TRIALS,
+) -> None:
     """Search training plans, print them, and write the requested files.
 
     Raises:
@@ -241,10 +249,38 @@ def plan_training(scenario: str, arguments: dict[str, Any], files: PlanFiles, js
         )
     found.check()
     files.write(found)
+    if trials is not None:
+        _write_trials(found, trials, folder)
     if found.interrupted:
         ended = sum(not run.problem for run in found.refined)
         note(f"interrupted: {ended} of {len(found.refined)} plans were timed by the event engine")
         raise typer.Exit(INTERRUPTED)
+
+
+def _write_trials(found: PlanSearch, count: int, folder: Path) -> None:
+    """Write scenario and launch files of the plans worth measuring, one folder each.
+
+    Raises:
+        InputError: fewer plans are shown, no launcher of the framework, or an unwritable folder.
+    """
+    import yaml
+
+    from hwmodels.files import write_text
+    from meshwright.api.launch import export
+    from meshwright.commands.output import note
+    from meshwright.exporters.launchers import launcher_of
+    from meshwright.reports.units import percent
+
+    setting = found.result.setting
+    target = launcher_of(setting.framework.name, setting.model.name)
+    for number, (rank, gain) in enumerate(found.trials(count), start=1):
+        place = folder / f"trial-{number}"
+        place.mkdir(parents=True, exist_ok=True)
+        write_text(place / "plan.yaml", yaml.safe_dump(found.scenario(rank - 1), sort_keys=False))
+        if target:
+            export(found, target, place, rank=rank)
+        worth = f"expected to save {percent(gain)} of the step"
+        note(f"{place}: rank {rank}, {found.plans[rank - 1].plan.describe()}; {worth}")
 
 
 def _refined(found: PlanSearch) -> list[Any]:

@@ -68,7 +68,7 @@ QUESTIONS = {
     """,  # noqa: E501 - one line to copy
         words("scenario model cluster gpus seq_len global_batch precision framework fix save json"),
         words(
-            "batch_tokens price limit objective top headroom offload raw proven site refine",
+            "batch_tokens price limit objective top headroom offload raw proven trials folder site refine",
             *EXECUTION,
             *OUTPUT,
         ),

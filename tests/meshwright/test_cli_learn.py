@@ -84,3 +84,16 @@ def test_a_site_of_another_device_is_refused(refused, rows, tmp_path):
     mw.learn(rows("llama3-8b-gb200", 2)).save(site)
     message = refused("simulate", "gpt3-175b-1024-a100", "--site", str(site))
     assert "was learned on the device gb200" in message
+
+
+def test_trials_are_launch_files_of_the_plans_worth_measuring(run, refused, tmp_path):
+    question = ["--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "64"]
+    folder = tmp_path / "trials"
+    ran = run("plan", *question, "--trials", "2", "--folder", str(folder))
+    assert ran.code == 0
+    for number in (1, 2):
+        place = folder / f"trial-{number}"
+        assert len(list(place.iterdir())) > 1
+        assert json.loads(run("simulate", str(place / "plan.yaml"), "--json").out)["step_time_s"] > 0
+    assert "expected to save" in ran.err
+    assert "99" in run("plan", *question, "--trials", "99", "--folder", str(folder)).err

@@ -76,6 +76,14 @@ def test_a_mechanism_without_a_run_is_named():
     assert found.fewest == 0
 
 
+def test_mechanisms_that_no_run_had_together_are_named():
+    listed = [run("16 bits; ZeRO-3"), run("16 bits; pipeline; ZeRO-1"), run("16 bits; pipeline")]
+    found = RunEvidence(setting(), listed).of(Plan(pipeline=2, data=8, zero=3))
+    assert found.unproven == ("pipeline with ZeRO-3",)
+    assert found.fewest == 2
+    assert RunEvidence(setting(), listed).of(Plan(pipeline=2, data=8, zero=1)).unproven == ()
+
+
 def test_the_nearest_run_shares_most_mechanisms_then_size():
     listed = [
         run("16 bits; pipeline", case="other"),
@@ -90,7 +98,7 @@ def test_a_proven_search_returns_proven_plans_only():
     result = search(asked, 16, proven(asked, Constraints()), headroom=0.2, alternatives=True)
     known = RunEvidence(asked)
     assert len(result.plans)
-    assert not any(known.of(plan).unproven for plan in result.plans)
+    assert all(known.of(plan).fewest for plan in result.plans)
 
 
 def test_a_fixed_value_without_a_run_is_refused_by_name():

@@ -9,7 +9,7 @@ import pytest
 
 from hwmodels.cluster import clusters
 from planner.prediction import Prediction
-from planner.standing import chances
+from planner.standing import chances, worth_measuring
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans
@@ -49,3 +49,22 @@ def test_uncertain_plans_are_expected_to_lose_more_than_their_gap():
     assert known.expected_loss[slow] > gap
     assert known.chance_best.sum() == pytest.approx(1.0)
     assert known.ratio_half_width[1 - slow] == 0.0
+
+
+def test_a_plan_that_cannot_win_is_not_worth_measuring():
+    times, spread = np.array([1.0, 1.02, 3.0]), 0.1
+    chosen, gains = worth_measuring(times, spread**2 * np.eye(3), 2)
+    assert sorted(chosen) == [0, 1]
+    assert gains[0] > 0
+
+
+def test_certain_plans_gain_nothing_by_measurements():
+    chosen, gains = worth_measuring(np.array([1.0, 1.5]), 1e-12 * np.eye(2), 2)
+    assert len(chosen) == 2
+    assert gains == pytest.approx([0.0, 0.0], abs=1e-5)
+
+
+def test_an_uncertain_plan_is_worth_more_than_a_certain_one():
+    times = np.array([1.0, 1.05, 1.05])
+    chosen, _ = worth_measuring(times, np.diag([1e-8, 0.2**2, 1e-4]), 1)
+    assert chosen == [1]
