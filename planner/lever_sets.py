@@ -62,7 +62,7 @@ class ModuleSets:
             places: the shape of each plan.
         """
         both = np.concatenate([self.forward, self.backward], axis=1).astype(np.float32)
-        varying = np.flatnonzero((both != both[:1]).any(axis=(0, 2)))
+        varying = np.flatnonzero(np.any(both != both[:1], axis=(0, 2)))
         costs = np.where(fits[:, np.newaxis], both[:, varying][:, :, places], np.inf)
         total = np.einsum("k,skn->sn", self.weights, self.forward + self.backward)[:, places]
         first = np.argmin(np.where(fits, total.astype(np.float32), np.inf), axis=0)

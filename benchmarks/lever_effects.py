@@ -1,0 +1,115 @@
+"""Measured and predicted effects of single levers: pairs of published runs that differ in one choice.
+
+python -m benchmarks.lever_effects [RUNS.csv ...]
+
+Two runs are a pair if they have one question (model, devices, batch, format, release) and their plans differ in
+one field, with the levers that recipe and release choose. Sizes of layouts (degrees, micro batch) are no levers.
+The effect is the speed of one run over that of the other, less 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.rows import published_files
+
+LAYOUT = (
+    "tensor",
+    "pipeline",
+    "virtual_pipeline",
+    "context",
+    "data",
+    "expert",
+    "expert_tensor",
+    "micro_batch",
+)
+LEAST = 0.02
+"""Measured effects below it are within the spread of repeated runs."""
+
+
+class Effect(NamedTuple):
+    """The effect of one field: from a value to another, measured and predicted."""
+
+    field: str
+    before: str
+    after: str
+    measured: float
+    predicted: float
+    case_id: str
+
+    @property
+    def right(self) -> bool:
+        """Whether the predicted effect has the sign of the measured one."""
+        return self.measured * self.predicted > 0
+
+    @property
+    def error(self) -> float:
+        """Error of the predicted effect, as a share of the measured one."""
+        return abs(self.predicted / self.measured - 1)
+
+    def line(self) -> str:
+        """The effect in one line."""
+        change = f"{self.field}: {self.before} to {self.after}"
+        return (
+            f"{change:60s} measured {self.measured:+7.1%}, predicted {self.predicted:+7.1%}  {self.case_id}"
+        )
+
+
+def chosen(entry: PredictedCase) -> dict[str, object]:
+    """All plan fields of a run, with the levers that its recipe and release choose."""
+    case = entry.case
+    plan = case.plan
+    levers = asdict(case.setting.of(plan).choices)
+    fields = {name: value for name, value in plan.model_dump().items() if name not in levers}
+    if plan.recompute != "selective":
+        levers["recompute_modules"] = None
+    return fields | levers
+
+
+def effects(entries: Iterable[PredictedCase]) -> Iterator[Effect]:
+    """Effects of single fields that were measured, the slower value first."""
+    questions: dict[str, list[PredictedCase]] = defaultdict(list)
+    for entry in entries:
+        setting = entry.case.setting
+        if entry.case.measured_step_s is not None:
+            asked = setting.model.name, setting.cluster, setting.training, setting.framework.name
+            questions[repr(asked)].append(entry)
+    for group in questions.values():
+        for pair in combinations(group, 2):
+            slow, fast = sorted(pair, key=lambda entry: -(entry.case.measured_step_s or 0.0))
+            before, after = chosen(slow), chosen(fast)
+            changed = [name for name in before if before[name] != after.get(name)]
+            gain = (slow.case.measured_step_s or 0.0) / (fast.case.measured_step_s or 1.0) - 1
+            if len(changed) == 1 and changed[0] not in LAYOUT and gain > LEAST:
+                words = [_words(side[changed[0]]) for side in (before, after)]
+                predicted = slow.predicted_step_s / fast.predicted_step_s - 1
+                yield Effect(changed[0], *words, gain, predicted, fast.case.case_id)
+
+
+def _words(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def main() -> None:
+    """Print every effect and the summary."""
+    files = [Path(name) for name in sys.argv[1:]] or published_files()
+    found = sorted(effects(evaluate(files).entries), key=lambda one: (one.field, one.before, one.case_id))
+    for one in found:
+        print(one.line())
+    if found:
+        right = sum(one.right for one in found)
+        middle = median(one.error for one in found)
+        print(f"{len(found)} effects above {LEAST:.0%}: sign right in {right / len(found):.0%}")
+        print(f"  size off by {middle:.0%} of the effect (median)")
+
+
+if __name__ == "__main__":
+    main()
