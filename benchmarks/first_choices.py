@@ -180,6 +180,8 @@ def lines(found: list[FirstChoice]) -> Iterator[str]:
     worst = min((one.against_published for one in found), default=0.0)
     yield f"{many} families"
     yield f"  first choice over {SLOWER:.0%} slower than the published plan, both predicted: {len(slower)}"
+    fitting = sum(one.shown for one in slower)
+    yield f"    of them with a published plan that the search could have shown: {fitting}"
     yield f"  worst first choice against the published plan's prediction: {worst:+.1%}"
     yield f"  first choice over {BELOW:.0%} below the best measured run: {len(below)}"
     yield f"  first choice over {ABOVE:.0%} above the best measured run: {len(above)}"

@@ -2,9 +2,10 @@
 
 python -m benchmarks.lever_effects [RUNS.csv ...]
 
-Two runs are a pair if they have one question (model, devices, batch, format, release) and their plans differ in
-one field, with the levers that recipe and release choose. Sizes of layouts (degrees, micro batch) are no levers.
-The effect is the speed of one run over that of the other, less 1.
+Two runs are a pair if they have one question (model, devices, batch, format, framework) and their plans
+differ in one field, with the levers that recipe and release choose. Degrees and micro batch are no levers.
+The effect is the speed of one run over that of the other, less 1. Containers may differ too: a pair of two
+releases measures more than its lever.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def chosen(entry: PredictedCase) -> dict[str, object]:
     plan = case.plan
     levers = asdict(case.setting.of(plan).choices)
     fields = {name: value for name, value in plan.model_dump().items() if name not in levers}
+    levers["graphs"] = case.setting.of(plan).graphs  # by the host, where the release asks for that
     if plan.recompute != "selective":
         levers["recompute_modules"] = None
     return fields | levers
@@ -89,9 +91,9 @@ def effects(entries: Iterable[PredictedCase]) -> Iterator[Effect]:
             changed = [name for name in before if before[name] != after.get(name)]
             gain = (slow.case.measured_step_s or 0.0) / (fast.case.measured_step_s or 1.0) - 1
             if len(changed) == 1 and changed[0] not in LAYOUT and gain > LEAST:
-                words = [_words(side[changed[0]]) for side in (before, after)]
+                old, new = (_words(side[changed[0]]) for side in (before, after))
                 predicted = slow.predicted_step_s / fast.predicted_step_s - 1
-                yield Effect(changed[0], *words, gain, predicted, fast.case.case_id)
+                yield Effect(changed[0], old, new, gain, predicted, fast.case.case_id)
 
 
 def _words(value: object) -> str:

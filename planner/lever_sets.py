@@ -67,7 +67,7 @@ class ModuleSets:
         total = np.einsum("k,skn->sn", self.weights, self.forward + self.backward)[:, places]
         first = np.argmin(np.where(fits, total.astype(np.float32), np.inf), axis=0)
         least = np.take_along_axis(costs, first[np.newaxis, np.newaxis], axis=0)
-        keep = fits & (costs < least).any(axis=1)
+        keep = fits & np.any(costs < least, axis=1)
         if len(varying) == 2:
             order = np.lexsort((costs[:, 1], costs[:, 0]), axis=0)
             other = np.take_along_axis(costs[:, 1], order, axis=0)
@@ -76,5 +76,5 @@ class ModuleSets:
             unbeaten = np.zeros_like(keep)
             np.put_along_axis(unbeaten, order, strictly, axis=0)
             keep &= unbeaten
-        np.put_along_axis(keep, first[np.newaxis], fits.any(axis=0)[np.newaxis], axis=0)
+        np.put_along_axis(keep, first[np.newaxis], np.any(fits, axis=0, keepdims=True), axis=0)
         return keep
