@@ -77,6 +77,8 @@ def flat(runs: ServingRuns) -> float:
 
 
 TAIL = "P99 of TTFT over vLLM's swaps, priorities drawn every"
+RATE = "total_rate_per_gpu"
+BATCH = "serve-batchllm-8b"
 SWITCH = "serve-fastswitch-8b"
 STOP = "migrations.stop_mean_s"
 LLUMNIX = "serve-llumnix-7b"
@@ -160,4 +162,22 @@ MOVING_CLAIMS = (
         )
     ),
     over(SWITCH, "the same, groups alone, every 5 s", 11.2, (1.0, 6.0), "groups alone", "base", "ttft_s.p99"),
+    *(
+        over(
+            BATCH,
+            what,
+            published,
+            band,
+            f"{run}grouped",
+            run.removesuffix(", ") or "base",
+            "total_rate_per_gpu",
+        )
+        for what, published, band, run in (
+            ("tokens/s over file order, prefixes of 2,048 tokens shared by 4", 2.0, (1.1, 2.0), ""),
+            ("the same, shared by 2", 1.1, (1.1, 2.0), "shared by 2, "),
+            ("the same, shared by 16", 2.0, (1.1, 2.0), "shared by 16, "),
+            ("the same, prefixes of 512 tokens", 1.1, (1.1, 2.0), "short prefix, "),
+            ("the same, all prefixes fit in memory", 1.0, (0.9, 1.1), "all fit, "),
+        )
+    ),
 )

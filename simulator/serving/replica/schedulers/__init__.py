@@ -14,6 +14,7 @@ from simulator.serving.replica.schedulers.continuous import Continuous
 from simulator.serving.replica.schedulers.exact_budget import ExactBudget
 from simulator.serving.replica.schedulers.one_adapter import OneAdapter
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
+from simulator.serving.replica.schedulers.prefix_grouped import PrefixGrouped
 from simulator.serving.replica.schedulers.priority import Priority
 from simulator.serving.replica.schedulers.static import Static
 
@@ -28,6 +29,7 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
             ExactBudget,
             Priority,
             ChangingPriority,
+            PrefixGrouped,
             OneAdapter,
         )
     }

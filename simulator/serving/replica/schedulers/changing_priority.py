@@ -33,6 +33,9 @@ class ChangingPriority(Priority):
         for one in (*batcher.waiting, *batcher.admitted):
             one.priority = ((one.request.serial * 7919 + epoch * 104729) * ODD % 2**32 >> 16) % self.levels
         super().fill(batcher, step, now)
+        if batcher.waiting and step.decodes:
+            # The next draw may preempt in any step: no stretch of equal steps while sequences wait.
+            step.preempted = True
 
     def _need(self, batcher: Batcher, head: Sequence) -> int:
         """All blocks of the sequence: those of a swapped one are taken again."""
