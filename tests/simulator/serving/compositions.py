@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.errors import InfeasibleError, InputError
+from simulator.serving.overlaps import overlaps
 from simulator.serving.replica.guards import guarding
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.result import serve
@@ -119,7 +120,7 @@ def _state(deployment, workload, one_of, perhaps):
 
 
 def _events(deployment, workload, one_of, perhaps):
-    """Failures, drains, scaling, priorities."""
+    """Failures, drains, scaling, priorities, starts, overlap."""
     if perhaps(0.3):
         outages = [{"time": one_of(0.5, 2.0), "replica": 0}, {"time": 3.0, "replica": 1}]
         deployment["failures"] = {"at": outages, "restore": one_of(0.5, 5.0), "retries": one_of(0, 3)}
@@ -130,6 +131,12 @@ def _events(deployment, workload, one_of, perhaps):
         deployment["scaler_options"] = {"interval": 0.5, "start": 1.0, "target": 6, "most": 4}
     if perhaps(0.4):
         workload["priorities"] = [1, 3]
+    if perhaps(0.3):
+        deployment["start"] = {"from": one_of("peer", "host", "sleep-1"), "engine": 1.0}
+    if "scaler" in deployment and perhaps(0.5):
+        deployment["scaler_options"]["least"] = 0
+    if perhaps(0.3):
+        deployment["overlap"] = {"kind": one_of(*overlaps)}
 
 
 def run(data):
