@@ -144,6 +144,8 @@ class Update(Strict):
             raise ValueError(
                 "on: device updates all state in every step; delayed, shares and every need on: host"
             )
+        if self.on == "device" and self.master_on_device:
+            raise ValueError("master_on_device: moments leave for a host that updates; on: host is needed")
         if self.delayed and self.beside_backward:
             raise ValueError("delayed and beside_backward exclude each other")
         return self

@@ -178,6 +178,10 @@ def test_an_update_in_sub_groups_is_quicker_than_in_turn():
         ({"place": {"parameters": {"host": 1.0}}, "zero": 1}, "place.parameters: needs parameters"),
         ({"place": {"optimizer": {"nvme": 1.0}}, "cluster": "leonardo", "gpus": 4}, "have no SSDs"),
         ({"place": HOST, "cluster": "l40s-8"}, "add node.host_bytes"),
+        ({"update": {"on": "device", "master_on_device": True}}, "master_on_device: moments leave"),
+        ({"place": {"optimizer": {"host": 1.0, "unit": "subgroup"}}}, "did you mean 'sub-group'"),
+        ({"place": {"gradients": {"host": "auto"}}}, "gradients: auto is for"),
+        ({"place": {"optimizer": {"host": 1.0, "prefetch": -1}}}, "place.optimizer.prefetch"),
         ({"place": {"optimiser": {"host": 1.0}}}, "did you mean 'optimizer'"),
     ],
 )
