@@ -20,11 +20,12 @@ from hwmodels.records import record
 from planner.constraints import Constraints, Value
 from planner.lever_space import LeverSpace
 from planner.offload import placements
-from simulator.levers import BY_PLAN, SHARED, Levers, modules_code
+from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
 from simulator.state.policy import PLAIN, StatePolicy
+from simulator.training.modules import has_module
 
 SHORTEST_SLICE = 1024
 """Tokens below which a context-parallel rank's share of a sequence is not cut: its attention would be shorter
@@ -227,10 +228,10 @@ def _offered(setting: Setting, name: str) -> tuple[Value, ...]:
 
 
 def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
-    """Refuse constraints that hold a field at a value that the release lacks.
+    """Refuse constraints that hold a field at a value that the release or the model lacks.
 
     Raises:
-        InputError: such a value, with the offered ones.
+        InputError: such a value, with those that there are.
     """
     framework = setting.framework
     for name, value in constraints.fixed.items():
@@ -247,6 +248,12 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
         words = ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in offered)
         why = framework.source.get("offers", "")
         raise InputError(f"{framework.name} offers {name} {words}, found {value} ({why})", f"--fix {name}")
+    modules = constraints.fixed.get("recompute_modules")
+    for module in modules if isinstance(modules, tuple) else ():
+        if not has_module(setting.model, module):
+            there = ", ".join(one for one in MODULE_NAMES if has_module(setting.model, one))
+            where = "--fix recompute_modules"
+            raise InputError(f"{setting.model.name} has no {module}; it has {there}", where)
 
 
 def _allowed(name: str, values: tuple[Value, ...], constraints: Constraints) -> tuple[Value, ...]:

@@ -48,13 +48,13 @@ MODULES: dict[ModuleName, Module] = {
 }
 
 
-def has_module(model: Model, name: ModuleName) -> bool:
+def has_module(model: Model, name: str) -> bool:
     """Whether a model has layers with a module."""
     if name == "mla_up_proj":
         return model.mla is not None
     if name == "shared_experts":
         return model.moe is not None and model.moe.shared_experts > 0
-    experts = MODULES[name].experts
+    experts = next(module.experts for known, module in MODULES.items() if known == name)
     return experts is None or bool(model.moe_layers if experts else model.dense_layers)
 
 

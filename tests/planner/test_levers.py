@@ -228,3 +228,8 @@ def test_a_release_searches_only_what_it_offers():
 def test_lacking_modules_are_refused_by_name(ask):
     with pytest.raises(InputError, match="offers recompute_modules core_attn, mla_up_proj"):
         search(ask("dense"), 8, Constraints.of({"recompute_modules": "layernorm+mlp_act"}))
+
+
+def test_modules_that_the_model_lacks_are_refused(ask):
+    with pytest.raises(InputError, match="dense has no moe_act; it has core_attn, layernorm, mlp"):
+        search(ask("dense"), 8, Constraints.of({"recompute_modules": "moe_act"}))
