@@ -221,6 +221,13 @@ STATE = (
     ),
 )
 
+STREAM = "serve-streaming-30b"
+STREAMING = (
+    _over(STREAM, "tokens/s over those without prefetch", 1.5, (1.0, 2.0), "base", "no prefetch", RATE),
+    _over(STREAM, "tokens/s from the host over those from SSD", 2.0, (1.0, 10.0), "base", "from SSD", RATE),
+    _over(STREAM, "tokens/s of 32 sequences over one", 10, (4.0, 32.0), "base", "one at a time", RATE),
+)
+
 MARLIN, LONG, GAP = "serve-marlin-7b", "serve-long-context-34b", "itl_s.mean"
 
 
@@ -253,4 +260,14 @@ FORMATS = (
     _context("time of a token, 4K", 0.0349, "4K", "itl_s.mean", " s"),
 )
 
-POLICY_CLAIMS = (*STARTS, *ADAPTERS, *OVERLAPS, *SPECULATION, *PLACEMENT, *FORMATS, *ARRIVALS, *STATE)
+POLICY_CLAIMS = (
+    *STARTS,
+    *ADAPTERS,
+    *OVERLAPS,
+    *SPECULATION,
+    *PLACEMENT,
+    *FORMATS,
+    *ARRIVALS,
+    *STATE,
+    *STREAMING,
+)

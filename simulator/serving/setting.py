@@ -29,6 +29,7 @@ from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
+from simulator.serving.steps.stream import StreamedSteps, stream_seconds
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload import Serving
 
@@ -162,6 +163,11 @@ def serving_setting(
                 kv_token_bytes=costs.kv_token_bytes * left,
                 copy_s=costs.copy_s * left,
             )
+        if pool.stream is not None:
+            whole = costs.weight_bytes / pool.stream.held(model.layers)
+            read_s = stream_seconds(pool.stream, used, pool.devices, whole)
+            steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch)
+            costs = dataclasses.replace(costs, steps=steps)
         if pool.speculation is not None:
             costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
         scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")

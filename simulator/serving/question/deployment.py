@@ -15,6 +15,7 @@ from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
+from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
 
 Role = Literal["mixed", "prefill", "decode"]
@@ -76,6 +77,9 @@ class Pool(Strict):
     )
     speculation: Speculation | None = Field(
         None, description="speculative decoding (`kind`, `draft`, `tokens`, `acceptance`)"
+    )
+    stream: WeightStream | None = Field(
+        None, description="layers that are read in every step (`from`, `resident`, `window`, `prefetch`)"
     )
     overlap: StepOverlap | None = Field(
         None, description="what runs beside what in a step (`kind`, `options`; `show overlaps`)"

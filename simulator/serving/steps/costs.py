@@ -86,6 +86,8 @@ def replica_costs(
     held = memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
+    if pool.stream is not None:
+        held = replace(held, weights=pool.stream.held(model.layers) * held.weights)
     if not options.kv_blocks:
         check_fits(price, held)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)

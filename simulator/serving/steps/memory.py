@@ -138,5 +138,6 @@ def check_fits(price: StepPrice, held: ReplicaMemory) -> None:
     raise InfeasibleError(
         f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
         f"too much a device (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} usable); "
-        f"{' or '.join(helps)} would help"
+        f"{' or '.join(helps)} would help, or `stream`: reading {short / 2**30:.1f} GiB from the host takes "
+        f"{short / price.cluster.device.kernels.calibration.host_copy.bandwidth:.2g} s a step"
     )

@@ -14,6 +14,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
+from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
 from simulator.serving.replica.records import Record
 from simulator.serving.result import serve
@@ -45,6 +46,7 @@ def row(name, field) -> str:
         Deployment,
         Speculation,
         StepOverlap,
+        WeightStream,
         Adapters,
         StagedStart,
         EngineOptions,
