@@ -58,7 +58,7 @@ class Records:
 
     def add(self, sequence: Sequence) -> None:
         """Keep the row of a sequence that has all its tokens."""
-        serial, arrival, prompt, output, _, priority, program, *_ = sequence.request
+        serial, arrival, prompt, output, _, priority, program = sequence.request[:7]
         self._cells += (
             serial, arrival, sequence.queued_s, sequence.scheduled_s, sequence.first_s, sequence.last_s,
             prompt, output, sequence.cached, sequence.preemptions, sequence.replica, program, priority,
