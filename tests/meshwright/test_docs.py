@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from meshwright.commands import COMMANDS, command
+from meshwright.validation.rows import PUBLISHED
 from simulator.plan import Plan
 from simulator.runs.question import RunQuestion
 from simulator.scenario import Definition, Search, Variation
@@ -166,6 +168,8 @@ def runnable():
 @pytest.mark.parametrize("line", list(runnable()))
 def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # The user's own runs: published ones of one device and framework.
+    shutil.copy(PUBLISHED / "korthikanti_2022.csv", tmp_path / "runs.csv")
     ran = run(*shlex.split(line)[1:])
     assert ran.code == 0, ran.err
     assert ran.out
