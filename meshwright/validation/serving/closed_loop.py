@@ -78,7 +78,7 @@ class ClosedLoop:
     def budget(self) -> int:
         """Token budget of a step."""
         engine = self.serving.engine
-        default = engine.token_budget(self.serving.cluster.device)
+        default = engine.token_budget(self.serving.cluster.device, self.serving.pool.data)
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,75 @@ class DeviceLimits(Strict):
         return device.memory_bytes < self.below_bytes or device.name.startswith(self.devices)
 
 
+class MemoryReserve(Strict):
+    """Memory that an engine leaves free by default: its share of a device is what remains."""
+
+    fixed_bytes: NotNegative
+    token_bytes: NotNegative
+    """For each token of a step's budget."""
+    least_tokens: NotNegative
+    """Tokens that are counted at least."""
+    graph_bytes: NotNegative
+    """For each sequence of the largest graph."""
+    rank_bytes: NotNegative
+    """For each tensor rank and pipeline stage."""
+    graph_rank_bytes: NotNegative
+    """For each sequence of the largest graph and each attention rank, where there are several."""
+    large_graph: NotNegative
+    """Sequences of a graph beyond which each adds ``large_graph_rank_bytes`` on each of these ranks too."""
+    large_graph_rank_bytes: NotNegative
+    large_device_bytes: Positive
+    """Memory of a device beyond which ``large_device_least_bytes`` stay free at least."""
+    large_device_least_bytes: NotNegative
+    draft_bytes: NotNegative
+    """For a draft of speculation."""
+    kind: Kind
+    source: str
+
+    def reserved(self, device: Device, budget: int, graph: int, pool: Degrees) -> float:
+        """Bytes that stay free.
+
+        Args:
+            device: its memory.
+            budget: token budget of a step, before attention ranks share it.
+            graph: sequences of the largest graph.
+            pool: degrees of the replica.
+        """
+        tensor = pool.tensor * pool.data
+        total = self.fixed_bytes + max(budget, self.least_tokens) * self.token_bytes
+        total += graph * self.graph_bytes + tensor * pool.pipeline * self.rank_bytes
+        if pool.data > 1:
+            total += graph * pool.data * self.graph_rank_bytes
+            if graph > self.large_graph:
+                total += graph * pool.data * self.large_graph_rank_bytes
+        if device.memory_bytes > self.large_device_bytes:
+            total = max(total, self.large_device_least_bytes)
+        return total + (self.draft_bytes if pool.speculation is not None else 0.0)
+
+
+class Degrees(Protocol):
+    """What of a pool the default memory share depends on."""
+
+    @property
+    def tensor(self) -> int:
+        """Tensor-parallel degree of attention."""
+        ...
+
+    @property
+    def data(self) -> int:
+        """Attention ranks."""
+        ...
+
+    @property
+    def pipeline(self) -> int:
+        """Pipeline stages."""
+        ...
+
+    @property
+    def speculation(self) -> object:
+        """Speculative decoding, if any."""
+
+
 class Engine(Strict):
     """One serving engine at one version."""
 
@@ -135,8 +204,14 @@ class Engine(Strict):
     """Share of the memory in ``memory_share_of`` that the engine may fill."""
     memory_share_of: Literal["total", "free"]
     """total: weights, activations and KV share a part of the device; free: KV takes a part of the rest."""
+    memory_reserved: MemoryReserve | None = None
+    """What gives the share by device and degrees instead of ``memory_share``; activations are part of it."""
     max_batched_tokens: Figure[int]
     """Token budget of a step."""
+    budget_over_ranks: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="each attention rank has the whole budget"
+    )
+    """Whether data-parallel attention ranks share the token budget."""
     max_sequences: Figure[int]
     """Sequences of a step."""
     device_limits: Annotated[tuple[DeviceLimits, ...], Field(strict=False)] = ()
@@ -237,9 +312,24 @@ class Engine(Strict):
         wide = limits.largest_graph_tp4 if tensor >= 4 else None
         return ascending[ascending <= (wide or limits.largest_graph).value]
 
-    def token_budget(self, device: Device) -> int:
-        """Return the default token budget of a step on a device."""
-        return (self._limits(device) or self).max_batched_tokens.value
+    def token_budget(self, device: Device, ranks: int = 1) -> int:
+        """Return the default token budget of a step of one attention rank on a device.
+
+        Args:
+            device: limits the budget where the engine's defaults do.
+            ranks: data-parallel attention ranks.
+        """
+        budget = (self._limits(device) or self).max_batched_tokens.value
+        return max(budget // ranks, 1) if self.budget_over_ranks.value else budget
+
+    def share_of_memory(self, device: Device, pool: Degrees) -> float:
+        """Return the share of a device's memory that the engine fills by default in a replica."""
+        if self.memory_reserved is None:
+            return self.memory_share.value
+        sizes = self.graphs(device, pool.tensor * pool.data)
+        graph = int(sizes[-1]) if len(sizes) else 0
+        free = self.memory_reserved.reserved(device, self.token_budget(device), graph, pool)
+        return max(1.0 - free / device.memory_bytes, BOUNDS["memory_share"][0])
 
     def sequence_limit(self, device: Device) -> int:
         """Return the default number of sequences of a step on a device."""

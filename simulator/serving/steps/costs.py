@@ -51,10 +51,10 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
     defaults = {
         "chunked_prefill": engine.chunked_prefill.value,
         "scheduler": engine.scheduler.value,
-        "token_budget": engine.token_budget(device),
+        "token_budget": engine.token_budget(device, pool.data),
         "max_sequences": engine.sequence_limit(device),
         "block_tokens": engine.block_tokens.value,
-        "memory_share": engine.memory_share.value,
+        "memory_share": engine.share_of_memory(device, pool),
         "prefix_caching": engine.prefix_caching.value,
         "asynchronous": engine.schedules_ahead.value,
         "preemption": engine.preemption.value,

@@ -102,11 +102,13 @@ def memory(
     activations += SAMPLER_BYTES * min(sequences, 256) * model.vocabulary / (2 if pool.tensor > 1 else 1)
     weights = weight_bytes(price)
     graphs = engine.graph_bytes.value
-    fraction = engine.memory_share.value if share is None else share
+    fraction = engine.share_of_memory(device, pool) if share is None else share
     usable = fraction * device.memory_bytes - LIBRARY_BYTES
     if engine.memory_share_of == "free":
         taken = weights + activations + engine.context_bytes.value
         usable = weights + activations + fraction * (device.memory_bytes - taken)
+    elif engine.memory_reserved is not None:
+        usable += activations
     elif engine.graphs_counted.value:
         usable -= graphs
     return ReplicaMemory(

@@ -9,6 +9,7 @@ from hwmodels.loading import build
 from simulator.models import models
 from simulator.serving.engines import Engine, engines, layer_times, nearest
 from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.costs import options_of
 from simulator.serving.steps.price import StepPrice, format_class, layer_class
 
 
@@ -151,3 +152,33 @@ def test_layers_without_experts_are_launched_as_dense_layers(model, dense):
     layers = price.model.layers
     launches = (layers - dense) * own.layer_s + dense * other.layer_s
     assert price.gaps == pytest.approx(launches + 2 * layers * own.all_reduce_s)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "mib"),
+    [
+        # 512 MiB, 1.5 for each of 8,192 tokens, 2 for each sequence of a graph, 128 for each rank.
+        ({}, 512 + 12_288 + 2 * 256 + 128),
+        ({"tensor": 8}, 512 + 12_288 + 2 * 512 + 1_024),
+        ({"data": 8, "expert": 8}, 512 + 12_288 + 2 * 512 + 1_024 + 512 * 8 * 4.5),
+    ],
+)
+def test_sglang_leaves_memory_free_by_its_rule(degrees, mib):
+    device = devices.get("h200-sxm")
+    found = engines.get("sglang-0.5.9").share_of_memory(device, build(Pool, degrees, "pool"))
+    assert found == pytest.approx(1 - mib * 2**20 / device.memory_bytes, abs=1e-3)
+
+
+def test_attention_ranks_share_sglangs_chunk():
+    device = devices.get("h200-sxm")
+    assert engines.get("sglang-0.5.9").token_budget(device, 8) == 1024
+    assert engines.get("vllm-0.19").token_budget(device, 8) == engines.get("vllm-0.19").token_budget(device)
+
+
+def test_a_stated_share_is_obeyed():
+    stated = {"engine": "sglang-0.5.9", "options": {"memory_share": 0.5}}
+    assert options_of(build(Pool, stated, "pool"), devices.get("h200-sxm")).memory_share == 0.5
+    assert (
+        options_of(build(Pool, {"engine": "sglang-0.5.9"}, "pool"), devices.get("h200-sxm")).memory_share
+        > 0.85
+    )
