@@ -116,7 +116,7 @@ def _check_names(changes: Mapping[str, Any]) -> None:
     """
     for name, get in (("model", models.get), ("cluster", clusters.get), ("framework", frameworks.get)):
         value = changes.get(name)
-        if isinstance(value, str) and not looks_like_path(value):
+        if isinstance(value, str) and value and not looks_like_path(value):
             get(value, flag(name))
 
 
