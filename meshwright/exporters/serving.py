@@ -27,7 +27,23 @@ from simulator.serving.steps.memory import ReplicaMemory, memory
 from simulator.serving.steps.price import StepPrice
 
 NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
-UNTOLD = ("name", "role", "replicas", "engine", "options", "speculation")
+OF_FLEETS = {
+    "overlap": "an engine overlaps what its own code can",
+    "stream": "the engines' options of offloaded weights name other units",
+    "start": "how a replica starts is up to the platform",
+}
+"""Pool fields that no engine has an option for, and why."""
+UNTOLD = (
+    "name",
+    "role",
+    "replicas",
+    "engine",
+    "options",
+    "speculation",
+    "scaler",
+    "scaler_options",
+    *OF_FLEETS,
+)
 """Pool fields that are no options of an engine."""
 
 
@@ -163,6 +179,14 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             gaps.append(
                 f"{given}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})"
             )
+        if pool.scaler.name not in ("fixed", setting.scaler.name):
+            gaps.append(f"{given}.scaler = {pool.scaler.name}: the number of replicas is fixed here")
+        stated = {name: why for name, why in OF_FLEETS.items() if getattr(pool.pool, name) is not None}
+        gaps += [f"{given}.{name}: {why}" for name, why in stated.items()]
+    if deployment.adapters is not None:
+        gaps.append("deployment.adapters: the adapters themselves are no part of the plan")
+    if deployment.migrate:
+        gaps.append("deployment.router.migrate: no router of these engines moves running requests")
     if not placed:
         for pool in setting.pools:
             if pool.pool.replicas > 1:

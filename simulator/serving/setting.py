@@ -132,69 +132,22 @@ def serving_setting(
     pools: list[PoolSetting] = []
     taken: dict[str, int] = {}
     for index, written in enumerate(pools_of(deployment, f"{where}: deployment")):
-        pool = written.of(model)
         place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
-        own = cluster
-        if pool.cluster is not None:
-            own = find(clusters, pool.cluster, folder, f"{place}.cluster")
-            if own.name == cluster.name:
-                own = cluster
+        own = _cluster_of(written, cluster, folder, place)
         rank = taken.get(own.name, 0)
         devices = own.devices if own is cluster else own.nodes * own.devices_per_node
-        options = options_of(pool, own.device, folder, place)
-        if pool.speculation is not None:
-            options = options.model_copy(update={"preemption": "none"})
-        if pool.role == "decode" and "scheduler" not in pool.options:
-            # Prompts are computed in another pool: arriving sequences join the running decodes.
-            options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
-        if deployment.adapters is not None:
-            options = _batches_of(deployment.adapters, options, pool, place, f"{where}: deployment.adapters")
-        scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
+        pool = written.of(model)
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
-        engine = engine_of(pool.engine, folder, f"{place}.engine")
-        costs = replica_costs(model, used, pool, options, engine, tables)
-        if pool.overlap is not None and isinstance(costs.steps, IterationTable):
-            overlap = make_overlap(pool.overlap, f"{place}.overlap")
-            left = overlap.kept_state
-            costs = dataclasses.replace(
-                costs,
-                steps=OverlapSteps(costs.steps, overlap),
-                kv_blocks=costs.kv_blocks if options.kv_blocks else int(costs.kv_blocks / left),
-                kv_token_bytes=costs.kv_token_bytes * left,
-                copy_s=costs.copy_s * left,
+        pools.append(
+            _pool_setting(
+                model, deployment, pool, own, used, rank, folder, place, f"{where}: deployment", tables
             )
-        if pool.stream is not None:
-            whole = costs.weight_bytes / pool.stream.held(model.layers)
-            read_s = stream_seconds(pool.stream, used, pool.devices, whole)
-            steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch)
-            costs = dataclasses.replace(costs, steps=steps)
-        if pool.speculation is not None:
-            costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
-        scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
-        source = pool.start and make_source(pool.start, f"{place}.start")
-        set_up = PoolSetting(pool, options, scheduler, costs, rank, own, scaler, source)
-        if staged := set_up.stages(True):
-            looking = scaler.model_copy(update={"start": sum(staged.values())})
-            set_up = dataclasses.replace(set_up, scaler=looking)
-        if deployment.adapters is not None:
-            place = f"{where}: deployment.adapters"
-            costs, held = with_adapters(costs, deployment.adapters, model, used, pool, options, place)
-            set_up = dataclasses.replace(set_up, costs=costs, adapters=held)
-        pools.append(set_up)
+        )
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
             has = "the job" if own is cluster else own.name
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
-    for index, pool in enumerate(pools):
-        if pool.pool.data > 1 and pool.pool.pipeline > 1:
-            place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
-            raise InputError("data-parallel attention with pipeline stages is not modelled", place)
-    roles = {pool.pool.role for pool in pools}
-    if len(roles & {"prefill", "decode"}) == 1:
-        raise InputError(
-            f"pools of role prefill and of role decode need each other; found {', '.join(sorted(roles))}",
-            f"{where}: deployment.pools",
-        )
+    _check_roles(pools, where)
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
     costs, block = pools[0].costs, pools[0].options.block_tokens
     check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
@@ -214,6 +167,111 @@ def serving_setting(
         where,
         migration=migration,
     )
+
+
+def _cluster_of(pool: Pool, cluster: Cluster, folder: Path, place: str) -> Cluster:
+    """The pool's own cluster, or the scenario's."""
+    if pool.cluster is None:
+        return cluster
+    own = find(clusters, pool.cluster, folder, f"{place}.cluster")
+    return cluster if own.name == cluster.name else own
+
+
+def _pool_setting(
+    model: Model,
+    deployment: Deployment,
+    pool: Pool,
+    own: Cluster,
+    used: Cluster,
+    rank: int,
+    folder: Path,
+    place: str,
+    where: str,
+    tables: SharedTables | None,
+) -> PoolSetting:
+    """A pool whose first replica begins at a rank of its cluster.
+
+    Args:
+        model, deployment, pool: the question.
+        own, used: cluster of the pool, and its part up to the end of the first replica.
+        rank: of the first replica's first device.
+        folder: base of relative paths.
+        place, where: key paths of the pool and of the deployment, for errors.
+        tables: step times shared between questions.
+
+    Raises:
+        InputError: an unknown name or option, a wrong value.
+        InfeasibleError: the model does not fit a replica.
+    """
+    if pool.data > 1 and pool.pipeline > 1:
+        raise InputError("data-parallel attention with pipeline stages is not modelled", place)
+    options = options_of(pool, own.device, folder, place)
+    if pool.speculation is not None:
+        options = options.model_copy(update={"preemption": "none"})
+    if pool.role == "decode" and "scheduler" not in pool.options:
+        # Prompts are computed in another pool: arriving sequences join the running decodes.
+        options = options.model_copy(update={"scheduler": "chunked", "scheduler_options": {}})
+    if deployment.adapters is not None:
+        options = _batches_of(deployment.adapters, options, pool, place, f"{where}.adapters")
+    scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
+    costs = _costs(model, used, pool, options, folder, place, tables)
+    scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
+    source = pool.start and make_source(pool.start, f"{place}.start")
+    made = PoolSetting(pool, options, scheduler, costs, rank, own, scaler, source)
+    if staged := made.stages(True):
+        looking = scaler.model_copy(update={"start": sum(staged.values())})
+        made = dataclasses.replace(made, scaler=looking)
+    if deployment.adapters is not None:
+        costs, held = with_adapters(
+            costs, deployment.adapters, model, used, pool, options, f"{where}.adapters"
+        )
+        made = dataclasses.replace(made, costs=costs, adapters=held)
+    return made
+
+
+def _costs(
+    model: Model,
+    used: Cluster,
+    pool: Pool,
+    options: EngineOptions,
+    folder: Path,
+    place: str,
+    tables: SharedTables | None,
+) -> ReplicaCosts:
+    """Costs of a replica with what its pool adds to the engine: overlap, streamed weights, drafts."""
+    engine = engine_of(pool.engine, folder, f"{place}.engine")
+    costs = replica_costs(model, used, pool, options, engine, tables)
+    if pool.overlap is not None and isinstance(costs.steps, IterationTable):
+        overlap = make_overlap(pool.overlap, f"{place}.overlap")
+        left = overlap.kept_state
+        costs = dataclasses.replace(
+            costs,
+            steps=OverlapSteps(costs.steps, overlap),
+            kv_blocks=costs.kv_blocks if options.kv_blocks else int(costs.kv_blocks / left),
+            kv_token_bytes=costs.kv_token_bytes * left,
+            copy_s=costs.copy_s * left,
+        )
+    if pool.stream is not None:
+        whole = costs.weight_bytes / pool.stream.held(model.layers)
+        read_s = stream_seconds(pool.stream, used, pool.devices, whole)
+        costs = dataclasses.replace(costs, steps=StreamedSteps(costs.steps, read_s, pool.stream.prefetch))
+    if pool.speculation is not None:
+        costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
+    return costs
+
+
+def _check_roles(pools: list[PoolSetting], where: str) -> None:
+    """Refuse a pool of prompts without one of outputs, and the reverse.
+
+    Raises:
+        InputError: there is one of both only.
+    """
+    roles = {pool.pool.role for pool in pools}
+    if len(roles & {"prefill", "decode"}) == 1:
+        raise InputError(
+            f"pools of role prefill and of role decode need each other; found {', '.join(sorted(roles))}",
+            f"{where}: deployment.pools",
+        )
 
 
 def _batches_of(
