@@ -109,6 +109,8 @@ class PipelinedReplica(StepLoop):
         self._longest = 0
         """Place of the longest lane in the order, during a stretch."""
         self._busy_from_s = 0.0
+        self._turned_s = 0.0
+        """Time of the last turn: no step begins before it."""
 
     @property
     def running(self) -> int:
@@ -116,12 +118,17 @@ class PipelinedReplica(StepLoop):
         return self.kv.sequences
 
     def submit(self, sequence: Sequence, now: float) -> None:
-        """Queue a sequence at a time to which the replica was advanced."""
+        """Queue a sequence at a time to which the replica was advanced.
+
+        The replica is advanced to the end of a request's ingest. KV or an adapter that arrives meanwhile is
+        submitted at an earlier time, and waits for the last turn.
+        """
         if self._rounds and not all(self.scheduler.waits(lane.batcher) for lane in self.lanes):
             self._commit(now)
         self.waiting.append(sequence)
-        if self.next_s > now and len(self._order) < len(self.lanes):
-            self.next_s = now
+        start = max(now, self._turned_s)
+        if self.next_s > start and len(self._order) < len(self.lanes):
+            self.next_s = start
 
     def use(self, steps: StepTimes, now: float) -> None:
         """Switch to other step times where each micro batch's running step ends."""
@@ -159,6 +166,7 @@ class PipelinedReplica(StepLoop):
         order, waiting, kv, meter = self._order, self.waiting, self.kv, self.meter
         cells, stages, now = meter.cells, self.stages, self.next_s
         while now < until:
+            self._turned_s = now
             if self._rounds:
                 self._commit(now)
             if order and order[0].exit_s <= now:

@@ -22,3 +22,10 @@ def test_compositions_keep_their_laws(batch):
 def test_the_same_seed_gives_the_same_bytes(seed):
     first, second = (run(composition(seed)) for _ in range(2))
     assert first is None or same_bytes(first, second)
+
+
+@pytest.mark.parametrize("seed", [5111, 5403])
+def test_a_pipeline_steps_forward_where_a_copy_ends_before_a_request_is_ingested(seed):
+    result = run(composition(seed))
+    assert result is not None
+    check(result)
