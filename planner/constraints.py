@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build
@@ -21,17 +22,29 @@ FOLLOWING = {
 """Fields that a search derives from other fields, and from which."""
 
 
+class Keeps(Protocol):
+    """What a search may use besides fixed values and limits (``planner.evidence.RunEvidence``)."""
+
+    def proves(self, name: str, value: Value) -> bool:
+        """Whether a field may have a value."""
+        ...
+
+    def together(self, words: Collection[str]) -> bool:
+        """Whether one plan may use mechanisms together."""
+        ...
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Fields of the plan with a fixed value (``fixed``) or a maximum (``limits``).
 
-    ``keeps``, where there is one, says for each field and value whether a search may use it
+    ``keeps``, where there is one, says which values and which mechanisms together a search may use
     (``planner.evidence.proven``); fixed values are the user's.
     """
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
-    keeps: Callable[[str, Value], bool] | None = None
+    keeps: Keeps | None = None
 
     @classmethod
     def of(
@@ -86,7 +99,7 @@ class Constraints:
         """Whether a field may have a value."""
         if name in self.fixed:
             return value == self.fixed[name]
-        if self.keeps is not None and not self.keeps(name, value):
+        if self.keeps is not None and not self.keeps.proves(name, value):
             return False
         return name not in self.limits or (isinstance(value, int) and value <= self.limits[name])
 

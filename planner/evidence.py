@@ -8,10 +8,10 @@ their times. A run is evidence for a plan of the same code base, device generati
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 from math import log
 from pathlib import Path
 
@@ -156,10 +156,21 @@ class RunEvidence:
             tuple(self._apart(own)),
         )
 
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """Pairs of mechanisms that a run had both of, in the order of their words."""
+        return frozenset(
+            pair for run in self.runs for pair in combinations_with_replacement(sorted(run.mechanisms), 2)
+        )
+
+    def together(self, words: Collection[str]) -> bool:
+        """Whether each of some mechanisms, and any two of them, have a measured run."""
+        return all(pair in self.pairs for pair in combinations_with_replacement(sorted(words), 2))
+
     def _apart(self, own: Sequence[str]) -> Iterator[str]:
         """Pairs of measured mechanisms that no run had both of."""
         for one, other in combinations([name for name in own if self.used.get(name)], 2):
-            if not any({one, other} <= run.mechanisms for run in self.runs):
+            if not self.together((one, other)):
                 yield f"{one} with {other}"
 
     def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
@@ -174,12 +185,17 @@ class RunEvidence:
         return not self.lacking(name, value)
 
     def lacking(self, name: str, value: object) -> tuple[str, ...]:
-        """Mechanisms of a field's value that no run measured."""
+        """Mechanisms of a field's value that no run measured with the number format."""
         found = MECHANISMS[name](self.setting, value) if name in MECHANISMS else ()
         if name == "tensor" and found:
             # A search shards the sequence wherever it shards tensors.
             found += MECHANISMS["sequence_parallel"](self.setting, True)
-        return tuple(words for words in found if not self.used.get(words))
+        used = format_mechanism(self.setting)
+        return tuple(
+            words if not self.used.get(words) else f"{words} with {used}"
+            for words in found
+            if not self.together((used, words))
+        )
 
     @property
     def place(self) -> str:
@@ -189,7 +205,7 @@ class RunEvidence:
 
 
 def proven(setting: Setting, constraints: Constraints) -> Constraints:
-    """The constraints of a search, kept to mechanisms that a run has measured.
+    """The constraints of a search, kept to mechanisms of which a run has used any two.
 
     Raises:
         InputError: the number format or a fixed value has no measured run.
@@ -200,7 +216,7 @@ def proven(setting: Setting, constraints: Constraints) -> Constraints:
         lacking += known.lacking(name, value)
     if lacking:
         raise InputError(f"no measured run of {known.place} used {', '.join(lacking)}", "--proven")
-    return replace(constraints, keeps=known.proves)
+    return replace(constraints, keeps=known)
 
 
 def nothing_proven(setting: Setting) -> InputError:
@@ -208,7 +224,7 @@ def nothing_proven(setting: Setting) -> InputError:
     known = RunEvidence(setting)
     lacking = [words for name, of in VALUES.items() for v in of(setting) for words in known.lacking(name, v)]
     return InputError(
-        f"no plan fits that keeps to what runs of {known.place} used; without a measured run: "
+        f"no plan fits that keeps to what runs of {known.place} used together; without a measured run: "
         f"{', '.join(dict.fromkeys(lacking)) or 'nothing'}",
         "--proven",
     )

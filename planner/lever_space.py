@@ -131,13 +131,14 @@ class LeverSpace:
     """Values of each searched lever, the release's default first.
 
     ``modules`` are the sets of modules that selective recomputation may repeat, ``recompute`` the kinds of
-    recomputation that are tried.
+    recomputation that are tried; ``together`` says which choices are proven (``planner.proven``).
     """
 
     setting: Setting
     values: Mapping[str, tuple[Any, ...]]
     modules: tuple[Modules, ...] = ()
     recompute: tuple[str, ...] = ()
+    together: Callable[[Combination, Modules | None], bool] | None = None
 
     @classmethod
     def of(cls, setting: Setting, constraints: Constraints) -> LeverSpace:
@@ -160,7 +161,7 @@ class LeverSpace:
         kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
         sets = _module_sets(setting, constraints)
         if constraints.keeps is not None:
-            keeps = constraints.keeps
+            keeps = constraints.keeps.proves
             sets = tuple(modules for modules in sets if keeps("recompute_modules", modules))
             for name in values.keys() - fixed.keys():
                 values[name] = tuple(v for v in values[name] if keeps(name, v)) or values[name][:1]
@@ -196,6 +197,8 @@ class LeverSpace:
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined; a combination without choice is the user's."""
+        if self.together is not None and not self.together(chosen, modules):
+            return False
         if all(len(self.values[name]) == 1 for name in SEARCHED):
             return True
         return all(rule.holds(self.setting, chosen, modules) for rule in COMBINATION_RULES)

@@ -5,7 +5,7 @@ A mechanism follows from one field and its value, so that a search can leave out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from simulator.plan import Plan
@@ -97,12 +97,12 @@ def format_mechanism(setting: Setting) -> str:
     return "16 bits" if precision in SIXTEEN_BITS else precision
 
 
-def mechanisms(setting: Setting, plan: Plan) -> tuple[str, ...]:
-    """Mechanisms that a plan uses, its number format among them."""
+def mechanisms(setting: Setting, plan: Plan, left_out: Collection[str] = ()) -> tuple[str, ...]:
+    """Mechanisms that a plan uses, its number format among them, without those of fields ``left_out``."""
     found = [
         words
         for name, of in MECHANISMS.items()
-        if _relevant(plan, name)
+        if name not in left_out and _relevant(plan, name)
         for words in of(setting, getattr(plan, name))
     ]
     return (format_mechanism(setting), *dict.fromkeys(found))

@@ -9,12 +9,13 @@ import numpy as np
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.records import record
 from planner.blame import no_shape
-from planner.candidates import Candidates, Enumeration
+from planner.candidates import CandidateRule, Candidates, Enumeration
 from planner.constraints import Constraints
 from planner.families import FAMILIES
 from planner.levers import Bar, Chooser
 from planner.metrics import OBJECTIVES, Metrics
-from planner.rules import MEMORY, PLACEMENT_RULES, RULES
+from planner.proven import UNPROVEN, ProvenChooser, proven_rule
+from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
@@ -110,42 +111,21 @@ def search(
         raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom, offload)
-    chooser = Chooser(space.levers, space.usable_bytes) if space.levers and space.levers.varies else None
-    # Memory without that of layers is computed once for all choices of levers.
-    rules = RULES[:-1] if chooser else RULES
-    enumeration = Enumeration(space, PLACEMENT_RULES if offload else rules)
-    best, scored = _Best(max(top, POOL) if alternatives else top), 0
-    families = {family.name: _Best(1) for family in FAMILIES} if alternatives else {}
-    every = keep is not None or objective != "time"
-
-    def bar(plans: Plans) -> np.ndarray:
-        """The slowest time that would still be shown of each plan."""
-        slowest = np.full(len(plans), np.inf if every else best.bar)
-        for family in FAMILIES if alternatives else ():
-            slowest = np.where(family.holds(plans), np.maximum(slowest, families[family.name].bar), slowest)
-        return slowest
-
+    chooser = _chooser(space)
+    enumeration = Enumeration(space, _rules(space, offload))
+    ranking, scored = _Ranking(objective, top, alternatives, keep), 0
     for structures in _chunks(enumeration):
-        for plans, values in _timed(space.setting, structures, objective, chooser, bar):
-            best.offer(plans, values)
-            if keep:
-                keep(plans, values)
-            for family in FAMILIES if alternatives else ():
-                families[family.name].offer_best(plans, values, family.holds(plans))
+        for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
+            ranking.offer(plans, values)
         scored = chooser.fitting if chooser else scored + len(structures)
         if progress:
             progress((scored + sum(enumeration.removed.values())) / space.candidates)
     removed = dict(enumeration.removed)
     if chooser:
-        removed[LEVERS] = scored * (chooser.space.count - 1)
-        removed[MEMORY] = space.candidates - scored - sum(removed.values()) + removed[MEMORY]
-    if not scored and not removed["memory"]:
+        removed |= _removed_levers(space, chooser, removed)
+    if not scored and not removed[MEMORY] and not removed.get(UNPROVEN):
         raise InputError(no_shape(space, removed))
-    ranked = best.plans if best.plans is not None else Candidates(space, {}).take(slice(0, 0)).plans
-    rows: tuple[ShortlistRow, ...] = ()
-    if alternatives and scored:
-        found = {name: (kept.plans, kept.values) for name, kept in families.items() if kept.plans is not None}
-        ranked, rows = shortlist(space.setting, ranked, best.values, found, top)
+    ranked, rows = ranking.shown(space, top)
     step = predict(space.setting, ranked)
     return SearchResult(
         space=space,
@@ -160,6 +140,36 @@ def search(
         shortfall=None if scored else explain(space),
         rows=rows,
     )
+
+
+def _chooser(space: Space) -> Chooser | None:
+    """The chooser of levers; None where there is nothing to choose."""
+    if not space.levers or not space.levers.varies:
+        return None
+    keeps = space.constraints.keeps
+    if keeps is None:
+        return Chooser(space.levers, space.usable_bytes)
+    return ProvenChooser(space.levers, space.usable_bytes, keeps=keeps)
+
+
+def _rules(space: Space, offload: bool) -> tuple[CandidateRule, ...]:
+    """The rules of a search."""
+    chosen = space.levers is not None and space.levers.varies
+    # Memory without that of layers is computed once for all choices of levers.
+    rules = PLACEMENT_RULES if offload else RULES[:-1] if chosen else RULES
+    keeps = space.constraints.keeps
+    if keeps is None:
+        return rules
+    return (*STRUCTURE, proven_rule(keeps, not chosen), *rules[len(STRUCTURE) :])
+
+
+def _removed_levers(space: Space, chooser: Chooser, removed: dict[str, int]) -> dict[str, int]:
+    """Candidates removed among choices of levers, and those that then fit in no memory."""
+    count, found = chooser.space.count, {LEVERS: chooser.fitting * (chooser.space.count - 1)}
+    if isinstance(chooser, ProvenChooser):
+        found[UNPROVEN] = removed[UNPROVEN] + chooser.unproven * count
+    others = sum(({**removed, **found}).values()) - removed[MEMORY]
+    return {**found, MEMORY: space.candidates - chooser.fitting - others}
 
 
 def _keep_freed_memory() -> None:
@@ -200,6 +210,46 @@ def _chunks(enumeration: Enumeration) -> Iterator[Plans]:
             waiting = [plans.take(np.arange(CHUNK, len(plans)))]
     if sum(map(len, waiting)):
         yield concatenate(waiting)
+
+
+class _Ranking:
+    """The best plans offered so far, and those of each family where alternatives are asked for."""
+
+    def __init__(
+        self, objective: str, top: int, alternatives: bool, keep: Callable[[Plans, np.ndarray], None] | None
+    ) -> None:
+        self.best = _Best(max(top, POOL) if alternatives else top)
+        self.families = {family.name: (family, _Best(1)) for family in FAMILIES} if alternatives else {}
+        self.alternatives, self.keep = alternatives, keep
+        self.every = keep is not None or objective != "time"
+
+    def bar(self, plans: Plans) -> np.ndarray:
+        """The slowest time that would still be shown of each plan."""
+        slowest = np.full(len(plans), np.inf if self.every else self.best.bar)
+        for family, best in self.families.values():
+            slowest = np.where(family.holds(plans), np.maximum(slowest, best.bar), slowest)
+        return slowest
+
+    def offer(self, plans: Plans, values: np.ndarray) -> None:
+        """Offer scored plans."""
+        self.best.offer(plans, values)
+        if self.keep:
+            self.keep(plans, values)
+        for family, best in self.families.values():
+            best.offer_best(plans, values, family.holds(plans))
+
+    def shown(self, space: Space, top: int) -> tuple[Plans, tuple[ShortlistRow, ...]]:
+        """The plans to show, in order, and why each is shown where alternatives are asked for."""
+        if self.best.plans is None:
+            return Candidates(space, {}).take(slice(0, 0)).plans, ()
+        if not self.alternatives:
+            return self.best.plans, ()
+        kept = {
+            name: (best.plans, best.values)
+            for name, (_, best) in self.families.items()
+            if best.plans is not None
+        }
+        return shortlist(space.setting, self.best.plans, self.best.values, kept, top)
 
 
 class _Best:

@@ -98,7 +98,19 @@ def test_a_proven_search_returns_proven_plans_only():
     result = search(asked, 16, proven(asked, Constraints()), headroom=0.2, alternatives=True)
     known = RunEvidence(asked)
     assert len(result.plans)
-    assert all(known.of(plan).fewest for plan in result.plans)
+    assert not any(known.of(plan).unproven for plan in result.plans)
+
+
+def test_a_proven_search_ranks_all_plans_whose_mechanisms_were_measured_together():
+    asked = setting(gpus=8)
+    some = Constraints.of({}, {"tensor": 2, "pipeline": 2, "micro_batch": 2})
+    everything = search(asked, 8, some, top=100_000, headroom=0.2)
+    known = RunEvidence(asked)
+    measured = [plan for plan in everything.plans if not known.of(plan).unproven]
+    found = search(asked, 8, proven(asked, some), top=100_000, headroom=0.2)
+    assert 0 < len(measured) < len(everything.plans)
+    assert [plan.describe() for plan in found.plans] == [plan.describe() for plan in measured]
+    assert found.scored + sum(found.removed.values()) == found.candidates
 
 
 def test_a_fixed_value_without_a_run_is_refused_by_name():

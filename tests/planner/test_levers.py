@@ -11,7 +11,9 @@ from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
+from planner.evidence import proven
 from planner.lever_space import LeverSpace, may_overlap
+from planner.mechanisms import mechanisms
 from planner.rules import RULES
 from planner.search import search
 from planner.space import Space
@@ -96,6 +98,9 @@ def by_hand(space: Space) -> dict[tuple[object, ...], float]:
                 if levers.allows(chosen, modules) and (overlaps or not chosen.overlap_expert):
                     given = {"recompute": kind, "recompute_modules": modules or None, **chosen._asdict()}
                     listed.append(plan.model_copy(update=given))
+    keeps = space.constraints.keeps
+    if keeps is not None:
+        listed = [plan for plan in listed if keeps.together(mechanisms(setting, plan))]
     plans = Plans.of(listed)
     times = predict(setting, plans).time
     stages = Stages.of(setting, plans)
@@ -111,6 +116,25 @@ def by_hand(space: Space) -> dict[tuple[object, ...], float]:
 def structure(plan: Plan) -> tuple[object, ...]:
     """What a structure and its kind of recomputation are known by."""
     return plan.describe(), plan.schedule, plan.micro_batch, plan.zero, plan.recompute
+
+
+@pytest.mark.parametrize(
+    ("kind", "cluster", "precision", "headroom"),
+    [("grouped", "dgx-b200", "mxfp8", 0.875), ("grouped", "dgx-h100", "bf16", 0.6)],
+)
+def test_proven_structures_get_the_fastest_levers_that_were_measured_with_them(
+    ask, kind, cluster, precision, headroom
+):
+    setting = ask(kind, cluster, precision)
+    everything = search(setting, 8, FEW, top=10_000, headroom=headroom)
+    kept = proven(setting, FEW)
+    wanted = by_hand(Space.of(setting, 8, kept, headroom))
+    found = search(setting, 8, kept, top=10_000, headroom=headroom)
+    assert {structure(plan) for plan in found.plans} == wanted.keys()
+    for plan, time in zip(found.plans, found.step.time, strict=True):
+        assert time == pytest.approx(wanted[structure(plan)], rel=1e-6)
+    assert 0 < found.scored < everything.scored
+    assert found.scored + sum(found.removed.values()) == found.candidates
 
 
 @pytest.mark.parametrize(
