@@ -173,6 +173,11 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
 def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
     """What policies that move state did."""
     found = moved(result.fleet)
+    if (met := found.get("deadlines_met")) is not None:
+        spent = found["program_s"]
+        took = f"; a program takes {seconds(spent['p50'])} (p95 {seconds(spent['p95'])})" if spent else ""
+        deadline = seconds(result.setting.serving.program.deadline or 0.0)
+        yield "deadlines", f"{percent(met)} of programs within {deadline}{took}"
     if "tier_hit_rates" in found:
         rates = ", ".join(f"{place} {percent(rate)}" for place, rate in found["tier_hit_rates"].items())
         yield "read from tiers", f"{rates} of prompt tokens"

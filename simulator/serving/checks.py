@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hwmodels.errors import InputError
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.routers.migration import Migration, make_migration
+from simulator.serving.steps.step_times import StepTimes
 from simulator.serving.workload import Serving
 from simulator.serving.workload.programs import SPAN
 
@@ -45,6 +46,34 @@ def check_tiers(
                 f"({unit * token_bytes / 1e9:.3g} GB)",
                 f"{where}: deployment.tiers.{number}.gigabytes",
             )
+
+
+def check_deadline(serving: Serving, steps: Iterable[StepTimes], where: str) -> None:
+    """Refuse a deadline that no replica can meet with nothing beside a program of mean lengths.
+
+    Args:
+        serving: the workload.
+        steps: step times of the pools.
+        where: name of the source in errors.
+
+    Raises:
+        InputError: the deadline is too short.
+    """
+    deadline = serving.program.deadline
+    if deadline is None or serving.input is None or serving.output is None:
+        return
+    prompt, output = max(int(serving.input.mean()), 1), serving.output.mean()
+    known = list(steps)
+    prompt_s = min(one.step(((prompt, 0),), 0, 0) for one in known)
+    token_s = min(one.step((), 1, prompt) for one in known)
+    alone = serving.program.depth * (prompt_s + max(output - 1.0, 0.0) * token_s)
+    if alone > deadline:
+        raise InputError(
+            f"no replica meets a deadline of {deadline:g} s alone: a program's {serving.program.depth} "
+            f"requests in turn, {prompt:,} + {output:,.0f} tokens in the mean, take {alone:.3g} s on the "
+            "fastest; a longer deadline, faster replicas or shorter outputs help",
+            f"{where}: workload.program.deadline",
+        )
 
 
 def migration_of(written: Mapping[str, Any] | None, several: bool, where: str) -> Migration | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from simulator.serving.fleet.fleet import Fleet
+from simulator.serving.metrics import Latency
 
 
 def moved(fleet: Fleet) -> dict[str, Any]:
@@ -26,9 +29,35 @@ def moved(fleet: Fleet) -> dict[str, Any]:
             "stop_mean_s": sum(stops) / len(stops) if stops else None,
             "stop_max_s": max(stops, default=None),
         }
+    found |= deadlines(fleet)
     links: dict[str, float] = {}
     for lane in fleet.lanes:
         links[lane.name] = links.get(lane.name, 0.0) + lane.bytes
     if links:
         found["link_bytes"] = links
     return found
+
+
+def deadlines(fleet: Fleet) -> dict[str, Any]:
+    """Programs within their deadline, and their seconds; empty without a deadline.
+
+    A single request is a program of its own. Programs that the run's last request cut short do not count.
+    """
+    program = fleet.setting.serving.program
+    if program.deadline is None:
+        return {}
+    if fleet.source.feeds_back:
+        seconds = np.array(fleet.program_seconds)
+    else:
+        columns = fleet.records.columns()
+        lost = np.full(fleet.refused + fleet.failed, np.inf)
+        seconds = np.concatenate([columns["last_s"] - columns["arrival_s"], lost])
+    skipped = int(fleet.setting.serving.skipped * len(seconds))
+    ended = seconds[skipped:]
+    if not len(ended):
+        return {"deadlines_met": None, "program_s": None}
+    whole = ended[np.isfinite(ended)]
+    return {
+        "deadlines_met": float((ended <= program.deadline).mean()),
+        "program_s": vars(Latency.of(whole)) if len(whole) else None,
+    }

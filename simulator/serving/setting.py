@@ -14,7 +14,7 @@ from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
-from simulator.serving.checks import check_tiers, migration_of
+from simulator.serving.checks import check_deadline, check_tiers, migration_of
 from simulator.serving.engines import Engine
 from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
@@ -151,6 +151,7 @@ def serving_setting(
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
     costs, block = pools[0].costs, pools[0].options.block_tokens
     check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
+    check_deadline(serving, (pool.costs.steps for pool in pools), where)
     moving = [pool for pool in pools if pool.pool.role != "prefill"]
     several = any(pool.pool.replicas > 1 or pool.scaler.name != "fixed" for pool in moving)
     migration = migration_of(deployment.migrate, several, f"{where}: deployment")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from simulator.serving.workload.programs.base import Call, Calls
 from simulator.serving.workload.request import Request
@@ -25,6 +26,9 @@ class RunningProgram:
     priority: int
     pending: int = 0
     turn: int = 0
+    begin_s: float = 0.0
+    lost: bool = False
+    """Whether a request of it was refused or given up."""
 
 
 class ProgramClients:
@@ -42,6 +46,9 @@ class ProgramClients:
         self.closed = arrivals is not None and arrivals.closed
         self.asked = 0
         """Requests that programs have begun or scheduled."""
+        self._within = source.serving.program.deadline or inf
+        self.seconds: list[float] = []
+        """Seconds of each program that ran to its end; inf where a request of it was lost."""
         self._begun = self._serial = 0
         self._running: dict[int, RunningProgram] = {}
         self._calls: Iterator[Calls] = source.programs()
@@ -62,13 +69,15 @@ class ProgramClients:
         if self.done:
             return
         self._begun += 1
-        program = RunningProgram(next(self._calls), self._begun, next(self._priorities))
+        program = RunningProgram(next(self._calls), self._begun, next(self._priorities), begin_s=now)
         self._running[program.number] = program
         self._go_on(program, now)
 
-    def ended(self, request: Request, now: float) -> None:
+    def ended(self, request: Request, now: float, lost: bool = False) -> None:
         """Handle the end of a request; the last one of a turn starts the next turn."""
-        self._request_ended(self._running[request.program], now)
+        program = self._running[request.program]
+        program.lost |= lost
+        self._request_ended(program, now)
 
     def _request_ended(self, program: RunningProgram, now: float) -> None:
         program.pending -= 1
@@ -80,6 +89,8 @@ class ProgramClients:
         left = self._limit - self.asked
         calls = next(program.calls, None) if left > 0 else None
         if calls is None:
+            if left > 0:
+                self.seconds.append(inf if program.lost else now - program.begin_s)
             program.calls.close()
             del self._running[program.number]
             if self.closed and left > 0:
@@ -96,9 +107,12 @@ class ProgramClients:
         self._source.check(self._serial, call.prompt, call.output)
         lengths = call.prompt, call.output, call.prefix
         place = program.priority, program.number, program.turn - 1
-        request = Request(self._serial, now, *lengths, *place)
+        end = program.begin_s + self._within
+        due = now + max(end - now, 0.0) * call.share if end < inf else inf
+        request = Request(self._serial, now, *lengths, *place, due_s=due)
         self._serial += 1
         if not self._send(request):
+            program.lost = True
             # Through the clock: a direct call would recurse once for each consecutive refusal.
             self._later(now, lambda time: self._request_ended(program, time))
 

@@ -58,6 +58,8 @@ class Fleet:
         self.retries = 0
         self._held: list[Sequence] = []
         """Sequences held while all replicas have failed or are drained."""
+        self.program_seconds: list[float] = []
+        """Seconds of each program that ran to its end; inf where a request of it was lost."""
         self.starts: dict[str, list[dict[str, float]]] = {}
         """Starts in stages by pool: time, and seconds of each stage."""
         self._sent = setting.serving.requests
@@ -90,6 +92,8 @@ class Fleet:
             if self.source.feeds_back
             else None
         )
+        if self._programs is not None:
+            self.program_seconds = self._programs.seconds
         self._users = Users(users, setting.serving.user_gap, self.send, self._later) if users else None
         self._feeds_back = self._programs is not None or bool(self.decoding) or self._users is not None
         # Replicas that share links run in the order of time.
@@ -311,10 +315,10 @@ class Fleet:
             member.adapters.leave(sequence.request.adapter)
         self._answered(sequence.request, now)
 
-    def _answered(self, request: Request, now: float) -> None:
+    def _answered(self, request: Request, now: float, lost: bool = False) -> None:
         """Let the client of an ended request go on."""
         if self._programs is not None:
-            self._programs.ended(request, now)
+            self._programs.ended(request, now, lost)
         elif self._users is not None:
             self._users.ended(request, now)
 
@@ -405,7 +409,7 @@ class Fleet:
         request = lost.request
         if lost.retries >= failures.retries:
             self.failed += 1
-            self._answered(request, now)
+            self._answered(request, now, lost=True)
             return
         self.retries += 1
         sequence = Sequence(request, now)

@@ -87,6 +87,20 @@ class Member:
         kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
         return 1.0 - sum(kv.free for kv in kvs.values()) / sum(kv.total for kv in kvs.values())
 
+    def seconds(self, request: Request) -> tuple[float, float]:
+        """Seconds that the request would wait and compute beside the present batch; outputs are known."""
+        steps, slots = self.pool.costs.steps, self.pool.options.max_sequences
+        replica = self.replica
+        queues = {id(batcher.waiting): batcher.waiting for batcher in replica.batchers}
+        waiting = [one for queue in queues.values() for one in queue]
+        batch = min(replica.running + len(waiting) + 1, slots)
+        tokens = sum(batcher.kv_tokens for batcher in replica.batchers) + sum(one.target for one in waiting)
+        token_s = steps.step((), batch, tokens + request.prompt)
+        wait_s = sum(steps.step(((one.target, 0),), 0, 0) for one in waiting)
+        if replica.running >= slots:
+            wait_s += token_s * sum(one.output for one in waiting) / slots
+        return wait_s, steps.step(((request.prompt, 0),), 0, 0) + request.output * token_s
+
     def holds(self, request: Request) -> bool:
         """Whether it holds the request's adapter; without adapters every replica does."""
         return self.adapters is None or self.adapters.holds(request.adapter)

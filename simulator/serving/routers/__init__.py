@@ -17,6 +17,7 @@ from simulator.serving.routers.power_of_two import PowerOfTwo
 from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
 from simulator.serving.routers.scored import Scored
+from simulator.serving.routers.soonest import Soonest
 
 KINDS: tuple[type[Router], ...] = (
     RoundRobin,
@@ -28,6 +29,7 @@ KINDS: tuple[type[Router], ...] = (
     ByLength,
     Freeness,
     Scored,
+    Soonest,
 )
 routers: Mapping[str, type[Router]] = MappingProxyType({kind.name: kind for kind in KINDS})
 

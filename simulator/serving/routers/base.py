@@ -48,6 +48,10 @@ class Target(Protocol):
         """Share of KV blocks in use."""
         ...
 
+    def seconds(self, request: Request) -> tuple[float, float]:
+        """Seconds that the request would wait and compute on the replica's devices with its present batch."""
+        ...
+
     def holds(self, request: Request) -> bool:
         """Whether the replica holds the request's adapter."""
         ...

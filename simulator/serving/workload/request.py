@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 
@@ -26,3 +27,5 @@ class Request(NamedTuple):
     """Number of its adapter; -1: none."""
     chunks: tuple[int, ...] = ()
     """Documents that stand in the prompt."""
+    due_s: float = inf
+    """Time at which its part of its program's deadline ends."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice, repeat
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -70,13 +71,23 @@ class Source:
         Raises:
             InputError: a wrong row of the trace, or a request longer than the model's context.
         """
-        rows = self._rows()
+        rows, within = self._rows(), self.serving.program.deadline or inf
         longest, priorities, chunks = self.longest, self.priorities(), self._chunks()
         for serial, (time, prompt, output, prefix, cached) in enumerate(islice(rows, self.serving.requests)):
             if prompt + output > longest:
                 self.check(serial, prompt, output)
             urgency, documents = next(priorities), next(chunks)
-            yield Request(serial, time, prompt, output, prefix, urgency, cached=cached, chunks=documents)
+            yield Request(
+                serial,
+                time,
+                prompt,
+                output,
+                prefix,
+                urgency,
+                cached=cached,
+                chunks=documents,
+                due_s=time + within,
+            )
 
     def _chunks(self) -> Iterator[tuple[int, ...]]:
         """Yield the documents of each prompt."""

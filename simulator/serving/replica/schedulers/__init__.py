@@ -17,6 +17,7 @@ from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
 from simulator.serving.replica.schedulers.prefix_grouped import PrefixGrouped
 from simulator.serving.replica.schedulers.priority import Priority
 from simulator.serving.replica.schedulers.static import Static
+from simulator.serving.replica.schedulers.urgency import Urgency
 
 schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
     {
@@ -31,6 +32,7 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
             ChangingPriority,
             PrefixGrouped,
             OneAdapter,
+            Urgency,
         )
     }
 )

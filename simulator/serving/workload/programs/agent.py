@@ -22,6 +22,11 @@ class Agent(Program):
     fork: Few = Field(1, description="worker requests of a round")
     tool: Duration = Field(0.0, description="mean seconds of tools between rounds, exponential")
 
+    @property
+    def depth(self) -> int:
+        """Plans, each with its workers."""
+        return 2 * self.rounds
+
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""
         prompt, plan = draw()

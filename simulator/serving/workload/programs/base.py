@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from hwmodels.loading import Strict
 
@@ -20,6 +21,8 @@ class Call(NamedTuple):
     prompt: int
     output: int
     prefix: tuple[int, ...] = ()
+    share: float = 1.0
+    """Part of the time left to the program's deadline in which it should end."""
 
 
 Draw = Callable[[], tuple[int, int]]
@@ -41,6 +44,14 @@ class Program(Strict):
     """
 
     kind: Any
+    deadline: float | None = Field(
+        default=None, gt=0, le=1e6, description="seconds from a program's begin to its last answer, at most"
+    )
+
+    @property
+    def depth(self) -> int:
+        """Requests of a program that follow each other, at least."""
+        return 1
 
     @abstractmethod
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:

@@ -18,6 +18,11 @@ class Conversation(Program):
     turns: Few = Field(description="requests of a conversation")
     think: Duration = Field(0.0, description="mean seconds between an answer and the next turn, exponential")
 
+    @property
+    def depth(self) -> int:
+        """Turns."""
+        return self.turns
+
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""
         history = 0
