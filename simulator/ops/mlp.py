@@ -29,9 +29,10 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
     """The activation, with the product of both halves where it is gated; ``elements`` of its output."""
     model, fusion = rank.model, rank.how.gated_activation or rank.how.elementwise
     table = passes.GATED if model.gated else passes.PLAIN
+    inputs = 2 if model.gated else 1
     # Two separate kernels save the activated half beside both halves.
-    inputs = (2 if model.gated else 1) + (1 if model.gated and fusion == "eager" else 0)
-    return kernel(
+    between = 1 if model.gated and fusion == "eager" else 0
+    op = kernel(
         rank,
         name,
         "activation",
@@ -39,5 +40,6 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
         elements,
         part=part,
         variant=passes.VARIANTS.get(model.activation, ""),
-        kept=inputs * rank.width * elements,
+        kept=(inputs + between) * rank.width * elements,
     )
+    return op.changed(intermediate=between * rank.width * elements)

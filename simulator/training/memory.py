@@ -24,7 +24,7 @@ from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.counts import micro_batches
-from simulator.training.modules import frees
+from simulator.training.modules import frees, repeats
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
@@ -256,8 +256,10 @@ def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np
     whole, core = np.zeros((2, len(part.plans)))
     for op in part.layers[number]:
         whole = whole + op.kept
-        core = core + (op.intermediate if "core_attn" in names else 0.0)
-        core = core + (op.kept if frees(op, names, kind.experts) else 0.0)
+        if frees(op, names, kind.experts):
+            core = core + op.kept
+        elif repeats(op, names, kind.experts):
+            core = core + op.intermediate
     return whole, core
 
 

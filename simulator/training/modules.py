@@ -1,8 +1,8 @@
 """Modules of a layer that selective recomputation names: ops that it repeats, and saved bytes that it frees.
 
-Megatron Core discards a module's output, which the next one would keep as its input, and computes it again
-before the backward pass (tensor_parallel/random.py: CheckpointWithoutOutput); of ``mlp`` and ``moe`` all but
-the layer's input.
+Megatron Core discards a module's output, which the next one would keep as its input, and what the module's
+kernels keep for each other, and computes both again before the backward pass (tensor_parallel/random.py:
+CheckpointWithoutOutput); of ``mlp`` and ``moe`` all but the layer's input.
 """
 
 from __future__ import annotations

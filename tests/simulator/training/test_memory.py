@@ -187,3 +187,17 @@ def test_gradients_that_wait_for_the_last_micro_batch_stay_whole(make_setting):
     assert whole - sharded == pytest.approx(4 * model_parameters(setting.model), rel=0.002)
     once = Plan(data=8, micro_batch=4, zero=3, unsharded_gradients=True)
     assert of(setting, once).parts["gradients"][FIRST, 0] == pytest.approx(sharded)
+
+
+def test_a_recomputed_activation_frees_what_its_kernels_keep_for_each_other(make_setting):
+    """SwiGLU of two torch kernels keeps the activated half beside both; recomputed, of one layer alone."""
+    modules = Plan(tensor=8, sequence_parallel=True, recompute="selective", recompute_modules=("mlp_act",))
+    setting = make_setting("llama2-7b", framework="megatron-core", devices=8)
+
+    def activations(plan, elementwise):
+        listed = plan.model_copy(update={"elementwise": elementwise})
+        return of(setting, listed).parts["activations"][FIRST, 0]
+
+    kept = modules.model_copy(update={"recompute": "none", "recompute_modules": None})
+    assert activations(kept, "eager") > 1.05 * activations(kept, "fused")
+    assert activations(modules, "eager") == pytest.approx(activations(modules, "fused"), rel=0.01)
