@@ -50,6 +50,18 @@ EXAMPLES = [
         {"framework": "Megatron-LM", "activation_recompute": "selective (layernorm) and the MLP activation"},
         {"recompute_kind": "selective", "recompute_modules": "layernorm, mlp_act"},
     ),
+    (
+        {
+            "framework": BRIDGE,
+            "source": "Megatron-Bridge performance summary, 26.04 NeMo container",
+            "model_name": "nemotron-3-nano-30b-a3b",
+            "gpu": "h100-sxm",
+            "precision": "fp8",
+            "ep": "8",
+            "activation_recompute": "modules: layernorm",
+        },
+        {"recompute_modules": "moe, layernorm, core_attn, moe_act"},
+    ),
     ({"framework": "torchtitan (FSDP2; DeepEP)"}, {"recompute_kind": "least"}),
     ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
     (
