@@ -156,6 +156,7 @@ class Setting:
             rotary=chosen.rotary,
             gated_activation=framework.gated_activation,
             swaps_batch=framework.swaps_batch,
+            scans_batch_first=framework.scans_batch_first,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
             cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),

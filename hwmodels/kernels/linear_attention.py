@@ -16,10 +16,12 @@ from pydantic import Field
 from hwmodels.kernels.attention import Array
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, rounds
+from hwmodels.kernels.scan_traffic import ScanSizes, backward_ratio
 from hwmodels.loading import Strict
 
 BACKWARD_PRODUCTS = 2.5
-"""Products of the backward pass over the forward's: gradients, and recomputed scores."""
+"""Products and kernels of the backward pass over the forward's: gradients, and recomputed scores. Mamba-2 has
+5 products with states for 2, and 3 within chunks for 1."""
 STATE_BYTES = 4.0
 L2_SHARPNESS = 4.0
 """Steepness at which bytes no longer fit into L2."""
@@ -79,7 +81,9 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
     flops = passes * tokens * heads * (within + states + solved)
     operands = tokens * (2.0 * key_heads * key_dim + (2.0 + 2.0 * delta) * heads * value_dim)
     kept = form.state_passes * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
-    moved = passes * (operands * chip.element_bytes + kept)
+    moved = operands * chip.element_bytes + kept
+    if backward:
+        moved = moved * backward_ratio(_sizes(call), chip.element_bytes, delta)
     compute = flops / (chip.peak * form.compute_efficiency)
     memory = moved / (chip.bandwidth * form.memory_efficiency)
     memory = memory / _faster_in_l2(moved, form.l2_gain, form.l2_fraction * chip.l2_bytes)
@@ -89,6 +93,18 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
         in_turn = passes * waves * (form.block_s + form.chunk_s * np.ceil(sequence / chunk))
         shared = power_norm(shared, in_turn, form.overlap_exponent)
     return passes * form.overhead_s + shared
+
+
+def _sizes(call: ScanCalls) -> ScanSizes:
+    chunk = np.minimum(call.chunk, call.sequence)
+    return ScanSizes(
+        keys=call.key_heads * call.key_dim,
+        wide_keys=call.heads * call.key_dim,
+        values=call.heads * call.value_dim,
+        states=call.heads * call.key_dim * call.value_dim / chunk,
+        products=call.key_heads * chunk,
+        wide_products=call.heads * chunk,
+    )
 
 
 class States(NamedTuple):

@@ -84,6 +84,11 @@ class Framework(Sourced):
         description="fused attention reads copies of query, key and value with the batch before the "
         "sequence, and its output is copied back",
     )
+    scans_batch_first: bool = Field(
+        False,
+        description="scans of linear attention read copies of their inputs with the batch before the "
+        "sequence, and their output is copied back",
+    )
     splits_projection: bool = Field(
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",

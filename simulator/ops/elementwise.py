@@ -102,9 +102,15 @@ CONVOLUTION = MemoryPasses(2.0, 5.0, 1, 2)
 """Causal convolution and activation over a few tokens, per channel: read and write; backward reads the
 gradient and the input and writes one, and reads both again for the gradient of its weights."""
 
-GATED_NORM = MemoryPasses(3.0, 7.0, 1, 2)
-"""Norm of y times act(z): read both, write one; backward reads three and writes two, and two
-for the scale."""
+GATED_NORM = MemoryPasses(3.0, 5.0, 1, 2)
+"""Norm of y times act(z): read both, write one; backward reads three, writes two, and sums the scale's
+gradient in the same kernel (mamba_ssm, layernorm_gated.py; flash-linear-attention, fused_norm_gate.py)."""
+
+SCAN_GATED_NORM = MemoryPasses(4.0, 9.0, 1, 3)
+"""The same where Mamba-2's scan gates its output. Forward: the scan also reads z and writes its output before
+the gate (1 + 1), the norm reads and writes (1 + 1). Backward: the norm reads two and writes one; a kernel of
+the scan reads x, z, output and gradient and writes the gradients of z and of the output (4 + 2; mamba_ssm,
+ssd_combined.py without rmsnorm_weight, as Megatron Core's mamba_mixer.py calls it)."""
 
 OUTPUT_GATE = MemoryPasses(3.0, 5.0, 1, 1)
 """Attention's output times the sigmoid of a gate: read both, write one; backward reads three, writes two."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulator.models.linear_attention import STATE_BYTES, LinearAttention
+from simulator.models.linear_attention import LinearAttention
 from simulator.ops import elementwise as passes
 from simulator.ops.build import kernel, linear
-from simulator.ops.op import Collective, Op, Scan, StateStep
+from simulator.ops.op import Collective, MemoryBound, Op, Scan, StateStep
 from simulator.ops.rank import Array, Rank
 
 
@@ -27,9 +27,35 @@ def linear_attention(rank: Rank) -> list[Op]:
     return [
         *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
         *_core(rank, spec, channels, heads, key_heads),
+        *_batch_first(rank, inputs, width),
         *_exchange(rank, inputs, width),
         *linear(rank, "linear_output", "row", hidden, width, part=part, bias=False),
     ]
+
+
+def _batch_first(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
+    """Copies between layouts with the sequence and with the batch first, of more than one sequence.
+
+    Forward copies the scan's inputs and its output; backward copies the inputs' gradient, which the
+    projection reads (Megatron Core, mamba_mixer.py: _ssm_training).
+    """
+    if not rank.how.scans_batch_first:
+        return
+    many = (
+        sum(np.where(np.greater(s.sequences, 1), s.tokens, 0.0) for s in rank.batch.segments) / rank.context
+    )
+    copied = passes.COPY * rank.width * many
+    if np.any(copied):
+        yield MemoryBound(
+            name="batch_first",
+            kind="copy",
+            part="core",
+            bytes=copied * (inputs + width),
+            launches=2.0,
+            starts=2.0,
+            backward_bytes=copied * inputs,
+            backward_starts=1.0,
+        )
 
 
 def _exchange(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
@@ -85,7 +111,6 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
                 dtype=rank.formats.core,
             )
             continue
-        states = STATE_BYTES * tokens / spec.chunk * heads * spec.key_dim * spec.value_dim
         yield Scan(
             name=name,
             part="core",
@@ -98,12 +123,23 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
             chunk=spec.chunk,
             delta=spec.delta,
             dtype=rank.formats.core,
-            kept=rank.width * tokens * channels + states,
-            intermediate=states,
+            kept=rank.width * tokens * heads * _saved_by_head(spec),
         )
     width = heads * spec.value_dim
     shared = float(spec.value_dim) if spec.norm_per_head else width
-    norm = kernel(rank, "gated_norm", "norm", passes.GATED_NORM, rank.tokens * width, part="core")
-    # The norm saves the scan's output and the gate.
+    count = passes.GATED_NORM if spec.delta or rank.how.appends else passes.SCAN_GATED_NORM
+    norm = kernel(rank, "gated_norm", "norm", count, rank.tokens * width, part="core")
+    # The norm saves its input, and the gate is saved beside it.
     kept = 2 * rank.width * rank.tokens * width
     yield norm.changed(kept=kept, parameters=shared + spec.head_parameters * heads)
+
+
+def _saved_by_head(spec: LinearAttention) -> int:
+    """Elements per token and value head that a scan saves for its backward pass, which computes states again.
+
+    Mamba-2 saves the output before the gate; its other inputs are those of the convolution, which also runs
+    again (mamba_ssm, ssd_combined.py: MambaSplitConv1dScanCombinedFn). The delta rule saves normed queries
+    and keys of every value head, values, and the solved systems of chunks (flash-linear-attention,
+    ChunkGatedDeltaRuleFunction).
+    """
+    return 2 * spec.key_dim + spec.value_dim + spec.chunk if spec.delta else spec.value_dim

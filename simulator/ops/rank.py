@@ -78,6 +78,7 @@ class Implementation:
         gated_activation: kernels of a gated MLP's activation (``elementwise.GATED``); empty: those of
             ``elementwise``.
         swaps_batch: whether fused attention reads copies with the batch before the sequence.
+        scans_batch_first: whether scans read copies with the batch before the sequence.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
@@ -119,6 +120,7 @@ class Implementation:
     rotary: Literal["", "halves"] = ""
     gated_activation: Literal["", "eager"] = ""
     swaps_batch: bool = False
+    scans_batch_first: bool = False
     splits_projection: bool = False
     dropout: bool = False
     appends: bool = False
