@@ -26,7 +26,8 @@ from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
 from meshwright.validation.parts import kept_apart, source_of
 from meshwright.validation.rows import published_files, read_rows
-from simulator import pricing, variation
+from simulator import variation
+from simulator.pricing import kernels
 from simulator.training import overlap
 
 REACHED = 1e-3
@@ -116,7 +117,7 @@ def fabric(name: str, key: str, value: Any) -> Iterator[None]:
         object.__setattr__(found, key, old)
 
 
-OLDER = {key: share for key, share in pricing.OLDER_KERNELS.items() if key != ("flash-1-triton", "ampere")}
+OLDER = {key: share for key, share in kernels.OLDER_KERNELS.items() if key != ("flash-1-triton", "ampere")}
 
 CONSTANTS = (
     StepConstant(
@@ -186,11 +187,11 @@ CONSTANTS = (
         patched=(variation, "JITTER", 0.0),
     ),
     StepConstant(
-        "FlashAttention-1 in Triton, heads of 64 (pricing.py)",
+        "FlashAttention-1 in Triton, heads of 64 (simulator/pricing/kernels.py)",
         "0.54",
         ("LLMF",),
         "three steps of MPT-350m",
-        patched=(pricing, "OLDER_KERNELS", {**OLDER, ("flash-1-triton", "ampere"): (0.626, 0.5)}),
+        patched=(kernels, "OLDER_KERNELS", {**OLDER, ("flash-1-triton", "ampere"): (0.626, 0.5)}),
     ),
 )
 

@@ -1,43 +1,24 @@
-"""Seconds of ops: one array call per kernel class.
-
->>> from hwmodels.cluster import clusters
->>> from simulator.models import models
->>> from simulator.ops import SERVING, Batch, Rank, Shard, layer
->>> cluster = clusters.get("dgx-h100").resized(8)
->>> batch = Batch.prefill(1, 512, 2048) + Batch.decode(64, 1500)
->>> ops = layer(Rank(models.get("llama3-8b"), batch, Shard(tensor=2), how=SERVING))
->>> prices = Prices(cluster.device.kernels.using("vllm"), cluster, quantises=True)
->>> seconds = price(ops, prices)
->>> for op, time in list(zip(ops, seconds))[1:4]:
-...     print(f"{op.name:<16} {1e6 * float(time):5.1f} us")
-query_key_value   20.8 us
-rope               3.3 us
-append             1.7 us
-"""
+"""Seconds of the ops of one kernel class, from their sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.cluster import Cluster
-from hwmodels.kernels import KernelModel
-from hwmodels.records import record
 from simulator.ops.op import (
     Attention,
     Collective,
     Decode,
     ExpertLayer,
     MemoryBound,
-    Op,
     Product,
     Scan,
     StateStep,
 )
-from simulator.site import Site
+from simulator.pricing.prices import Prices
 
 Array = NDArray[np.floating]
 
@@ -76,192 +57,6 @@ FULL_LOAD = {"cdna": 4}
 """Bytes that a lane loads at once at the full rate of the first cache, by family of devices; 16 elsewhere.
 Load units of GCN, CDNA's forerunner, return 16 values of 32 bits a cycle (GPUOpen, Understanding Memory
 Coalescing on GCN)."""
-
-
-NO_TIME = np.zeros(())
-"""Seconds of an op that is idle in all cases: zero."""
-
-FEW_CASES = 32
-"""Minimum number of cases for which equal cases are merged."""
-MANY_CASES = 4096
-"""The same of cases on several axes."""
-
-
-@record()
-class Prices:
-    """Hardware and conditions under which ops are priced.
-
-    Args:
-        kernels: kernel times of the device: sustained or not, corrected or not, and of which library.
-        cluster: cluster whose links carry collectives; None without collectives.
-        cold: time of a product with operands in memory over time with operands in the cache.
-        quantises: whether products cast their activations in the same call, as in their measured points.
-        served: products are those of serving libraries, corrected by measured points, with casts fused into
-            the kernel before.
-        experts_as_dense: whether products of experts fill tiles as dense ones do, as at a training step's
-            sizes; else they are priced by the grouped form.
-        product_share: speed of dense and batched products over that of the calibrated library.
-        site: learned factors of kernel classes and of the exchange with experts.
-    """
-
-    kernels: KernelModel
-    cluster: Cluster | None = None
-    cold: float = 1.0
-    quantises: bool = False
-    served: bool = False
-    experts_as_dense: bool = False
-    product_share: float = 1.0
-    site: Site | None = None
-
-
-def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
-    """Seconds of each op, in the order of ``ops``; each of shape (cases,), or () where its sizes are scalars.
-
-    Idle ops take ``NO_TIME``.
-
-    Raises:
-        InputError: a number format that the device lacks.
-    """
-    seconds: list[Array] = [NO_TIME] * len(ops)
-    calls: dict[tuple[Any, ...], list[int]] = {}
-    for index, op in enumerate(ops):
-        if not op.is_idle:
-            calls.setdefault(_key(op, prices), []).append(index)
-    for key, indices in calls.items():
-        kind, sizes = CALLS[key[0]]
-        rows = [sizes(ops[index]) for index in indices]
-        members, shape = [ops[index] for index in indices], _cases(rows)
-        if len(shape) > 1:
-            columns, which = _columns(rows, shape), None
-            if isinstance(members[0], Product):
-                columns, which = _distinct_sizes(columns)
-            found = kind(members, prices, *columns)
-            if which is not None:
-                found = np.take_along_axis(found, which, axis=-1).reshape(len(rows), *shape)
-            found = np.broadcast_to(found, (len(rows), *shape))
-        else:
-            stacked, which = _distinct(_stacked(rows, shape))
-            found = kind(members, prices, *stacked)
-            found = found if which is None else np.take(found, which, axis=-1)
-        for index, row in zip(indices, found, strict=True):
-            seconds[index] = row * ops[index].repeats
-    if prices.site is not None:
-        for index, op in enumerate(ops):
-            if seconds[index] is not NO_TIME:
-                seconds[index] = seconds[index] * _site_factor(op, prices, prices.site)
-    return seconds
-
-
-def _site_factor(op: Op, prices: Prices, site: Site) -> Array | float:
-    """Learned factor of an op; the cluster's links already have theirs, which is not that of the exchange."""
-    if not isinstance(op, Collective):
-        return site.kernel(op.kind)
-    if op.kind != "expert" or prices.cluster is None:
-        return 1.0
-    inside, across = prices.cluster.link_pace
-    far = prices.cluster.level_of(op.size, op.stride) == len(prices.cluster.levels)
-    return site.factor("exchange") / np.where(far, across, inside)
-
-
-def _cases(rows: list[tuple[Any, ...]]) -> tuple[int, ...]:
-    """Common shape of the sizes of ops."""
-    shapes = {getattr(size, "shape", ()) for row in rows for size in row} - {()}
-    return shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-
-
-def _columns(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> list[Array]:
-    """Each size of many ops side by side, on the axes on which it varies: it broadcasts to (ops, *shape)."""
-    columns = []
-    for sizes in zip(*rows, strict=True):
-        own = np.broadcast_shapes(*(np.shape(size) for size in sizes))
-        column = np.empty((len(rows), *(1,) * (len(shape) - len(own)), *own))
-        for number, size in enumerate(sizes):
-            column[number] = size
-        columns.append(column)
-    return columns
-
-
-def _distinct_sizes(columns: list[Array]) -> tuple[list[Array], NDArray[np.integer] | None]:
-    """Distinct values of the one size that varies over several axes, as the rows of a chunk's context do.
-
-    Args:
-        columns: sizes as `_columns` returns them.
-
-    Returns:
-        Sizes of shape (ops, distinct) or (ops, 1), and the index of every case's, shape (ops, cases); the
-        sizes as they are and None where several vary, or few would be merged.
-    """
-    varied = [index for index, column in enumerate(columns) if column.size > len(column)]
-    if len(varied) != 1 or columns[varied[0]].size < MANY_CASES:
-        return columns, None
-    column = columns[varied[0]]
-    most = int(column.max())
-    if most > column.size or np.any(column != np.floor(column)):
-        return columns, None
-    whole = column.astype(np.int64)
-    present = np.zeros(most + 1, bool)
-    present[whole] = True
-    distinct = np.flatnonzero(present).astype(np.float64)
-    places = (np.cumsum(present) - 1)[whole].reshape(len(column), -1)
-    sizes = [other.reshape(len(other), 1) for other in columns if other is not column]
-    sizes.insert(varied[0], np.broadcast_to(distinct, (len(column), len(distinct))))
-    return sizes, places
-
-
-def _stacked(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> Array:
-    """Sizes of many ops side by side, shape (sizes, ops, cases)."""
-    sizes = np.empty((len(rows[0]), len(rows), *shape))
-    for number, row in enumerate(rows):
-        for column, size in enumerate(row):
-            sizes[column, number] = size
-    return sizes
-
-
-def _distinct(sizes: Array) -> tuple[Array, NDArray[np.integer] | None]:
-    """Distinct cases by size, and the index of every case's distinct one; None if no case is merged.
-
-    Args:
-        sizes: shape (sizes, ops, cases); few cases are returned unmerged.
-    """
-    if sizes.ndim != 3 or sizes.shape[-1] < FEW_CASES:
-        return sizes, None
-    words = sizes.reshape(-1, sizes.shape[-1]).view(np.uint64)
-    mixed = np.zeros(words.shape[-1], dtype=np.uint64)
-    for row in words:
-        mixed = (mixed ^ (row >> np.uint64(29)) ^ row) * np.uint64(0x9E3779B97F4A7C15)
-    _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
-    distinct = np.take(sizes, first, axis=-1)
-    # Different cases with equal hashes: merge nothing.
-    same = np.array_equal(np.take(distinct, which, axis=-1), sizes)
-    return (distinct, which) if same else (sizes, None)
-
-
-def _key(op: Op, prices: Prices) -> tuple[Any, ...]:
-    """Ops with equal keys are priced in one call."""
-    if isinstance(op, Product):
-        return _product_form(op, prices), op.dtype, op.weights, op.row_bytes
-    if isinstance(op, Attention):
-        return "attention", op.dtype, op.kv_dtype, op.causal, op.direction, op.appends, op.version
-    if isinstance(op, Decode):
-        return "decode", op.dtype, op.kv_dtype, op.latent
-    if isinstance(op, Scan):
-        return "scan", op.dtype, op.direction
-    if isinstance(op, StateStep):
-        return "state", op.dtype
-    if isinstance(op, ExpertLayer):
-        return "experts", op.dtype, op.skewed
-    if isinstance(op, Collective):
-        return "collective", op.operation
-    if isinstance(op, MemoryBound):
-        return ("memory",)
-    raise TypeError(f"an op of unknown class: {type(op).__name__}")
-
-
-def _product_form(op: Product, prices: Prices) -> str:
-    if op.role == "expert" and not prices.experts_as_dense:
-        return "grouped"
-    served = prices.quantises or prices.served
-    return "served" if served and np.all(np.asarray(op.groups) == 1) else "products"
 
 
 # One function per kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
