@@ -68,5 +68,8 @@ def ends_of(lengths: list[int], chunks_per_rank: int, where: str) -> tuple[int, 
     if len(set(totals[1:-1])) > 1 or (chunks_per_rank > 1 and len(set(inner)) > 1):
         raise InputError(f"stages between the ends hold unequal layers: {shown(totals)}", where)
     even = sum(lengths) // stages
+    if chunks_per_rank > 1 and totals[0] == totals[-1] == even:
+        # Equal stages of unequal chunks: the ends are stated, or the layers would have to divide.
+        return totals[0], totals[-1]
     first, last = (0 if total == even else total or -1 for total in (totals[0], totals[-1]))
     return first, last

@@ -221,8 +221,11 @@ def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.
     first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
     last = np.where(plans.last_stage_layers == 0, even, np.maximum(plans.last_stage_layers, 0))
     between = np.maximum(p - 2, 1)
-    middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, layers / 2, 0))
     given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
+    # Two stages have none between: a full chunk is one share of all layers, in whole layers.
+    whole = np.ceil(layers / (2 * plans.virtual_pipeline)) * plans.virtual_pipeline
+    of_two = np.where(given & (plans.virtual_pipeline > 1), whole, layers / 2)
+    middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, of_two, 0))
     first = np.where((p == 2) & ~given, layers - last, first)
     if setting.mtp_layers:
         first, middle, last = _behind(setting, plans, given, (first, middle, last))

@@ -30,6 +30,14 @@ def test_every_layer_lies_on_one_stage(make_setting, model, pipeline):
     assert stages.sum(axis=0) == pytest.approx([len(layers) for layers in groups])
 
 
+def test_chunks_of_two_stages_hold_whole_layers(make_setting):
+    setting = make_setting("llama3.1-70b", "dgx-h100", 64)
+    plan = Plan(
+        pipeline=2, virtual_pipeline=3, schedule="interleaved", first_stage_layers=40, last_stage_layers=40
+    )
+    assert Spread.of(setting, Plans.of(plan)).lengths == (12, 14, 14, 14, 14, 12)
+
+
 def test_the_first_dense_layers_lie_on_the_first_stage(make_setting):
     stages = of(make_setting(**DEEPSEEK), Plan(pipeline=8))
     assert stages.groups == (DENSE, EXPERTS)
