@@ -117,6 +117,11 @@ class PlanEvidence:
         return min(self.runs.values(), default=0)
 
     @property
+    def nowhere(self) -> bool:
+        """Whether no run of the code base was measured on the device family at all."""
+        return self.nearest is None
+
+    @property
     def unproven(self) -> tuple[str, ...]:
         """Mechanisms without a measured run, and pairs of mechanisms without a common one."""
         return (*(name for name, count in self.runs.items() if not count), *self.apart)

@@ -1,7 +1,8 @@
 """A short list of different plans from a ranking: the recommended plan, and the cost of each restriction.
 
 The first row is the simplest of the plans that are on equal footing with the fastest: their predicted gap is
-within the error of the prediction (``simulator.uncertainty.even_footing``). The best plan of each family that
+within the error of the prediction (``simulator.uncertainty.even_footing``). Plans whose mechanisms were all
+measured (``planner.evidence``) go before others. The best plan of each family that
 the first row lacks follows. Near duplicates of a row are named beside it.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hwmodels.records import record
+from planner.evidence import RunEvidence
 from planner.families import (
     FAMILIES,
     FASTEST,
@@ -32,6 +34,8 @@ POOL = 2048
 """Number of best plans from which a short list is picked."""
 NAMED_DUPLICATES = 4
 """Maximum near duplicates named per row."""
+MOST_WEIGHED = 200
+"""Plans on equal footing whose evidence is looked up."""
 DUPLICATE_WITHIN = 0.05
 """Maximum slow-down of a named near duplicate over its row, as a share."""
 SIMPLEST = "simplest within 10 %"
@@ -84,7 +88,7 @@ def shortlist(
     """
     footing = np.flatnonzero(even_footing(values[0], values))
     simple = mechanisms(pool)
-    first = int(footing[np.argmin(simple[footing])])
+    first = _recommended(setting, pool, footing[np.argsort(simple[footing], kind="stable")])
     picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
     near = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
     peaks = _peaks(setting, pool.take(near))
@@ -101,6 +105,22 @@ def shortlist(
     return chosen, tuple(
         ShortlistRow(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
     )
+
+
+def _recommended(setting: Setting, pool: Plans, simplest: np.ndarray) -> int:
+    """The simplest plan whose mechanisms were all measured; without such a plan the simplest.
+
+    Args:
+        setting: of the search.
+        pool: plans.
+        simplest: indices of plans on equal footing with the fastest, the simplest first.
+    """
+    known = RunEvidence(setting)
+    if known.runs:
+        for index in simplest[:MOST_WEIGHED].tolist():
+            if not known.of(pool.plan(index)).unproven:
+                return index
+    return int(simplest[0])
 
 
 def _pick(pool: Plans, values: np.ndarray, index: int, labels: tuple[str, ...]) -> _Pick:

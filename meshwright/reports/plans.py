@@ -248,7 +248,8 @@ UNPROVEN = "unproven"
 def _named(prediction: Prediction, index: int) -> str:
     """The degrees of a plan, marked where it rests on a mechanism without a measured run."""
     known, words = prediction.standing, prediction.plans.plan(index).describe()
-    return f"{words} {UNPROVEN}" if known and known.evidence[index].unproven else words
+    marked = known is not None and known.evidence[index].unproven and not known.evidence[index].nowhere
+    return f"{words} {UNPROVEN}" if marked else words
 
 
 def _known(prediction: Prediction) -> dict[str, list[str]]:
@@ -367,6 +368,8 @@ def _evidence_words(prediction: Prediction, index: int) -> dict[str, str]:
     if known is None:
         return {}
     found = known.evidence[index]
+    if found.nowhere:
+        return {"evidence": "no measured run of this code base on this device family"}
     lacking = f"{UNPROVEN}, no measured run: {', '.join(found.unproven)}" if found.unproven else ""
     words = [lacking or f"at least {counted_runs(found)} of each mechanism"]
     if found.nearest is not None:

@@ -43,12 +43,13 @@ def order_words(result: SearchResult, found: Prediction) -> list[str]:
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
+    known = found.standing
     if result.rows:
+        kind = "measured plan" if known is not None and not known.evidence[0].unproven else "plan"
         words.append(
-            f"Rank 1 is the simplest plan within {percent(errors.even, 0)} of the fastest; "
+            f"Rank 1 is the simplest {kind} within {percent(errors.even, 0)} of the fastest; "
             "a predicted gap of that size says nothing about the order."
         )
-    known = found.standing
     if known is None:
         return words
     near = ~known.differs
@@ -67,6 +68,8 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
     words = []
     where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation}"
     kind = "models with experts" if setting.model.moe else "dense models"
+    if known.evidence and known.evidence[0].nowhere:
+        return [f"All plans are unproven: no run of {where} with {kind} is measured."]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for rank, evidence in enumerate(known.evidence, start=1):
         if evidence.unproven:
