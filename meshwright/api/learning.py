@@ -10,6 +10,7 @@ from typing import Any
 from hwmodels.errors import InputError
 from hwmodels.files import write_text
 from meshwright.shown import Shown
+from meshwright.training_logs import SUFFIXES, read_log
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.schedules import schedules
 from simulator.site import Site
@@ -69,21 +70,24 @@ def learn(runs: str | Path | Sequence[str | Path]) -> Learning:
     """Learn a site's factors from measured steps.
 
     Args:
-        runs: CSV files with the columns of ``validate --cases``; all runs on one device and framework.
+        runs: CSV files with the columns of ``validate --cases``, and logs of Megatron-LM or torchtitan with
+            their scenario beside them (``meshwright.training_logs``); all of one device and framework.
 
     Raises:
-        InputError: unreadable, no usable row, several devices or frameworks, or times of one plan that
-            cannot both be right.
+        InputError: unreadable, no usable row or line, several devices or frameworks, or times of one plan
+            that cannot both be right.
     """
     files = [Path(runs)] if isinstance(runs, str | Path) else [Path(path) for path in runs]
     cases: list[TrainingCase] = []
     skipped: list[tuple[str, str]] = []
+    steps = [read_log(path) for path in files if path.suffix in SUFFIXES]
     for path in files:
+        if path.suffix in SUFFIXES:
+            continue
         found, left_out = read_cases(path)
         cases += found
         skipped += left_out
     where = ", ".join(map(str, files))
-    steps = []
     for case in cases:
         if case.measured_step_s is None:
             skipped.append((case.case_id, "no measured step time"))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
 import meshwright as mw
-from meshwright.validation.rows import PUBLISHED
+from meshwright.validation.cases import read_cases
+from meshwright.validation.rows import PUBLISHED, published_files, read_rows
+from simulator.plan import Plans
+from simulator.training import step_time
 
 
 @pytest.fixture
@@ -97,3 +101,48 @@ def test_trials_are_launch_files_of_the_plans_worth_measuring(run, refused, tmp_
         assert json.loads(run("simulate", str(place / "plan.yaml"), "--json").out)["step_time_s"] > 0
     assert "expected to save" in ran.err
     assert "99" in run("plan", *question, "--trials", "99", "--folder", str(folder)).err
+
+
+def test_three_runs_of_a_published_family_correct_the_next_plans(tmp_path):
+    """The loop plan, learn, plan: the runs of DGX Cloud on GB200 share an error."""
+    cases = [case for path in published_files() for case in read_cases(path)[0] if is_of_dgx_cloud(case)]
+    assert len(cases) == 6
+    shown, rest = cases[::2], cases[1::2]
+    with_time = [row for path in published_files() for row in read_rows(path)]
+    chosen = [row for row in with_time if row["case_id"] in {case.case_id for case in shown}]
+    path, site = tmp_path / "runs.csv", tmp_path / "site.yaml"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in chosen for name in row)))
+        writer.writeheader()
+        writer.writerows(chosen)
+    found = mw.learn(path)
+    found.save(site)
+    before, after = (
+        [abs(predicted_s(case, used) / case.measured_step_s - 1) for case in rest]
+        for used in (None, found.site)
+    )
+    assert sum(before) / len(before) > 0.05
+    assert sum(after) < 0.6 * sum(before)
+
+    asked = rest[0].setting
+    question = {
+        "model": asked.model,
+        "cluster": asked.cluster,
+        "gpus": asked.cluster.devices,
+        "framework": asked.framework.name,
+        "seq_len": asked.training.seq_len,
+        "global_batch": asked.training.global_batch,
+        "precision": asked.training.precision,
+    }
+    first, again = mw.plan(**question), mw.plan(**question, site=site)
+    assert again.best.step_time_s < 0.98 * first.best.step_time_s
+    assert again.to_dict()["site"] == str(path)
+
+
+def is_of_dgx_cloud(case):
+    place = case.setting.framework.name, case.setting.cluster.device.name
+    return case.case_id.lower().startswith("dgxc") and place == ("nemo", "gb200") and case.precision != "bf16"
+
+
+def predicted_s(case, site):
+    return float(step_time(replace(case.setting, site=site), Plans.of(case.plan))[0])
