@@ -107,6 +107,7 @@ def shorter_deadline(base: str, ours: str) -> Callable[[ServingRuns], float]:
     return gain
 
 
+PIPE = "serve-pipeinfer-70b"
 SQL = "serve-text2sql-70b"
 TAIL = "P99 of TTFT over vLLM's swaps, priorities drawn every"
 RATE = "total_rate_per_gpu"
@@ -230,6 +231,20 @@ MOVING_CLAIMS = (
         for what, gain, ours in (
             ("the deadline, urgency alone", 1.41, "urgency"),
             ("the deadline, dispatch alone", 1.41, "dispatch"),
+        )
+    ),
+    *(
+        over(PIPE, what, published, band, ours, theirs, "itl_s.mean")
+        for what, published, band, ours, theirs in (
+            (
+                "time a token of drafts in turns over drafts beside the pipeline",
+                2.15,
+                (1.3, 2.2),
+                "PipeInfer",
+                "base",
+            ),
+            ("the same, acceptance 0.3", 2.15, (1.3, 2.2), "low acceptance, PipeInfer", "low acceptance"),
+            ("the same, no draft, acceptance 0.3", 1.0, (1.0, 2.2), "low acceptance, PipeInfer", "no draft"),
         )
     ),
 )

@@ -312,6 +312,11 @@ def _with_drafts(
     speculation, draft = pool.speculation, None
     if speculation is None:
         return costs
+    if speculation.asynchronous and pool.pipeline < 2:
+        raise InputError(
+            f"asynchronous drafts fill a pipeline; found {pool.pipeline} stage, allowed: 2 or more",
+            f"{where}.asynchronous",
+        )
     check_heads(speculation, model.mtp_layers, model.name, f"{where}.kind")
     if speculation.draft is not None:
         draft = find(models, speculation.draft, folder, f"{where}.draft")

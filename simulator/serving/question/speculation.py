@@ -25,6 +25,8 @@ FILE = Path(__file__).with_name("speculation.yaml")
 Kind = Literal["draft-model", "eagle", "eagle3", "medusa", "mtp", "ngram", "lookahead"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DRAFT_MODEL: Kind = "draft-model"
+LONGEST_CHAIN = 64
+"""Most proposals in a row that asynchronous drafts may have accepted."""
 LARGEST_DRAFT = 1.0
 """Layers of the target that one pass of a head may cost, as a share of all layers."""
 
@@ -111,6 +113,11 @@ class Speculation(Strict):
         default=False,
         description="verify each proposal as a sequence that reads its KV again (vLLM before 0.6.3)",
     )
+    asynchronous: bool = Field(
+        default=False,
+        description="a draft on devices of its own keeps a pipeline full of runs of `tokens` proposals, "
+        "and a rejection cancels the runs behind it (PipeInfer)",
+    )
     host: Duration | None = Field(
         default=None, description="host time of a step for drafts and verification; default: by kind"
     )
@@ -150,24 +157,29 @@ class Speculation(Strict):
         """Host time of a step beside the engine's own, s."""
         return self.defaults.host_s.value if self.host is None else self.host
 
+    @property
+    def chain(self) -> int:
+        """Most proposals that are accepted in a row."""
+        return LONGEST_CHAIN if self.asynchronous else self.tokens
+
     def shares(self) -> np.ndarray:
-        """Probability of 0 to ``tokens`` accepted proposals, shape (tokens + 1,)."""
+        """Probability of 0 to ``chain`` accepted proposals, shape (chain + 1,)."""
         if self.acceptance_by_position is not None:
-            last = self.acceptance_by_position[-1:] * self.tokens
-            positions = [*self.acceptance_by_position, *last][: self.tokens]
+            last = self.acceptance_by_position[-1:] * self.chain
+            positions = [*self.acceptance_by_position, *last][: self.chain]
             reached = np.cumprod([1.0, *positions])
             return reached - np.append(reached[1:], 0.0)
         acceptance = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
         if isinstance(acceptance, list):
-            weights = np.zeros(self.tokens + 1)
-            weights[: len(acceptance)] = acceptance[: self.tokens + 1]
+            weights = np.zeros(self.chain + 1)
+            weights[: len(acceptance)] = acceptance[: self.chain + 1]
             return weights / weights.sum()
-        reached = acceptance ** np.arange(self.tokens + 1)
+        reached = acceptance ** np.arange(self.chain + 1)
         return reached - np.append(reached[1:], 0.0)
 
     def mean(self) -> float:
         """Tokens that a step yields on average."""
-        return float(self.shares() @ np.arange(1, self.tokens + 2))
+        return float(self.shares() @ np.arange(1, self.chain + 2))
 
     @model_validator(mode="before")
     @classmethod
@@ -186,6 +198,12 @@ class Speculation(Strict):
                 "`draft` names the draft model of kind draft-model"
                 if self.draft is None
                 else f"`draft` belongs to kind draft-model, found kind {self.kind}"
+            )
+        if self.asynchronous and (self.kind != DRAFT_MODEL or self.expanded or self.verified is not None):
+            raise ValueError("`asynchronous` needs kind draft-model, without `expanded` and `verified`")
+        if self.asynchronous and isinstance(self.acceptance, list):
+            raise ValueError(
+                "`asynchronous` drafts go on after `tokens`; give `acceptance` as one number, or by position"
             )
         if self.acceptance is not None and self.acceptance_by_position is not None:
             raise ValueError("`acceptance` and `acceptance_by_position` exclude each other")

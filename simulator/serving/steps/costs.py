@@ -16,6 +16,7 @@ from simulator.serving.engines import Engine, engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.asynchronous import AsynchronousSteps
 from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
@@ -118,7 +119,8 @@ def speculating(
 ) -> ReplicaCosts:
     """Costs of a replica whose decodes verify drafts made on the same devices.
 
-    Weights and KV of a draft model or of draft heads take blocks from the target's.
+    Weights and KV of a draft model or of draft heads take blocks from the target's; an asynchronous draft
+    model has devices of its own, as many as a stage.
 
     Args:
         costs: of the target alone.
@@ -132,11 +134,14 @@ def speculating(
     """
     layers = speculation.draft_layers
     if draft is not None:
-        alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0})
+        own = {"pipeline": 1} if speculation.asynchronous else {}
+        alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0, **own})
         price = StepPrice(draft, cluster, alone, engine)
         held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
         context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
         steps: StepTimes | None = iteration_table(price, options.token_budget, options.max_sequences, context)
+        if speculation.asynchronous:
+            return replace(costs, steps=AsynchronousSteps(costs.steps, steps, speculation))
         weights, kv_token, name = held.weights, held.kv_token, f"draft model {draft.name}"
     else:
         share = layers / target.layers

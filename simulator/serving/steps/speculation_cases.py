@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwmodels.errors import InputError
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.step_arrays import StepCases
 
@@ -19,11 +20,16 @@ class SpeculativeCases:
         speculation: proposals, passes and acceptance.
         layers: layers of the target, of which draft heads cost a share.
         draft: step times of a draft model; None for heads and looked-up tokens.
+
+    Raises:
+        InputError: asynchronous drafts.
     """
 
     def __init__(
         self, target: StepCases, speculation: Speculation, layers: int, draft: StepCases | None = None
     ) -> None:
+        if speculation.asynchronous:
+            raise InputError("asynchronous drafts are simulated, not searched", "speculation.asynchronous")
         self._target, self._draft = target, draft or target
         self._passes, self._host_s = speculation.draft_passes, speculation.host_s
         self._share = 1.0 if draft is not None else speculation.draft_layers / layers
