@@ -136,7 +136,7 @@ def test_three_runs_of_a_published_family_correct_the_next_plans(tmp_path):
     }
     first, again = mw.plan(**question), mw.plan(**question, site=site)
     assert again.best.step_time_s < 0.98 * first.best.step_time_s
-    assert again.to_dict()["site"] == str(path)
+    assert again.to_dict()["question"]["site"] == str(path)
 
 
 def is_of_dgx_cloud(case):
