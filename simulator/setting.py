@@ -157,6 +157,7 @@ class Setting:
             gated_activation=framework.gated_activation,
             swaps_batch=framework.swaps_batch,
             scans_batch_first=framework.scans_batch_first,
+            gathers_by_product=framework.gathers_by_product,
             splits_projection=framework.splits_projection,
             dropout=self.dropout,
             cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),

@@ -89,6 +89,11 @@ class Framework(Sourced):
         description="scans of linear attention read copies of their inputs with the batch before the "
         "sequence, and their output is copied back",
     )
+    gathers_by_product: bool = Field(
+        False,
+        description="each product sharded by columns gathers its own sharded input, and the logits are "
+        "gathered whole for the loss (plans of DTensor's parallel styles)",
+    )
     splits_projection: bool = Field(
         False,
         description="query, key and value come out of one projection and are copied apart after rotation",

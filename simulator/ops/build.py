@@ -166,17 +166,21 @@ def kernel(
     )
 
 
-def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -> list[Op]:
+def enter_tensor(
+    rank: Rank, name: str, part: str, width: float | None = None, products: float = 1.0
+) -> list[Op]:
     """All-gather the input of sharded linear layers, where the sequence is sharded; nothing on one rank.
 
     Backward reduces the gradient of the input, and gathers once more for the gradient of the weights
-    (Korthikanti et al. 2022, section 4.2.2).
+    (Korthikanti et al. 2022, section 4.2.2). Products that gather for themselves do both once each, and keep
+    what they gathered.
 
     Args:
         rank: the batch, the shard and its kernels.
         name: name of the block that they enter.
         part: part of the layer that it belongs to.
         width: bytes of a gathered element; by default those that linear layers read.
+        products: products that read it.
     """
     if not (rank.tensor > 1).any():
         return []
@@ -187,6 +191,11 @@ def enter_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
     again = gather.changed(name=f"{name}.again", gradient="weight", launches=0.0)
     scatter = _collective(name, part, "reduce_scatter", size * rank.width, sharded, "input")
     reduce = _collective(name, part, "all_reduce", size * rank.width, whole, "input")
+    if rank.how.gathers_by_product:
+        every = {"repeats": products, "launches": products * gather.launches}
+        kept = np.where(sharded > 1, (products - 1.0 / sharded) * rank.width * size, 0.0)
+        back = tuple(op.changed(**every) for op in (scatter, reduce))
+        return [gather.changed(**every, kept=kept, only_backward=back)]
     return [gather.changed(only_backward=(scatter, reduce, again))]
 
 

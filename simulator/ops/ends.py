@@ -89,7 +89,10 @@ def head(rank: Rank) -> list[Op]:
         dtype=rank.formats.core,
         bias=False,
     )
-    end = _loss(rank, tokens, rows) if rank.how.loss else _gather_logits(rank, tokens, rows)
+    if rank.how.loss and rank.how.gathers_by_product:
+        end = [*_gather_logits(rank, tokens, rows), *_loss(rank, tokens, rows * rank.tensor)]
+    else:
+        end = _loss(rank, tokens, rows) if rank.how.loss else _gather_logits(rank, tokens, rows)
     return [norm, *enter_tensor(rank, "output_layer_input", "end", rank.width), *logits, *end]
 
 
@@ -119,6 +122,8 @@ def _loss(rank: Rank, tokens: Array, rows: Array) -> Iterator[Op]:
             bytes=2.0 * rank.how.metric_passes * tokens * rows,
             launches=np.ceil(rank.how.metric_passes / passes.COPY),
         )
+    if rank.how.gathers_by_product:
+        return
     yield Collective(
         name="loss.statistics",
         kind="tensor",

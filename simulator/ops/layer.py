@@ -62,7 +62,14 @@ def _mlp(rank: Rank, experts: bool, reduced: bool) -> list[Op]:
 
 def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
     """Ops between the gather of their input and the reduction of their output over tensor-parallel ranks."""
-    return [*enter_tensor(rank, f"{name}_input", part), *ops, *leave_tensor(rank, f"{name}_output", part)]
+    entered = enter_tensor(rank, f"{name}_input", part, products=_products(rank, name))
+    return [*entered, *ops, *leave_tensor(rank, f"{name}_output", part)]
+
+
+def _products(rank: Rank, name: str) -> float:
+    """Products that read the input of a block: query, key and value; up projection and gate."""
+    attention, mlp = 3.0, 2.0 if rank.model.gated else 1.0
+    return {"attention": attention, "mlp": mlp}.get(name, attention + mlp)
 
 
 def around(rank: Rank, parts: int) -> list[Op]:

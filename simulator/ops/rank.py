@@ -79,6 +79,8 @@ class Implementation:
             ``elementwise``.
         swaps_batch: whether fused attention reads copies with the batch before the sequence.
         scans_batch_first: whether scans read copies with the batch before the sequence.
+        gathers_by_product: whether each product sharded by columns gathers its own input, and a rank has all
+            logits.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
@@ -121,6 +123,7 @@ class Implementation:
     gated_activation: Literal["", "eager"] = ""
     swaps_batch: bool = False
     scans_batch_first: bool = False
+    gathers_by_product: bool = False
     splits_projection: bool = False
     dropout: bool = False
     appends: bool = False

@@ -361,7 +361,8 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     tokens = setting.tokens(plans)
     if setting.choices.cross_entropy == "chunked":
         tokens = np.minimum(tokens, LOSS_CHUNK)
-    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * padded_vocabulary(setting.model, t) / t
+    held = padded_vocabulary(setting.model, t) / np.where(setting.framework.gathers_by_product, 1, t)
+    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * held
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
     return head_share(plans, classes) * kept * logits

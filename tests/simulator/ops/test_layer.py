@@ -212,3 +212,20 @@ def test_every_dispatcher_lists_a_layer_with_all_experts(dispatcher):
     assert total(routed, "parameters") * ranks == model.moe.experts * expert_parameters(model)
     sent = [op for op in routed if op.kind == "expert" and not op.is_idle]
     assert bool(sent) is (dispatcher != "replicated")
+
+
+def test_products_that_gather_for_themselves_gather_five_times_and_not_again_backward():
+    """Query, key, value, gate and up (KempnerForge); Megatron gathers twice, and twice more backward."""
+    batch, shard = Batch.training(1, 4096), Shard(tensor=4, sequence_parallel=True)
+
+    def calls(how, gradient):
+        ops = layer(Rank(models.get("llama3-8b"), batch, shard, how=how))
+        ops = backward(ops) if gradient else ops
+        inputs = [op for op in ops if "_input." in op.name and np.any(getattr(op, "size", 0) > 1)]
+        return {op.operation for op in inputs}, sum(op.repeats for op in inputs)
+
+    shared, alone = Implementation(), Implementation(gathers_by_product=True)
+    assert calls(shared, False) == ({"all_gather"}, 2.0)
+    assert calls(alone, False) == ({"all_gather"}, 5.0)
+    assert calls(shared, True) == ({"all_gather", "reduce_scatter"}, 4.0)
+    assert calls(alone, True) == ({"reduce_scatter"}, 5.0)

@@ -10,8 +10,9 @@ import pytest
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, Stages
 from simulator.ops.counts import model_parameters
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
-from simulator.training.memory import least_memory, memory
+from simulator.training.memory import LOGIT_BYTES, least_memory, memory
 
 GIB = 2**30
 
@@ -201,3 +202,17 @@ def test_a_recomputed_activation_frees_what_its_kernels_keep_for_each_other(make
     kept = modules.model_copy(update={"recompute": "none", "recompute_modules": None})
     assert activations(kept, "eager") > 1.05 * activations(kept, "fused")
     assert activations(modules, "eager") == pytest.approx(activations(modules, "fused"), rel=0.01)
+
+
+def test_a_rank_that_gathers_logits_holds_all_of_them(make_setting):
+    """KempnerForge's output layer is sharded by vocabulary, its output is not."""
+    plan = Plan(tensor=4, data=2, zero=3, sequence_parallel=True, recompute="full")
+
+    def workspace(framework):
+        chosen = make_setting("llama3-8b", framework=framework, devices=8, fragmentation=1.0)
+        return of(chosen, plan).parts["workspace"][FIRST, 0]
+
+    setting = make_setting("llama3-8b", framework="kempnerforge", devices=8)
+    logits = padded_vocabulary(setting.model, 4) * setting.training.seq_len
+    held = LOGIT_BYTES[setting.choices.cross_entropy] * logits
+    assert workspace("kempnerforge") - workspace("torch-fsdp") == pytest.approx((1 - 1 / 4) * held)
