@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hwmodels.cluster import usual_cluster
 from hwmodels.errors import MeshwrightError
 from hwmodels.files import write_text
 from meshwright.validation.cases import TrainingCase, read_case
@@ -26,7 +27,10 @@ from planner.evidence import RUNS_FILE
 from planner.mechanisms import mechanisms
 from simulator.ops.counts import model_parameters
 
-COLUMNS = ("case", "source", "framework", "device", "generation", "gpus", "model", "parameters", "experts")
+COLUMNS = (
+    *("case", "source", "framework", "device", "generation", "domain", "gpus"),
+    *("model", "parameters", "experts"),
+)
 
 
 def arguments() -> argparse.Namespace:
@@ -74,7 +78,7 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
         row = dict(zip(("framework", "device", "gpus", "model", "mechanisms"), key, strict=True))
         parameters = f"{model_parameters(setting.model):.3g}"
         experts = int(setting.model.moe is not None)
-        row["generation"] = setting.cluster.device.generation
+        row |= {"generation": setting.cluster.device.generation, "domain": usual_cluster(device).domain}
         row |= {"case": case.case_id, "source": source, "parameters": parameters, "experts": experts}
         first.setdefault(key, row)
     ordered = sorted(first, key=lambda key: tuple(map(str, key)))

@@ -1,8 +1,8 @@
 """Measured runs that a plan rests on: how many used each of its mechanisms, and which is nearest.
 
 ``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``), without
-their times. A run is evidence for a plan of the same code base, device generation and kind of model
-(dense or with experts).
+their times. A run is evidence for a plan of the same code base, device family and kind of model (dense or
+with experts). A family is a generation in nodes or in racks, whose hosts and links differ.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ CODE_BASES: Mapping[str, tuple[str, ...]] = {
 }
 """Frameworks that are releases or recipes of one code base; any other is its own."""
 
+LARGEST_NODE = 16
+"""Devices of one node at most; more that reach each other without NICs are a rack (GB200 NVL72)."""
+
 
 def code_base(framework: str) -> str:
     """The code base of a framework's release."""
@@ -59,6 +62,7 @@ class MeasuredRun:
         count: measured runs of this configuration (other batches, sequences and releases among them).
         parameters: of the model.
         mechanisms: what it used.
+        domain: devices that reach each other without a NIC.
     """
 
     case: str
@@ -72,6 +76,7 @@ class MeasuredRun:
     experts: bool
     count: int
     mechanisms: frozenset[str]
+    domain: int = 8
 
 
 @cache
@@ -90,6 +95,7 @@ def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
             experts=row["experts"] == "1",
             count=int(row["count"]),
             mechanisms=frozenset(row["mechanisms"].split("; ")),
+            domain=int(row["domain"]),
         )
         for row in csv.DictReader(read_text(path).splitlines())
     )
@@ -133,12 +139,14 @@ class RunEvidence:
     def __init__(self, setting: Setting, runs: Sequence[MeasuredRun] | None = None) -> None:
         self.setting = setting
         self.code, self.generation = code_base(setting.framework.name), setting.cluster.device.generation
+        self._rack = setting.cluster.domain > LARGEST_NODE
         listed = measured_runs() if runs is None else runs
         self.runs = [run for run in listed if self._counts(run)]
 
     def _counts(self, run: MeasuredRun) -> bool:
         experts = self.setting.model.moe is not None
-        same = run.generation == self.generation and run.experts == experts
+        rack = (run.domain > LARGEST_NODE) == self._rack
+        same = run.generation == self.generation and rack and run.experts == experts
         return same and code_base(run.framework) == self.code
 
     @cached_property
@@ -206,7 +214,7 @@ class RunEvidence:
     def place(self) -> str:
         """What runs are evidence, in words."""
         kind = "models with experts" if self.setting.model.moe else "dense models"
-        return f"{self.code} on {self.generation} with {kind}"
+        return f"{self.code} on {self.generation}{' racks' if self._rack else ''} with {kind}"
 
 
 def proven(setting: Setting, constraints: Constraints) -> Constraints:

@@ -63,6 +63,7 @@ def test_runs_of_one_code_base_and_device_family_count():
         run("16 bits; ZeRO-1; pipeline", device="h200-sxm", count=3),
         run("16 bits; ZeRO-1", framework="torchtitan"),
         run("16 bits; ZeRO-1", generation="blackwell", device="b200"),
+        run("16 bits; ZeRO-1", domain=72),
         run("16 bits; ZeRO-1", experts=True),
     ]
     found = RunEvidence(setting(), listed).of(Plan(pipeline=2, data=8, zero=1))
