@@ -107,6 +107,7 @@ def shorter_deadline(base: str, ours: str) -> Callable[[ServingRuns], float]:
     return gain
 
 
+FLEX = "serve-flexllm-8b"
 PIPE = "serve-pipeinfer-70b"
 SQL = "serve-text2sql-70b"
 TAIL = "P99 of TTFT over vLLM's swaps, priorities drawn every"
@@ -247,4 +248,23 @@ MOVING_CLAIMS = (
             ("the same, no draft, acceptance 0.3", 1.0, (1.0, 2.2), "low acceptance, PipeInfer", "no draft"),
         )
     ),
+    ServingClaim(
+        FLEX,
+        "fine-tuning under load, of devices that do nothing else",
+        0.8,
+        (0.6, 1.0),
+        ("base",),
+        (),
+        "finetuning.share_of_peak",
+    ),
+    ServingClaim(
+        FLEX,
+        "the same, of fine-tuning beside a fifth of the load (band set after the first run)",
+        0.8,
+        (0.6, 1.0),
+        ("base",),
+        ("light load",),
+        "finetuning.share_of_peak",
+    ),
+    ServingClaim(FLEX, "requests within a TPOT of 50 ms", 1.0, (0.9, 1.0), ("base",), (), "slo_share"),
 )

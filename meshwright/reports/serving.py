@@ -178,6 +178,9 @@ def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
         took = f"; a program takes {seconds(spent['p50'])} (p95 {seconds(spent['p95'])})" if spent else ""
         deadline = seconds(result.setting.serving.program.deadline or 0.0)
         yield "deadlines", f"{percent(met)} of programs within {deadline}{took}"
+    if tuned := found.get("finetuning"):
+        share = percent(tuned["share_of_peak"])
+        yield "fine-tuning", f"{tuned['tokens_s']:,.0f} tokens/s, {share} of devices that do nothing else"
     if "tier_hit_rates" in found:
         rates = ", ".join(f"{place} {percent(rate)}" for place, rate in found["tier_hit_rates"].items())
         yield "read from tiers", f"{rates} of prompt tokens"

@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.metrics import Latency
+from simulator.serving.steps.finetuned import SlackSteps
 
 
 def moved(fleet: Fleet) -> dict[str, Any]:
@@ -30,12 +31,29 @@ def moved(fleet: Fleet) -> dict[str, Any]:
             "stop_max_s": max(stops, default=None),
         }
     found |= deadlines(fleet)
+    found |= finetuning(fleet)
     links: dict[str, float] = {}
     for lane in fleet.lanes:
         links[lane.name] = links.get(lane.name, 0.0) + lane.bytes
     if links:
         found["link_bytes"] = links
     return found
+
+
+def finetuning(fleet: Fleet) -> dict[str, Any]:
+    """Fine-tuning tokens a second, in slack and while idle, and the share of devices that do nothing else."""
+    tuned = [one for one in fleet.members if isinstance(one.meter.model, SlackSteps)]
+    span = max((one.meter.totals.last_s for one in fleet.members), default=0.0)
+    if not tuned or not span:
+        return {}
+    rate = share = 0.0
+    for member in tuned:
+        totals, steps = member.meter.totals, member.pool.costs.steps
+        if isinstance(steps, SlackSteps):
+            made = totals.tuned + max(span - totals.busy_s, 0.0) / steps.token_s
+            rate += made / span
+            share += made * steps.token_s / span / len(tuned)
+    return {"finetuning": {"tokens_s": float(rate), "share_of_peak": float(share)}}
 
 
 def deadlines(fleet: Fleet) -> dict[str, Any]:

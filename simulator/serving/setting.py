@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError, shown
+from hwmodels.errors import InfeasibleError, InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
@@ -27,6 +27,7 @@ from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
+from simulator.serving.steps.finetuned import SlackSteps
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.steps.stream import StreamedSteps, stream_seconds
@@ -256,9 +257,43 @@ def _costs(
         whole = costs.weight_bytes / pool.stream.held(model.layers)
         read_s = stream_seconds(pool.stream, used, pool.devices, whole)
         costs = dataclasses.replace(costs, steps=StreamedSteps(costs.steps, read_s, pool.stream.prefetch))
+    if pool.finetuning is not None:
+        costs = _with_finetuning(costs, model, pool, options, f"{place}.finetuning")
     if pool.speculation is not None:
         costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
     return costs
+
+
+def _with_finetuning(
+    costs: ReplicaCosts, model: Model, pool: Pool, options: EngineOptions, where: str
+) -> ReplicaCosts:
+    """Costs of a replica that also fine-tunes; activations take KV blocks.
+
+    Raises:
+        InputError: a combination that is not modelled, or a target without slack.
+        InfeasibleError: activations leave no KV block.
+    """
+    asked = pool.finetuning
+    if asked is None:
+        return costs
+    if pool.speculation is not None or pool.pipeline > 1 or pool.data > 1:
+        raise InputError("fine-tuning beside decodes excludes speculation, pipeline and data ranks", where)
+    alone = costs.steps.step((), 1, 1)
+    if alone >= asked.tpot:
+        raise InputError(
+            f"no slack: one decode step takes {alone:.3g} s alone, found a target of {asked.tpot:g} s",
+            f"{where}.tpot",
+        )
+    left = costs.kv_blocks
+    if not options.kv_blocks:
+        block = costs.kv_token_bytes * options.block_tokens
+        left -= int(asked.bytes(model.layers, model.hidden) / block)
+    if left < 1:
+        raise InfeasibleError(
+            f"activations of {asked.length:,} training tokens leave no KV block; shorter ones help"
+        )
+    steps = SlackSteps(costs.steps, asked.tpot, asked.length, options.token_budget)
+    return dataclasses.replace(costs, steps=steps, kv_blocks=left)
 
 
 def _check_roles(pools: list[PoolSetting], where: str) -> None:

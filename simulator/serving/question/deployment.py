@@ -12,6 +12,7 @@ from hwmodels.quantities import Few
 from simulator.models import Model
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures
+from simulator.serving.question.finetuning import FineTuning
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
@@ -83,6 +84,9 @@ class Pool(Strict):
     )
     overlap: StepOverlap | None = Field(
         None, description="what runs beside what in a step (`kind`, `options`; `show overlaps`)"
+    )
+    finetuning: FineTuning | None = Field(
+        default=None, description="fine-tuning tokens in the slack of steps (`tpot`, `length`, `kept`)"
     )
     scaler: str = Field("fixed", description="policy that adds and removes replicas")
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")

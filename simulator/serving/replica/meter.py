@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.errors import InputError
+from simulator.serving.steps.finetuned import SlackSteps
 from simulator.serving.steps.step_times import StepTimes
 
 Array = NDArray[np.float64]
@@ -122,6 +123,8 @@ class Totals:
         self.kv_read = 0
         """Sum over steps of the KV tokens that decodes read."""
         self.joules = 0.0
+        self.tuned = 0.0
+        """Fine-tuning tokens that steps computed."""
         self.last_s = 0.0
         """End of the last step, s."""
 
@@ -151,6 +154,8 @@ class Totals:
         self._gaps += np.bincount(bins, slots[seen], len(self._gaps))
         watts = model.watts(decodes + prompt, decodes, kv_tokens, np.maximum(seconds / count, 1e-9))
         self.joules += float((watts * seconds).sum())
+        if isinstance(model, SlackSteps):
+            self.tuned += model.made(seconds, count, decodes, kv_tokens, prompt)
         values = np.stack([seconds, seconds * running, seconds * waiting, seconds * blocks, tokens])
         self.series.add(start, end, values)
 

@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.question.failures import Drain, Failures, Outage
+from simulator.serving.question.finetuning import FineTuning
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
@@ -47,6 +48,7 @@ def row(name, field) -> str:
         Speculation,
         StepOverlap,
         WeightStream,
+        FineTuning,
         Adapters,
         StagedStart,
         EngineOptions,
