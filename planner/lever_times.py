@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from planner.lever_space import LeverSpace, Modules
+from planner.lever_space import LeverSpace, Modules, may_overlap
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
@@ -20,6 +20,7 @@ from simulator.ops import Collective, Op
 from simulator.ops.op import Size
 from simulator.plan import FULL, Plans
 from simulator.setting import Setting
+from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.modules import frees, repeats
@@ -39,13 +40,15 @@ class Table:
     """Seconds of one layer of each kind by combination, for distinct shapes.
 
     ``forward``, ``backward`` and ``repeated`` (a layer that is recomputed whole) have shape (combinations,
-    kinds, shapes). ``index`` maps every plan to its shape.
+    kinds, shapes). ``index`` maps every plan to its shape. Shapes of layers whose plans differ in the share
+    of passes without a partner are apart; ``origin`` maps them to the shapes that are priced.
     """
 
     space: LeverSpace
     setting: Setting
     shapes: Plans
     index: np.ndarray
+    origin: np.ndarray
     lists: list[list[Op]]
     priced: dict[tuple[str | None, str | None], list[list[Priced]]]
     layers: dict[tuple[str | None, str | None, str | None], list[Layer]]
@@ -64,6 +67,7 @@ class Table:
         lists, priced = _priced(space, setting, shapes, kinds)
         layers: dict[tuple[str | None, str | None, str | None], list[Layer]] = {}
         times = []
+        index, origin, share = _by_share(space.setting, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
         for chosen in space.combinations:
             ops = priced[chosen.dispatcher, chosen.grouped_launches]
@@ -73,11 +77,13 @@ class Table:
                     for listed, kind in zip(ops, kinds, strict=True)
                 ]
             passes = layers[chosen[:3]]
-            if chosen.overlap_expert:
-                passes = [overlapped(beside, layer) for layer in passes]
-            times.append([_seconds(layer) for layer in passes])
+            if not chosen.overlap_expert:
+                times.append([_seconds(layer)[:, origin] for layer in passes])
+                continue
+            passes = [overlapped(beside, layer) for layer in passes]
+            times.append([_seconds(layer)[:, origin] + share * _gained(layer)[:, origin] for layer in passes])
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
-        return cls(space, setting, shapes, index, lists, priced, layers, forward, backward, repeated)
+        return cls(space, setting, shapes, index, origin, lists, priced, layers, forward, backward, repeated)
 
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the plans."""
@@ -101,14 +107,14 @@ class Table:
         allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps)
         total = np.einsum("k,ckn->cn", self.weights, self.forward + backward)
         chosen = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
-        places = np.arange(len(self.shapes))
+        places = np.arange(len(self.origin))
         return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
 
     @cached_property
     def kept(self) -> np.ndarray:
         """Bytes that a layer of each kind keeps, shape (kinds, shapes)."""
         none = np.zeros(len(self.shapes))
-        return np.array([sum((op.kept for op in ops), none) for ops in self.lists])
+        return np.array([sum((op.kept for op in ops), none) for ops in self.lists])[:, self.origin]
 
     @cached_property
     def discarded(self) -> np.ndarray:
@@ -121,7 +127,7 @@ class Table:
             for op in ops:
                 gone = self._in_sets(frees, op, kind.experts)
                 total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
-            found.append(total)
+            found.append(total[:, self.origin])
         return np.stack(found, axis=1)
 
     def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
@@ -135,7 +141,7 @@ class Table:
         ops, kinds = self.priced[chosen.dispatcher, chosen.grouped_launches], self.setting.model.layer_groups
         passes = self.layers[chosen[:3]]
         seconds = [
-            _repeated_modules(setting, self.space.modules, kind, listed, layer.forward, shapes)
+            _repeated_modules(setting, self.space.modules, kind, listed, layer.forward, self.origin[shapes])
             for kind, listed, layer in zip(kinds, ops, passes, strict=True)
         ]
         return np.stack(seconds, axis=1)
@@ -172,10 +178,25 @@ def _priced(
     return first, priced
 
 
-def _seconds(layer: Layer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Seconds forward, backward and of the recomputed layer."""
+def _by_share(setting: Setting, plans: Plans, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shapes apart by the share of passes without a partner: every plan's, the shape of each, its share."""
+    share = np.where(may_overlap(setting, plans), alone_share(setting, plans), 0.0)
+    shares, number = np.unique(share, return_inverse=True)
+    both, place = np.unique(index * len(shares) + number, return_inverse=True)
+    return place, both // len(shares), shares[both % len(shares)]
+
+
+def _seconds(layer: Layer) -> np.ndarray:
+    """Seconds forward, backward and of the recomputed layer, shape (3, shapes)."""
     backward = layer.backward_input.seconds + layer.backward_weight.seconds
-    return layer.forward.seconds, backward, layer.recompute.seconds
+    return np.array([layer.forward.seconds, backward, layer.recompute.seconds])
+
+
+def _gained(layer: Layer) -> np.ndarray:
+    """Seconds that a pass without a partner adds to those of ``_seconds``, shape (3, shapes)."""
+    passes = layer.forward, layer.backward_input, layer.recompute
+    none = np.zeros_like(layer.forward.seconds)
+    return np.array([costs.expert.gained + none for costs in passes])
 
 
 def _repeated_modules(

@@ -16,8 +16,9 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
+from simulator.training.combined import Work, alone_share, beside_partner
 from simulator.training.modules import repeats
-from simulator.training.overlap import NO_TRANSFER, Transfer, contention, hidden
+from simulator.training.overlap import NO_TRANSFER, Transfer, exchange_slowdown
 from simulator.training.tensor import products, tensor_traffic
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs, sum_seconds
 
@@ -69,7 +70,7 @@ class PassCosts:
         if not setting.launches_ahead:
             return device + host
         beside = self.tensor.exposed + self.context.exposed
-        exchanged = np.where(self.blocked, 0.0, self.expert.exposed)
+        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
         free = np.maximum(device, host - (beside + exchanged))
         if not np.any(self.reads):
             return free
@@ -95,13 +96,15 @@ class Layer:
     """What one layer costs for one micro batch on one device; arrays of shape (plans,).
 
     ``backward_weight`` holds no communication, so a schedule may move it. ``recompute`` is the work that the
-    plan's recomputation adds before the backward pass.
+    plan's recomputation adds before the backward pass. ``experts`` are those kernels of the other passes that
+    run between dispatch to experts and combination.
     """
 
     forward: PassCosts
     backward_input: PassCosts
     backward_weight: PassCosts
     recompute: PassCosts
+    experts: Work
 
 
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
@@ -154,7 +157,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
-    routed = KernelTimes.of(entry for entry in parts.forward("routed") if entry.op.name != ROUTING)
+    routed = KernelTimes.of(parts.between_exchanges(""))
     counted = setting.framework.reads_token_counts and not setting.choices.fixed_capacity
     known = not counted or setting.graphs == "step"
     counts = kind.experts and not known
@@ -162,12 +165,14 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     blocked = kind.experts and _blocked(setting, plans)
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads, blocked)
     back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting, blocked=blocked)
-    return Layer(
-        forward=_beside_experts(plans, first),
-        backward_input=_beside_experts(plans, back),
+    exposed = Layer(
+        forward=first,
+        backward_input=back,
         backward_weight=PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting),
         recompute=_recompute(setting, plans, parts, core, first, _modules(setting, parts, kind, graphed)),
+        experts=Work(*(parts.experts(gradient) for gradient in ("", "input", "weight"))),
     )
+    return overlapped(plans, exposed, alone_share(setting, plans)) if plans.overlap_expert.any() else exposed
 
 
 class _Parts:
@@ -187,6 +192,20 @@ class _Parts:
     def backward(self, gradient: str) -> list[Priced]:
         """Backward ops for the gradients of inputs or of weights."""
         return [entry for entry in self.priced if entry.op.gradient == gradient]
+
+    def between_exchanges(self, gradient: str) -> list[Priced]:
+        """Ops of one pass between dispatch to experts and combination."""
+        return [
+            entry
+            for entry in self.priced
+            if entry.op.part == "routed"
+            and entry.op.gradient == gradient
+            and entry.op.name.split(".")[0] != ROUTING
+        ]
+
+    def experts(self, gradient: str) -> np.ndarray:
+        """Device seconds of the kernels of one pass between dispatch and combination, shape (plans,)."""
+        return KernelTimes.of(self.between_exchanges(gradient)).device
 
     def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
         """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""
@@ -213,28 +232,29 @@ def in_graph(graphs: str, experts: bool, op: Op) -> bool:
     return op.part == "mlp" or graphs != "router"
 
 
-def overlapped(plans: Plans, layer: Layer) -> Layer:
-    """A layer of plans that expose the exchange with experts, as plans that overlap it have it."""
-    first = replace(layer.forward, reads=layer.forward.reads & ~plans.overlap_expert.astype(bool))
+def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> Layer:
+    """A layer of plans that expose the exchange with experts, as plans that overlap it have it.
+
+    ``alone`` is the share of passes without a partner, shape (plans,).
+    """
+    ahead, back = layer.forward, layer.backward_input
+    if ahead.expert is NO_TRANSFER:
+        return layer
+    setting, chosen = ahead.setting, plans.overlap_expert.astype(bool)
+    passes = ahead, back, layer.backward_weight
+    attention = Work(*(costs.device - own for costs, own in zip(passes, layer.experts, strict=True)))
+    slows = exchange_slowdown(setting, plans.expert * plans.expert_tensor)
+    sent = ahead.expert.total, back.expert.total
+    beside = beside_partner(*sent, attention, layer.experts, slows)
+    first, second = (
+        Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), slows, alone)
+        for costs, seconds in zip((ahead, back), beside, strict=True)
+    )
     return replace(
         layer,
-        forward=_beside_experts(plans, first),
-        backward_input=_beside_experts(plans, layer.backward_input),
+        forward=replace(ahead, expert=first, reads=ahead.reads & ~chosen),
+        backward_input=replace(back, expert=second),
     )
-
-
-def _beside_experts(plans: Plans, costs: PassCosts) -> PassCosts:
-    """The pass with its dispatch to experts beside the kernels of another micro batch, where a plan says so.
-
-    Megatron Core runs the forward pass of one micro batch in step with the backward pass of another, and
-    the exchanges of each beside the kernels of the other (its overlap_moe_expert_parallel_comm; DeepSeek-V3's
-    DualPipe does the same). The hidden time is at most that of the pass's kernels.
-    """
-    if costs.expert is NO_TRANSFER:
-        return costs
-    slows = contention(costs.setting, plans.expert * plans.expert_tensor)
-    beside = np.where(plans.overlap_expert, hidden(costs.expert.total, costs.device, slows), 0.0)
-    return replace(costs, expert=Transfer(costs.expert.cost, beside, slows))
 
 
 def _blocked(setting: Setting, plans: Plans) -> np.ndarray:

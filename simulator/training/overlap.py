@@ -23,6 +23,14 @@ up to 0.40 (Lee et al. 2025, arXiv 2507.03114); 0.35 is what the hidden tensor-p
 on H100 costs. AMD: concurrent collectives and products on MI300X gain 21 % of what ideal overlap would
 (Agrawal et al. 2024, arXiv 2412.14335); RCCL occupies 56 to 96 compute units (ROCm/rccl#2073, #1302)."""
 
+EXCHANGE_SLOWDOWN = {"hopper": 0.5}
+"""Share of their speed that kernels lose beside an exchange with experts, where that is more than beside
+other collectives. Persistent products on Hopper have a fixed grid, a block for each multiprocessor: beside an
+exchange that holds some of them (HybridEP 32 in recipes of Megatron Bridge, DeepEP 20) the rest run
+in a second round. Blackwell hands out tiles as multiprocessors become free (CUTLASS, cluster launch control).
+Least mean miss over three pairs and seven rows of four sources on H100; each source left out in turn gives
+0.5 to 0.6 (benchmarks/expert_overlap.py). The pairs alone say 0.65."""
+
 LONG_BUFFER = 1e12
 """Bytes of a collective whose time is that of its bytes alone."""
 
@@ -60,6 +68,12 @@ def contention(setting: Setting, size: np.ndarray, stride: np.ndarray | int = 1)
     return lost
 
 
+def exchange_slowdown(setting: Setting, size: np.ndarray) -> np.ndarray:
+    """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks."""
+    near = contention(setting, size)
+    return np.maximum(near, EXCHANGE_SLOWDOWN.get(setting.cluster.device.generation, 0.0))
+
+
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:
     """Seconds of communication that run beside ``window`` seconds of kernels, which last longer meanwhile."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -83,11 +97,14 @@ class Transfer:
         cost: all of it; arrays of shape (plans,).
         beside: seconds that run beside kernels, shape (plans,); the rest follows them.
         slows: share of their speed that kernels lose meanwhile; a number, or shape (plans,).
+        alone: share of the passes whose kernels have no such communication to run beside them and the other
+            way round; a number, or shape (plans,).
     """
 
     cost: Cost
     beside: np.ndarray | float = 0.0
     slows: np.ndarray | float = 0.0
+    alone: np.ndarray | float = 0.0
 
     @property
     def total(self) -> np.ndarray:
@@ -95,15 +112,30 @@ class Transfer:
         return self.cost.seconds
 
     @property
+    def hidden(self) -> np.ndarray | float:
+        """Seconds of the mean pass that run beside kernels."""
+        return (1 - self.alone) * self.beside
+
+    @property
+    def gained(self) -> np.ndarray | float:
+        """Seconds that running beside kernels saves a pass."""
+        return (1 - self.slows) * self.beside
+
+    @property
+    def paired(self) -> np.ndarray:
+        """Seconds that it adds to a pass whose kernels it runs beside, shape (plans,)."""
+        return self.cost.seconds - self.gained
+
+    @property
     def exposed(self) -> np.ndarray:
-        """Seconds that it adds to the pass, shape (plans,)."""
-        return self.cost.seconds - (1 - self.slows) * self.beside
+        """Seconds that it adds to the mean pass, shape (plans,)."""
+        return self.paired + self.alone * self.gained
 
     def times(self, factor: np.ndarray) -> Transfer:
         """The same communication a number of times, shape (plans,)."""
         if self is NO_TRANSFER:
             return self
-        return Transfer(self.cost * factor, self.beside * factor, self.slows)
+        return Transfer(self.cost * factor, self.beside * factor, self.slows, self.alone)
 
 
 NO_TRANSFER = Transfer(Cost.none())

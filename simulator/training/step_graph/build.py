@@ -25,7 +25,7 @@ from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
 from simulator.training.memory import kept_by_layers, memory
 from simulator.training.outer import synchronised_apart
-from simulator.training.overlap import contention
+from simulator.training.overlap import contention, exchange_slowdown
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_copy, move_state
@@ -174,7 +174,7 @@ class _Build:
         lost = {
             DATA: float(self.sharding.contention[0]),
             TENSOR: float(contention(setting, self.plans.tensor)[0]),
-            EXPERT: float(contention(setting, self.plans.expert * self.plans.expert_tensor)[0]),
+            EXPERT: float(exchange_slowdown(setting, self.plans.expert * self.plans.expert_tensor)[0]),
         }
         slower = {stream.name: 1 / (1 - share) for stream, share in lost.items()}
         others = tuple((name, slow) for name, slow in slower.items() if slow != slower[DATA.name])

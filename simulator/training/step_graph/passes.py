@@ -70,7 +70,7 @@ class StagePasses:
         shown: list[StreamWork] = []
         hidden: list[StreamWork] = []
         for stream, transfer in ((TENSOR, costs.tensor), (CONTEXT, costs.context), (EXPERT, costs.expert)):
-            total, beside = scalar(transfer.total), scalar(transfer.beside)
+            total, beside = scalar(transfer.total), scalar(transfer.hidden)
             if id(transfer) not in self._loads:
                 self._loads[id(transfer)] = load_of(self._cluster, transfer.cost)
             load = self._loads[id(transfer)]

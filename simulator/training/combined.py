@@ -1,0 +1,72 @@
+"""Combined passes of two micro batches: which exchange with experts runs beside which kernels.
+
+Megatron Core runs a layer's forward pass of one micro batch in step with a layer's backward pass of another
+(overlap_moe_expert_parallel_comm; model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run), as
+DeepSeek-V3's DualPipe does. First the backward pass's combination runs beside attention forward, then both
+dispatches beside the experts' backward kernels, weight gradients and forward kernels, then the forward pass's
+combination beside attention backward and its weight gradients.
+
+Attention includes norms, router and shared experts. Weight gradients follow their part's backward pass, as
+the recipes of Megatron Bridge have it (delay_wgrad_compute).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.plan import Plans
+from simulator.setting import Setting
+from simulator.training.counts import micro_batches
+from simulator.training.overlap import hidden
+
+
+class Work(NamedTuple):
+    """Device seconds of kernels of one part of a layer, by pass, shape (plans,)."""
+
+    forward: np.ndarray
+    backward: np.ndarray
+    weights: np.ndarray
+
+
+def alone_share(setting: Setting, plans: Plans) -> np.ndarray:
+    """Share of a step's passes of one chunk that have no partner, shape (plans,).
+
+    Without a pipeline the first forward and the last backward pass run alone (combined_1f1b.py). In one, the
+    passes that fill and drain it do too: of ``m v + p - 1`` passes of a chunk on the critical path of ``m``
+    micro batches, ``v`` chunks and ``p`` stages, ``v p``.
+    """
+    p, v = plans.pipeline, plans.virtual_pipeline
+    total = micro_batches(setting, plans) * v + p - 1
+    return np.minimum(v * p / np.maximum(total, 1.0), 1.0)
+
+
+def beside_partner(
+    forward: np.ndarray, backward: np.ndarray, attention: Work, experts: Work, slows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of a layer's exchange that run beside kernels of the other micro batch, forward and backward.
+
+    Half of an exchange dispatches, half combines. An exchange that outlasts the backward kernels beside it
+    goes on beside their weight gradients; kernels that outlast theirs delay the next exchange, which loses
+    nothing by it.
+
+    Args:
+        forward: seconds of the exchange of a forward pass, shape (plans,).
+        backward: those of a backward pass.
+        attention: kernels before dispatch and after combination.
+        experts: kernels between dispatch and combination.
+        slows: share of their speed that kernels lose meanwhile.
+    """
+    dispatched, returned = _in_turn(forward / 2, backward / 2, experts, slows)
+    combined, back = _in_turn(forward / 2, backward / 2, attention, slows)
+    return dispatched + combined, returned + back
+
+
+def _in_turn(
+    first: np.ndarray, second: np.ndarray, kernels: Work, slows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hidden seconds of an exchange beside backward kernels, then of one beside weights left and forward."""
+    beside = hidden(first, kernels.backward + kernels.weights, slows)
+    done = np.clip((1 - slows) * beside - kernels.backward, 0.0, kernels.weights)
+    return beside, hidden(second, kernels.weights - done + kernels.forward, slows)

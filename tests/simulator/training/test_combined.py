@@ -1,0 +1,47 @@
+"""Combined passes of two micro batches."""
+
+import numpy as np
+import pytest
+
+from simulator.plan import Plan, Plans
+from simulator.training.combined import Work, alone_share, beside_partner
+
+ATTENTION, EXPERTS = Work(1.0, 2.0, 0.5), Work(3.0, 4.0, 1.0)
+
+
+def hidden(forward: float, backward: float, slows: float = 0.0) -> tuple[float, float]:
+    return tuple(float(x) for x in beside_partner(forward, backward, ATTENTION, EXPERTS, slows))
+
+
+def test_short_exchanges_run_beside_kernels_whole():
+    assert hidden(2.0, 1.0) == (2.0, 1.0)
+
+
+def test_a_combination_longer_than_attention_is_exposed():
+    # Halves of 3: dispatch forward beside experts (5), combination forward beside attention backward and its
+    # weights (2.5), combination backward beside attention forward and what is left of them (none).
+    assert hidden(6.0, 6.0) == (3.0 + 2.5, 3.0 + 1.0)
+
+
+def test_exchanges_hide_no_more_than_all_kernels():
+    assert sum(hidden(100.0, 100.0)) == pytest.approx(sum(ATTENTION) + sum(EXPERTS))
+    assert sum(hidden(100.0, 100.0, 0.5)) == pytest.approx(2 * (sum(ATTENTION) + sum(EXPERTS)))
+
+
+def test_weight_gradients_follow_short_exchanges():
+    # A dispatch shorter than the experts' backward leaves all of their weights to the next one.
+    assert hidden(2.0, 8.0) == (2.0, 4.0 + 1.0 + 0.5)
+
+
+def test_the_first_and_the_last_pass_are_alone(make_setting):
+    setting = make_setting(devices=64)
+    batch = setting.training.global_batch
+    plans = Plans.of(
+        [
+            Plan(data=16),
+            Plan(data=16, pipeline=4, virtual_pipeline=2, schedule="interleaved"),
+        ]
+    )
+    micro_batches = batch // 16
+    expected = 1 / micro_batches, 8 / (2 * micro_batches + 3)
+    assert alone_share(setting, plans) == pytest.approx(np.minimum(expected, 1.0))
