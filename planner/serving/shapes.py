@@ -268,7 +268,8 @@ def make_shape(
     if held.kv_tokens < longest:
         raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
-    sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz)
+    # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
+    sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz, budget, options.max_sequences)
     like = None if made is None else made.get(sharded)
     same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w)
     table = None if made is None else made.get(same)

@@ -332,3 +332,24 @@ def test_a_rate_that_nothing_carries_is_answered_with_what_carries_most():
     assert found.plans[0].load == found.plans[0].goodput < 2000.0
     assert "at 2000 requests/s" in words
     assert f"{found.plans[0].goodput:.3g} requests/s" in words
+
+
+def test_attention_ranks_that_share_a_budget_have_tables_of_their_own():
+    question = serving_question(
+        None,
+        {
+            **dict.fromkeys(("rate", "share", "objective")),
+            "model": "deepseek-v2-lite",
+            "cluster": "dgx-h100",
+            "gpus": 8,
+            "isl": 1000,
+            "osl": 100,
+            "ttft": 2.0,
+            "tpot": 0.05,
+            "engine": "sglang",
+        },
+        {"tensor": 1},
+        {},
+    )
+    found = search_serving(question, 10)
+    assert {plan.groups[0].shape.pool.data for plan in found.plans} - {1}
