@@ -10,7 +10,8 @@ First part: the order of measured plans. A question is one model, batch, number 
 precision with several measured plans; a plan that was measured more than once counts once, with its mean.
 Beside Kendall's tau stands the tau that a perfect prediction is expected to reach, given the spread of
 repeated measurements. Under a question stand the pairs in the wrong order that differ by more than two such
-spreads.
+spreads. ``--collections`` prints one line for each source instead: plans of its questions, loss of the first
+choice, tau, and the tau that repeated runs allow.
 
 Second part: for the largest question of every family (source, model, device, format, framework) the fastest
 published plan, the best plan that a search finds, its predicted gain, and the parts of the step that the gain
@@ -21,6 +22,7 @@ it to sources.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +36,8 @@ from meshwright.validation.ledger import PredictedCase, evaluate
 
 APART = 2.0
 """Spreads of repeated measurements by which a pair in the wrong order is named."""
+TAU, SHARE = 0.85, 0.95
+"""Tau to reach, or the share of the tau that repeated runs allow."""
 NAMED = 3
 """Pairs in the wrong order that are printed for a question."""
 
@@ -44,6 +48,7 @@ def arguments():
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--models", nargs="*", default=[], help="beginnings of models, without files")
     parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
+    parser.add_argument("--collections", action="store_true", help="one line for each source; no search")
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
     parser.add_argument("--families", nargs="*", default=[], help="beginnings of case names to search for")
     parser.add_argument("--no-search", action="store_true", help="do not search for better plans")
@@ -95,6 +100,44 @@ def ranking(entries: Sequence[PredictedCase], prefixes: Sequence[str], fewest: i
         report(prefix or "all", families(chosen, fewest), noise, repeats)
 
 
+def by_collection(entries: Sequence[PredictedCase], fewest: int) -> None:
+    """Print the order of measured plans in one line for each source, and over all questions."""
+    sources: dict[str, list[PredictedCase]] = {}
+    for entry in entries:
+        sources.setdefault(re.split(r"[-\d]", entry.case.case_id, maxsplit=1)[0], []).append(entry)
+    print(f"{'source':12s} {'questions':>9s} {'plans':>6s} {'first choice':>12s} {'tau':>5s} {'at most':>7s}")
+    rows = []
+    for name, chosen in sources.items():
+        noise, repeats = repeat_noise(chosen)
+        found = families(chosen, fewest)
+        if not found:
+            continue
+        plans = sum(family.n for family in found)
+        regret, tau, bound = summed(found, noise)
+        rows.append((len(found), plans, regret, tau, bound))
+        print(
+            f"{name:12s} {len(found):9d} {plans:6d} {regret:+12.2%} {tau:5.2f} {bound:7.2f}  "
+            f"repeated runs spread by {noise:.1%} ({repeats} plans)"
+        )
+    questions, plans, regrets, taus, bounds = np.array(rows).T
+    met = int(np.sum((taus >= TAU) | (taus >= SHARE * bounds)))
+    print(
+        f"all: {questions.sum():.0f} questions, {plans.sum():.0f} plans; first choice mean "
+        f"{np.average(regrets, weights=questions):+.2%}; tau {np.average(taus, weights=plans):.2f} of at "
+        f"most {np.average(bounds, weights=plans):.2f}; {met} of {len(rows)} sources reach {TAU:.2f} or "
+        f"{SHARE:.0%} of what repeated runs allow"
+    )
+
+
+def summed(found: Sequence[MeasuredFamily], noise: float) -> tuple[float, float, float]:
+    """Mean loss of the first choice, and tau and its bound weighted by plans."""
+    plans = [family.n for family in found]
+    bounds = [attainable_tau(family.measured, noise) for family in found]
+    taus = [family.tau for family in found]
+    regret = float(np.mean([family.regret for family in found]))
+    return regret, float(np.average(taus, weights=plans)), float(np.average(bounds, weights=plans))
+
+
 def published_plans(entries: Sequence[PredictedCase], beginnings: Sequence[str]) -> None:
     """Print the published best plan of each family beside ours."""
     practice = Practice(entries)
@@ -123,6 +166,9 @@ def main() -> None:
             print(line)
         return
     entries = evaluate(asked.files).entries
+    if asked.collections:
+        by_collection(entries, asked.fewest)
+        return
     ranking(entries, asked.prefix, asked.fewest)
     if not asked.no_search:
         published_plans(entries, asked.families)
