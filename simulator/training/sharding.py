@@ -134,8 +134,12 @@ class Sharding:
         return self.plans.zero >= 2
 
     def unsharded(self, micro_batches: np.ndarray) -> np.ndarray:
-        """Whether sharded gradients are added up unsharded over the micro batches and reduced once a step."""
-        return self.gradients & self.setting.choices.unsharded_gradients & (micro_batches > 1)
+        """Whether sharded gradients are added up unsharded over the micro batches and reduced once a step.
+
+        One rank reduces nothing: no program shards a model over it (KempnerForge, parallel.py: apply_fsdp2).
+        """
+        several = (micro_batches > 1) & (self.plans.data * self.plans.context > 1)
+        return self.gradients & self.setting.choices.unsharded_gradients & several
 
     @cached_property
     def parameters(self) -> np.ndarray:

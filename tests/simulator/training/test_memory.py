@@ -188,6 +188,12 @@ def test_gradients_that_wait_for_the_last_micro_batch_stay_whole(make_setting):
     assert whole - sharded == pytest.approx(4 * model_parameters(setting.model), rel=0.002)
     once = Plan(data=8, micro_batch=4, zero=3, unsharded_gradients=True)
     assert of(setting, once).parts["gradients"][FIRST, 0] == pytest.approx(sharded)
+    single = make_setting("llama3-8b", framework="torch-fsdp", devices=1, global_batch=32)
+    kept, reduced = (
+        of(single, Plan(zero=3, unsharded_gradients=whole)).parts["gradients"][FIRST, 0]
+        for whole in (True, False)
+    )
+    assert kept == reduced
 
 
 def test_a_recomputed_activation_frees_what_its_kernels_keep_for_each_other(make_setting):
