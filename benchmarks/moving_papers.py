@@ -107,6 +107,7 @@ def shorter_deadline(base: str, ours: str) -> Callable[[ServingRuns], float]:
     return gain
 
 
+DYNASOR = "serve-dynasor-8b"
 FLEX = "serve-flexllm-8b"
 PIPE = "serve-pipeinfer-70b"
 SQL = "serve-text2sql-70b"
@@ -267,4 +268,18 @@ MOVING_CLAIMS = (
         "finetuning.share_of_peak",
     ),
     ServingClaim(FLEX, "requests within a TPOT of 50 ms", 1.0, (0.9, 1.0), ("base",), (), "slo_share"),
+    *(
+        ServingClaim(DYNASOR, what, gain, band, (), (), "", alone=True, measure=more_programs("base", ours))
+        for what, gain, band, ours in (
+            (
+                "programs/s within the deadline, stop and gangs over 16 answers",
+                3.3,
+                (1.5, 3.3),
+                "Dynasor",
+            ),
+            ("the same, stop alone", 3.3, (1.0, 3.3), "stop"),
+            ("the same, gangs alone", 1.0, (0.9, 3.3), "gang"),
+            ("the same, programs that are never certain before the end", 1.0, (0.5, 1.0), "never certain"),
+        )
+    ),
 )

@@ -8,12 +8,13 @@ from pydantic import Field
 
 from simulator.serving.workload.programs.agent import Agent
 from simulator.serving.workload.programs.base import SPAN, Call, Program
+from simulator.serving.workload.programs.certainty import Certainty
 from simulator.serving.workload.programs.conversation import Conversation
 from simulator.serving.workload.programs.samples import Samples
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.programs.text2sql import Text2Sql
 
-KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent, Text2Sql)
+KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent, Text2Sql, Certainty)
 programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 if TYPE_CHECKING:
