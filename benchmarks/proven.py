@@ -5,7 +5,8 @@
 A family is model, GPU, GPUs, sequence and format; its question is ``plan`` with the batch of its best
 measured row and the default headroom. Printed: whether the published plan fits at that headroom, the
 predicted speed of the first choice over the best measured, and what it lacks a measured run of; the same with
-``--proven``.
+``--proven``. For families that stay above with ``--proven``: its choice, and the parts of the step that it
+saves over the published plan's own prediction, as shares of the measured step.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from pathlib import Path
 import meshwright as mw
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
+from simulator.plan import Plans
+from simulator.training import Step, predict
 from simulator.uncertainty import default_headroom
 
 FAR_ABOVE, ABOVE, NEAR = 1.25, 1.15, 0.15
+PARTS = 5
+"""Parts of the step that are printed."""
 
 
 def arguments() -> argparse.Namespace:
@@ -51,8 +56,8 @@ def _rate(entry: PredictedCase) -> float:
     return entry.case.setting.training.tokens / (entry.case.measured_step_s or 1.0)
 
 
-def answered(entry: PredictedCase, proven: bool) -> tuple[float, str]:
-    """Predicted speed of the first choice over the measured best, and its mechanisms without a run."""
+def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
+    """Predicted speed of the first choice over the measured best, what it lacks a run of, and its gain."""
     setting = entry.case.setting
     try:
         found = mw.plan(
@@ -65,12 +70,26 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str]:
             proven=proven,
         )
     except mw.MeshwrightError as error:
-        return float("nan"), str(error)[:60]
+        return float("nan"), str(error)[:60], ""
     if not len(found.result.plans):
-        return float("nan"), "nothing fits"
+        return float("nan"), "nothing fits", ""
     ratio = (entry.case.measured_step_s or 0.0) / float(found.result.step.time[0])
     known = found.found.standing
-    return ratio, ", ".join(known.evidence[0].unproven) if known else ""
+    unproven = ", ".join(known.evidence[0].unproven) if known else ""
+    return ratio, unproven, f"{found.plans[0].plan.describe()}: {saved(entry, found.result.step)}"
+
+
+def saved(entry: PredictedCase, step: Step) -> str:
+    """The parts of the step that the first plan of a search saves over the published one."""
+    own = predict(entry.case.setting, Plans.of(entry.case.plan)).seconds
+    measured = entry.case.measured_step_s or 1.0
+    gains = {
+        part: (float(own[part][0]) if part in own else 0.0)
+        - (float(step.seconds[part][0]) if part in step.seconds else 0.0)
+        for part in {**own, **step.seconds}
+    }
+    largest = sorted(gains.items(), key=lambda gain: -abs(gain[1]))[:PARTS]
+    return ", ".join(f"{part} {gain / measured:+.0%}" for part, gain in largest)
 
 
 def main() -> None:
@@ -86,12 +105,15 @@ def main() -> None:
         capacity = entry.case.setting.cluster.device.memory_bytes
         fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom())
         own = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
-        (first, lacking), (sure, left) = answered(entry, False), answered(entry, True)
+        (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
         kept += fits
         lacking += f"; with --proven: {left}" if left else ""
         unmarked += first > FAR_ABOVE and not lacking
-        high += sure > ABOVE and abs(own - 1) <= NEAR
+        stays = sure > ABOVE and abs(own - 1) <= NEAR
+        high += stays
         print(f"{name:46s} {'yes' if fits else 'no':>5s} {own:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
+        if stays:
+            print(f"    saves: {gain}")
     print(
         f"{judged} families: published plan kept in {kept}; first choice over {FAR_ABOVE - 1:.0%} above the "
         f"best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan within "
