@@ -62,7 +62,7 @@ def proven_rule(keeps: Keeps, levers: bool) -> CandidateRule:
             mask[rows] = keeps.together(words)
         return mask
 
-    reads = (*SHAPE, *STATE, "recompute") if levers else (*SHAPE, *STATE)
+    reads = (*SHAPE, *STATE, "policy", "recompute") if levers else (*SHAPE, *STATE, "policy")
     return CandidateRule(UNPROVEN, "any two mechanisms of a plan must have a measured run", reads, keep)
 
 

@@ -114,6 +114,15 @@ def test_a_proven_search_ranks_all_plans_whose_mechanisms_were_measured_together
     assert found.scored + sum(found.removed.values()) == found.candidates
 
 
+def test_a_proven_search_keeps_state_on_the_device_where_no_run_moved_it():
+    asked = setting("llama3.1-70b", gpus=8)
+    some = Constraints.of({"data": 8}, {"micro_batch": 2})
+    placed = search(asked, 8, some, top=5, offload=True)
+    assert len(placed.plans) and all(plan.place for plan in placed.plans)
+    found = search(asked, 8, proven(asked, some), top=5, offload=True)
+    assert not len(found.plans) and found.removed["unproven"] > 0
+
+
 def test_a_fixed_value_without_a_run_is_refused_by_name():
     with pytest.raises(InputError, match="ZeRO-2"):
         proven(setting(), Constraints.of({"zero": 2}))
