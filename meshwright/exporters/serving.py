@@ -31,6 +31,7 @@ OF_FLEETS = {
     "overlap": "an engine overlaps what its own code can",
     "stream": "the engines' options of offloaded weights name other units",
     "start": "how a replica starts is up to the platform",
+    "finetuning": "no engine here fine-tunes beside its requests",
 }
 """Pool fields that no engine has an option for, and why."""
 UNTOLD = (
@@ -143,6 +144,8 @@ def pool_options(
         gaps.append(f"pool.expert = {shape.expert}: expert parallelism is over all tensor x data ranks")
     if known.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
         gaps.append(f"pool.data = {shape.data}: attention data parallelism is over all ranks or none")
+    if shape.speculation is not None and shape.speculation.asynchronous:
+        gaps.append("pool.speculation.asynchronous: drafts take turns with their target in this engine")
     if pool.options.scheduler_options:
         gaps.append(f"options.scheduler_options: {known.version} has no option for it")
     return options, gaps

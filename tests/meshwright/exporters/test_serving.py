@@ -52,6 +52,23 @@ def test_clocks_caps_and_clusters_are_named_as_gaps(target, tmp_path):
 
 
 @pytest.mark.parametrize("target", SERVING)
+def test_what_no_engine_does_is_named_as_a_gap(target, tmp_path):
+    given = read_mapping(shipped_scenarios()["serve-llama3-70b"])
+    path = tmp_path / "changed.yaml"
+    for change, words in (
+        ({"finetuning": {"tpot": 0.05}}, "finetuning"),
+        ({"options": {"scheduler": "gang"}}, "gang"),
+        (
+            {"pipeline": 2, "speculation": {"draft": "llama3.2-1b", "asynchronous": True}},
+            "speculation.asynchronous",
+        ),
+    ):
+        changed = {**given, "deployment": {**given["deployment"], **change}}
+        path.write_text(yaml.safe_dump(dict(changed)), encoding="utf-8")
+        assert words in "\n".join(export(question_of(str(path)), target).gaps)
+
+
+@pytest.mark.parametrize("target", SERVING)
 def test_scripts_and_manifests_are_well_formed(target, question):
     made = export(question, target)
     assert made.files

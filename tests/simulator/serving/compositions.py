@@ -86,6 +86,8 @@ def _shape(deployment, one_of, perhaps):
     deployment["replicas"] = one_of(2, 4) if "migrate" in deployment["router"] else one_of(1, 2, 4)
     if shape == "pipeline":
         deployment["pipeline"] = 2
+        if perhaps(0.3):
+            deployment["speculation"] = {"draft": "llama3.2-1b", "tokens": 1, "asynchronous": True}
     elif shape == "data":
         deployment["data"] = 2
     elif shape == "pools":
@@ -97,7 +99,7 @@ def _shape(deployment, one_of, perhaps):
 
 def _state(deployment, workload, one_of, perhaps):
     """Tiers, prefixes, documents, adapters."""
-    what = one_of("none", "prefix", "conversation", "agent", "documents")
+    what = one_of("none", "prefix", "conversation", "agent", "documents", "text2sql", "certainty")
     if what == "prefix":
         workload["prefix"] = {"tokens": 256, "groups": 5}
     elif what == "conversation":
@@ -106,6 +108,11 @@ def _state(deployment, workload, one_of, perhaps):
     elif what == "agent":
         workload["program"] = {"kind": "agent", "rounds": 2, "fork": 2}
         workload["input"]["most"] = 600
+    elif what == "text2sql":
+        workload["program"] = {"kind": "text2sql", "candidates": 2, "deadline": one_of(2.0, 30.0)}
+        workload["input"]["most"] = 600
+    elif what == "certainty":
+        workload["program"] = {"kind": "certainty", "count": 3, "stop": [1.0, 2.0], "deadline": 5.0}
     elif what == "documents":
         workload["chunks"] = {"documents": 20, "per_prompt": 3, "tokens": 128}
     if what == "documents" or perhaps(0.6):
@@ -135,6 +142,8 @@ def _events(deployment, workload, one_of, perhaps):
         deployment["start"] = {"from": one_of("peer", "host", "sleep-1"), "engine": 1.0}
     if "scaler" in deployment and perhaps(0.5):
         deployment["scaler_options"]["least"] = 0
+    if perhaps(0.2):
+        deployment["finetuning"] = {"tpot": one_of(0.01, 0.05)}
     if perhaps(0.3):
         deployment["overlap"] = {"kind": one_of(*overlaps)}
 
