@@ -58,6 +58,7 @@ def _plan(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
         1,
         None,
         headroom_share(asked.search.headroom, cluster.device.memory_bytes),
+        alternatives=True,
         offload=asked.search.offload,
     )
     if not len(found.plans):

@@ -145,7 +145,7 @@ def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
 
 
 def _best(scenario: Scenario) -> Plan:
-    """The best plan that fits.
+    """The plan that `plan` recommends.
 
     Raises:
         InfeasibleError: no plan fits.
@@ -154,7 +154,7 @@ def _best(scenario: Scenario) -> Plan:
     constraints = Constraints.of(asked.fix, asked.limit)
     devices = scenario.setting.cluster.devices
     headroom = headroom_share(asked.headroom, scenario.setting.cluster.device.memory_bytes)
-    wanted = {"top": 1, "headroom": headroom, "offload": asked.offload}
+    wanted = {"top": 1, "headroom": headroom, "alternatives": True, "offload": asked.offload}
     result = search(scenario.setting, devices, constraints, asked.objective, **wanted)
     if not len(result.plans):
         raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")

@@ -55,7 +55,8 @@ def test_paths_of_the_command_line_start_at_the_current_folder(run, saved):
     read = run("import", "x/train.sh", "--cluster", "mine.yaml", "-o", "y/scenario.yaml")
     assert read.code == 0, read.err
     assert read_mapping(Path("y/scenario.yaml"))["cluster"] == "../mine.yaml"
-    assert run("simulate", "y/scenario.yaml").code == 0
+    # Megatron Core keeps gradients in 32 bits: sharded, they fit.
+    assert run("simulate", "y/scenario.yaml", "--fix", "zero=2").code == 0
     assert run("simulate", saved, "--cluster", "mine.yaml").code == 0
 
 
