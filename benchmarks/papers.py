@@ -296,7 +296,7 @@ def rows(claims: Iterable[Claim]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "schedules.md"
+PAGE, SERVING_PAGE = (Path(__file__).parents[1] / "docs" / f"{name}.md" for name in ("schedules", "serving"))
 
 
 def write_page(page: Path, lines: list[str]) -> None:
@@ -316,7 +316,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--write", action="store_true", help="write the training table into docs/schedules.md"
+        "--write",
+        action="store_true",
+        help="write the tables of training and serving into docs/schedules.md and docs/serving.md",
     )
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
     given = parser.parse_args()
@@ -326,6 +328,7 @@ def main() -> None:
             parser.error(str(UnknownNameError("claim", name, names)))
     if given.write:
         write_page(PAGE, list(rows(CLAIMS)))
+        write_page(SERVING_PAGE, list(serving_rows([])))
         return
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
