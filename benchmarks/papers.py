@@ -328,7 +328,7 @@ def main() -> None:
             parser.error(str(UnknownNameError("claim", name, names)))
     if given.write:
         write_page(PAGE, list(rows(CLAIMS)))
-        write_page(SERVING_PAGE, list(serving_rows([])))
+        write_page(SERVING_PAGE, list(serving_rows([], ALL_SERVING)))
         return
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
