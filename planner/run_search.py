@@ -27,8 +27,8 @@ TRIED = ("synchronous", "asynchronous", "lazy", "peers")
 """Mechanisms that are compared where the scenario states none."""
 
 DRAWN, FEWEST, FAULTS = 4, 2, 1000
-"""Replications of each of the best runs, at most and at least; fewer where they hold so many faults together,
-as sums of many faults vary little. All runs see the same faults, so that few tell them apart."""
+"""Most and fewest replications of each of the best runs, and the faults in all of them beyond which fewer are
+drawn: sums of many faults vary little. All runs see the same faults, so that few tell them apart."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9}
 

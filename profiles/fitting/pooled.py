@@ -25,7 +25,7 @@ WEIGHINGS = 5
 STEP = 0.05
 """Change of a constant over its scale in finite differences."""
 HALVINGS, MOST_OFF = 4, 1.5
-"""Steps to a solution are halved while the loss there is so many times that of the linear form."""
+"""Most halvings of a step, which is halved while the loss exceeds ``MOST_OFF`` times the linear form's."""
 LEAST_VARIANCE = 1e-6
 """Added to the diagonal of covariances, over a constant's variance."""
 

@@ -79,7 +79,7 @@ class SpeculativeSteps:
         self.expanded = speculation.expanded
 
     def _verify(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
-        """Seconds of verification: ``queries`` tokens a sequence, or so many sequences of one token."""
+        """Seconds of verification; where expanded, each token is a sequence of its own."""
         if self.expanded:
             return self.target.step(prefills, decodes * self.queries, kv_tokens * self.queries)
         return self.target.step(prefills, decodes, kv_tokens, self.queries)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import PrivateAttr
-
-from simulator.serving.replica.batcher import Batcher, PlannedStep
-from simulator.serving.replica.schedulers.chunked import Chunked
+from simulator.serving.replica.schedulers.ordered import Ordered
 from simulator.serving.replica.sequence import Sequence
 
 
-class PrefixGrouped(Chunked):
+class PrefixGrouped(Ordered):
     """`Chunked` whose queue is sorted into groups of a common first prefix span.
 
     Groups come in the order of their output tokens per prompt token, the most first, so that decodes fill
@@ -21,22 +18,10 @@ class PrefixGrouped(Chunked):
     name: ClassVar[str] = "prefix-grouped"
     rule: ClassVar[str] = "as chunked, requests of a common prefix together, long outputs first"
     source: ClassVar[str] = "Zheng et al., BatchLLM, arXiv 2412.03594"
-    _sorted: dict[int, int] = PrivateAttr(default_factory=dict)
-    """Queue length of each rank when it was last sorted."""
 
-    def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
-        """See `Scheduler.fill`."""
-        waiting, key = batcher.waiting, id(batcher.waiting)
-        if len(waiting) > max(self._sorted.get(key, 0), 1):
-            ordered = grouped(list(waiting))
-            waiting.clear()
-            waiting.extend(ordered)
-        super().fill(batcher, step, now)
-        self._sorted[key] = len(waiting)
-
-    def waits(self, batcher: Batcher) -> bool:
-        """Any arrival may come to the head of the queue."""
-        return False
+    def order(self, waiting: list[Sequence]) -> list[Sequence]:
+        """See `Ordered.order`."""
+        return grouped(waiting)
 
 
 def grouped(waiting: list[Sequence]) -> list[Sequence]:
