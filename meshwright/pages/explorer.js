@@ -155,7 +155,7 @@ function show(row) {
     bar.append(element("span", part.name), element("i", undefined, { style: `width:${Math.max(share, 0.3) * 0.6}%;background:${part.colour}` }), element("b", share.toFixed(1) + " %"));
     return bar;
   }));
-  byId("explorer-command").textContent = command + fields.map((field, i) => field.follows ? "" : ` --fix ${field.name}=${word(i, row)}`).join("");
+  byId("explorer-command").textContent = command + fields.map((field, i) => field.follows || word(i, row) === "as released" ? "" : ` --fix ${field.name}=${word(i, row)}`).join("");
   const body = byId("explorer-neighbours");
   body.replaceChildren(...neighbours(row).map(([other, field]) => {
     const line = element("tr", undefined, { "data-row": other, tabindex: 0 });

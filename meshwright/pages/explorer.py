@@ -12,6 +12,7 @@ from meshwright.pages.page import Section, embedded, own_file
 from meshwright.reports.parts import GROUP_OF, GROUPS
 from meshwright.results import PlanSearch
 from planner.prediction import Prediction
+from simulator.levers import modules_of
 from simulator.plan import COLUMNS, Choice, Plan
 from simulator.setting import Setting
 
@@ -19,6 +20,8 @@ MOST_PLANS = 5000
 """Plans of an explorer, the best by the search's objective."""
 FULL = 255
 """A share of 1 as a byte."""
+AS_RELEASED = "as released"
+"""Word of a lever that a plan leaves to the release; no word of the command."""
 DIGITS = 4
 """Significant digits of a figure."""
 FOLLOWING = (
@@ -61,10 +64,11 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
         info = Plan.model_fields[name]
         words = plans.schedule_names if name == "schedule" else Choice.get(name)
         words = words or (("false", "true") if info.annotation is bool else ())
+        read = _modules if name == "recompute_modules" else words.__getitem__ if words else str
         unique, which = np.unique(getattr(plans, name)[:count], return_inverse=True)
         if len(unique) < 2:
             continue
-        told = [words[int(value)] if words else str(value) for value in unique.tolist()]
+        told = [read(value) or AS_RELEASED for value in unique.tolist()]
         fields.append({"name": name, "words": told, "follows": name in FOLLOWING})
         codes.append(_packed(which.reshape(-1)))
     step = np.maximum(prediction.step.time[:count], 1e-30)
@@ -84,6 +88,11 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
         "parts": [{"name": name, "colour": GROUPS[name][0], "values": shares[name]} for name in shares],
         "command": shlex.join([*asked, "--framework", setting.framework.name]),
     }
+
+
+def _modules(code: int) -> str:
+    """Recomputed modules as ``--fix`` takes them; empty where the release decides."""
+    return "+".join(modules_of(code) or ())
 
 
 def _packed(values: np.ndarray) -> str | list[int]:

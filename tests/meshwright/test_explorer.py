@@ -10,8 +10,9 @@ import subprocess
 import pytest
 
 from meshwright import plan
-from meshwright.pages.explorer import MOST_PLANS, explorer_data
+from meshwright.pages.explorer import AS_RELEASED, MOST_PLANS, explorer_data
 from meshwright.pages.plans import write_plans
+from planner.constraints import Constraints
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -130,3 +131,15 @@ note("faults", JSON.stringify(faults));
 def test_charts_and_tables_fit_the_width(page, width):
     dom = in_browser(page, f"setTimeout(() => {{{FAULTS}}}, 2000)", width)
     assert json.loads(re.search(r'<pre id="faults">(.*?)</pre>', dom, re.S)[1]) == []
+
+
+@pytest.mark.parametrize("model", ["llama3.1-8b", "qwen3-30b-a3b"])
+def test_the_command_of_a_plan_takes_every_word_of_its_fields(model):
+    searched = plan(model=model, cluster="dgx-h100", gpus=64, seq_len="4k", global_batch=128, every=True)
+    setting = searched.result.setting
+    fields = explorer_data(next(searched.scored.predictions(setting)), setting)["fields"]
+    stated = [(field["name"], word) for field in fields if not field["follows"] for word in field["words"]]
+    assert ("graphs", AS_RELEASED) in stated
+    for name, word in stated:
+        if word != AS_RELEASED:
+            assert name in Constraints.of({name: word}).fixed
