@@ -26,7 +26,8 @@ def check_tiers(
         where: name of the source in errors.
 
     Raises:
-        InputError: a tier below one unit; documents without tiers that state `recompute`.
+        InputError: a tier below one unit; documents without tiers that state `recompute`, or
+            beside adapters that share their memory.
     """
     chunks = serving.chunks
     if chunks is not None and not deployment.shares_links:
@@ -34,6 +35,11 @@ def check_tiers(
             f"{engine} finds prefixes only, not documents anywhere in a prompt; state `recompute` in "
             "deployment.tiers (CacheBlend: 0.15, APE: 0; 1 computes all)",
             f"{where}: workload.chunks",
+        )
+    if chunks is not None and deployment.adapters is not None and deployment.adapters.memory == "shared":
+        raise InputError(
+            "documents in tiers beside adapters that take KV blocks are not modelled; state their GB",
+            f"{where}: deployment.adapters.memory",
         )
     if not deployment.shares_links:
         return

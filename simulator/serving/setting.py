@@ -57,6 +57,12 @@ class PoolSetting:
         """Its name in reports."""
         return self.pool.name or self.pool.role
 
+    @property
+    def most_tokens(self) -> int:
+        """Longest request that one rank can hold, with its adapter where both share memory."""
+        beside = self.adapters.blocks if self.adapters is not None else 0
+        return (self.costs.kv_blocks - beside) * self.options.block_tokens
+
     def stages(self, running: bool) -> dict[str, float] | None:
         """Seconds of a replica's start by stage; None where the pool states no stages.
 

@@ -1,4 +1,7 @@
-"""Many adapters on one base model: S-LoRA's runs (`multi_lora.csv`)."""
+"""Many adapters on one base model: S-LoRA's runs (`multi_lora.csv`).
+
+The client draws arrivals, lengths and adapters with a seed that it fixes, so each row is a replay.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
-from meshwright.validation.serving.clients import cluster_key, pool_keys
-from simulator.serving.result import serve
-from simulator.serving.scenario import make_serving
+from meshwright.validation.serving.clients import cluster_key, pool_keys, run_trace, trace_text, traced
 
 NEEDS = ("lora_ranks", "num_adapters", "req_rate_s", "throughput_req_s")
 MEASURED = ("throughput_req_s", "latency_s_mean", "first_token_s_mean")
 METHODS = ("slora", "no_mem", "mem", "dm")
 """Methods that run on the preset; those of the rows without adapters are its own."""
-FIRST_S = 24e-6
-"""Seconds of S-LoRA's kernels of one product with one adapter on an A10G: 1.995 against 1.892 requests/s at
-saturation with 0 and 1 adapters of rank 8."""
+KERNEL = {"first_s": 19e-6, "further_s": 0.0}
+"""S-LoRA's kernels of one product on an A10G: 1.993 against 1.885 requests/s at saturation with 0 and 1
+adapters of rank 8 (two rows each, replayed). One launch computes all sequences, whichever adapters they have
+(slora/csrc/bgmv/bgmv_impl.cuh), so that a further adapter is its bytes alone."""
+SEED = 42
+"""Of the client's draws (benchmarks/run_exp.py, whose commands set no other)."""
+TOKENS = 14500
+"""max_total_token_num of the servers on an A10G (launch_server.py --num-token in the exp_cmds.sh)."""
+APART_TOKENS = {"S1": ((200, 13500),), "S2": ((1, 13500), (20, 10000), (200, 9000))}
+"""The same of servers whose adapters have memory of their own, by the most adapters of a run
+(synthetic/no_mem/exp_cmds_a10g_S1.sh and _S2.sh)."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +47,8 @@ class MultiLora:
     duration: float
     prompt: tuple[int, int]
     output: tuple[int, int]
-
-
-RESIDENT = 32
-"""Adapters in device memory: S-LoRA keeps those of running sequences, about this many."""
-
-
-def _gigabytes(one: MultiLora) -> float:
-    """Of one adapter: two matrices of 16 bits for each of attention's four products."""
-    model = one.serving.model
-    return 2.0 * model.layers * 4 * one.rank * 2 * model.hidden / 1e9
+    tokens: int
+    """KV tokens of the server; adapters in use are taken off them."""
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -83,6 +85,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         row.need("duration_s"),
         _range(row.text("input_range")),
         _range(row.text("output_range")),
+        _tokens(row.text("setting"), adapters) if method == "no_mem" else TOKENS,
     )
     overloaded = row.text("flag") == "overloaded"
     measured = row.measured(*(MEASURED[:1] if overloaded else MEASURED))
@@ -90,11 +93,16 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     return ServingCase(row.text("case_id"), file, engine, row.text("gpu"), measured, overloaded, "", question)
 
 
+def _tokens(ranks: str, adapters: int) -> int:
+    return next((tokens for most, tokens in APART_TOKENS.get(ranks, ()) if adapters <= most), TOKENS)
+
+
 def scenario(one: MultiLora) -> dict[str, Any]:
-    """The run as a serving scenario."""
-    deployment: dict[str, Any] = {**pool_keys(one.serving), "options": {"max_context": 2048}}
+    """The run as a serving scenario that reads its trace."""
+    options = {"max_context": 2048, "kv_blocks": one.tokens}
+    deployment: dict[str, Any] = {**pool_keys(one.serving), "options": options}
     if one.adapters:
-        # S-LoRA's generator draws u^(1 / alpha) of the adapters: equally often at alpha 1.
+        # The client draws u^(1 / alpha) of the adapters: equally often at alpha 1.
         edges = [(index / one.adapters) ** one.alpha for index in range(one.adapters + 1)]
         shares = [high - low for low, high in pairwise(edges)]
         deployment["adapters"] = {
@@ -102,35 +110,39 @@ def scenario(one: MultiLora) -> dict[str, Any]:
             "rank": one.rank,
             "popularity": {"shares": shares},
             "products": "attention",
-            "memory": (min(one.adapters, RESIDENT) + 0.5) * _gigabytes(one),
-            "options": {"first_s": FIRST_S},
+            # Servers without unified paging admit by the same rule: adapters in use are taken off the tokens.
+            "memory": "shared",
+            "options": KERNEL,
         }
-    sides = ("input", one.prompt), ("output", one.output)
-    lengths = {name: {"kind": "uniform", "low": low, "high": high} for name, (low, high) in sides}
     return {
         "model": one.serving.model.name,
         "cluster": cluster_key(one.serving),
         "gpus": 1,
-        "workload": {
-            "kind": "serving",
-            "requests": max(round(one.rate * one.duration), 1),
-            "arrivals": {"kind": "gamma", "rate": one.rate, "cv": one.cv},
-            "warmup": 0.0,
-            **lengths,
-        },
+        "workload": traced(_requests(one), warmup=0.0),
         "deployment": deployment,
     }
+
+
+def _requests(one: MultiLora) -> int:
+    return max(int(one.rate * one.duration), 1)
+
+
+def trace(one: MultiLora) -> str:
+    """The requests of the run: the client's own draws, in its order (benchmarks/trace.py)."""
+    random, count = np.random.RandomState(SEED), _requests(one)
+    random.power(one.alpha, count)  # adapters
+    prompts, outputs = (random.randint(*sides, count).tolist() for sides in (one.prompt, one.output))
+    gaps = random.gamma(1 / one.cv**2, one.cv**2 / one.rate, count)
+    return trace_text(np.cumsum(gaps).tolist(), prompts, outputs, [0] * count)
 
 
 def predict(questions: Sequence[MultiLora]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
     found = []
     for one in questions:
-        result = serve(make_serving(scenario(one), "row", Path()))
-        columns = result.records.columns()
+        columns = run_trace(scenario(one), trace(one)).records.columns()
         first, last = columns["first_s"] - columns["arrival_s"], columns["last_s"] - columns["arrival_s"]
-        rate = len(result.records) / max(float(columns["last_s"].max()), one.duration)
-        values = rate, float(last.mean()), float(first.mean())
+        values = len(last) / float(columns["last_s"].max()), float(last.mean()), float(first.mean())
         found.append(dict(zip(MEASURED, values, strict=True)))
     return found
 

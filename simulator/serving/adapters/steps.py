@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InfeasibleError, UnknownNameError
+from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from hwmodels.loading import build
 from simulator.models import Model
 from simulator.serving.adapters.base import AdapterKernel
@@ -94,6 +95,8 @@ class HeldAdapters:
     """Seconds to copy one from the host to all devices of the replica."""
     bytes: float
     """Of one adapter over the replica."""
+    blocks: int = 0
+    """KV blocks that one in use takes; 0: adapters have memory of their own."""
 
     def store(self) -> AdapterStore:
         """An empty store of a replica."""
@@ -112,19 +115,25 @@ def with_adapters(
     """Costs of a replica that serves adapters: longer steps, and fewer KV blocks.
 
     Raises:
-        InputError: an unknown kernel or a wrong parameter of it.
+        InputError: an unknown kernel or a wrong parameter of it; KV that cannot share memory with adapters.
         InfeasibleError: the adapters leave no KV block.
     """
     kernel, shapes = make_kernel(adapters, where), AdapterShapes.of(model, adapters)
     devices = pool.tensor * pool.pipeline
     running = options.max_sequences if kernel.mixes else 1
     room = min(adapters.count, running * pool.data)
-    if adapters.memory is not None:
-        room = int(1e9 * adapters.memory / shapes.bytes)
     block = costs.kv_token_bytes * options.block_tokens
-    blocks = int(costs.kv_blocks - room * shapes.bytes / block)
+    shared = adapters.memory == "shared"
+    if shared and options.prefix_caching:
+        raise InputError("KV that shares memory with adapters needs options.prefix_caching: false", where)
+    own = ceil(shapes.bytes / block) if shared else 0
+    taken = own if shared else room * shapes.bytes / block
+    if isinstance(adapters.memory, float):
+        room = int(1e9 * adapters.memory / shapes.bytes)
+        taken = room * shapes.bytes / block
+    blocks = int(costs.kv_blocks - taken)
     if blocks < 1 or room < 1:
-        held, asked = max(room, 1), adapters.memory
+        held, asked = max(room, 1), adapters.memory if isinstance(adapters.memory, float) else None
         raise InfeasibleError(
             f"{held:,} adapters of rank {adapters.rank} take {held * shapes.bytes / 1e9:.2f} GB; beside the "
             f"weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
@@ -138,6 +147,6 @@ def with_adapters(
     link = cluster.device.kernels.calibration.host_copy
     load_s = shapes.layers * link.overhead_s + shapes.bytes / devices / link.bandwidth
     return (
-        dataclasses.replace(costs, steps=steps, kv_blocks=blocks),
-        HeldAdapters(kernel, room, load_s, shapes.bytes),
+        dataclasses.replace(costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks),
+        HeldAdapters(kernel, room, load_s, shapes.bytes, own),
     )

@@ -15,6 +15,7 @@ from simulator.serving.replica.kv import (
     PrefixBlocks,
     TieredBlocks,
     TierStore,
+    UnifiedBlocks,
 )
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
@@ -78,6 +79,9 @@ class Builder:
             tiers = placed_tiers(self._setting, pool, rank, chunks.tokens, self.lanes, self._pooled, False)
             self.stores += tiers.stores
             return ChunkBlocks(blocks, options.block_tokens, tiers)
+        if pool.adapters is not None and pool.adapters.blocks:
+            taken = pool.adapters.blocks
+            return UnifiedBlocks(blocks, options.block_tokens, options.prefix_caching, taken)
         if not (options.prefix_caching and source.shares_prefixes):
             return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)
         deployment = self._setting.deployment

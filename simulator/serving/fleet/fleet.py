@@ -49,7 +49,7 @@ class Fleet:
         self.source = Source(
             setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
         )
-        self._most_tokens = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
+        self._most_tokens = min(pool.most_tokens for pool in setting.pools)
         """Longest request that every pool can hold."""
         self.records = Records()
         self.refused = 0

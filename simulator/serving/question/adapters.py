@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -35,11 +35,10 @@ class Adapters(Strict):
         "uniform",
         description="uniform, identical (all one), distinct (each its own), {zipf: s} or {shares: [...]}",
     )
-    memory: float | None = Field(
+    memory: Annotated[float, Field(gt=0, le=1e6)] | Literal["shared"] | None = Field(
         None,
-        gt=0,
-        le=1e6,
-        description="GB of a replica's devices that hold adapters; default: one for each running sequence",
+        description="GB of a replica's devices that hold adapters; shared: those of running sequences take "
+        "KV blocks; default: one for each running sequence",
     )
     kernel: str = Field("sgmv", description="how a batch of different adapters is computed (`show adapters`)")
     options: dict[str, Any] = Field(default_factory=dict, description="parameters of the kernel")

@@ -139,3 +139,21 @@ def test_bad_input(keys, message):
 def test_adapters_that_do_not_fit_beside_one_block_of_kv():
     with pytest.raises(InfeasibleError, match="fewer or smaller adapters"):
         setting(adapters={"count": 1000, "rank": 64, "memory": 90})
+
+
+def test_adapters_in_the_memory_of_kv_leave_more_of_it_than_one_for_each_slot():
+    """16 sequences at most, of 40 adapters: those in use take blocks, and requests are conserved."""
+    options = {"max_sequences": 16, "prefix_caching": False, "kv_blocks": 600}
+    keys = {"count": 40, "rank": 64}
+    apart = setting(requests=200, options=options, adapters={**keys, "memory": 0.1})
+    shared = setting(requests=200, options=options, adapters={**keys, "memory": "shared"})
+    assert shared.pools[0].costs.kv_blocks == 600 > apart.pools[0].costs.kv_blocks
+    assert shared.pools[0].most_tokens < 600 * 16
+    result = serve(shared)
+    assert len(result.records) == 200
+    assert result.fleet.members[0].replica.batchers[0].kv.free == 600
+
+
+def test_kv_with_a_prefix_cache_cannot_hold_adapters():
+    with pytest.raises(InputError, match=r"prefix_caching: false"):
+        setting(adapters={"count": 2, "rank": 8, "memory": "shared"})

@@ -65,5 +65,14 @@ class Documents(KvKind):
     chunks: str = Field(default="", description="workload.chunks: documents, per_prompt, tokens, zipf")
 
 
-KINDS: tuple[type[KvKind], ...] = (Paged, Prefixes, OwnTiers, SharedTiers, Documents)
+class Unified(KvKind):
+    """KV and adapters in one memory."""
+
+    name: ClassVar[str] = "unified"
+    rule: ClassVar[str] = "adapters of running sequences take KV blocks, and no others"
+    source: ClassVar[str] = "Sheng et al., S-LoRA, arXiv 2311.03285 (unified paging)"
+    memory: str = Field(default="", description="adapters.memory: shared")
+
+
+KINDS: tuple[type[KvKind], ...] = (Paged, Prefixes, OwnTiers, SharedTiers, Documents, Unified)
 kv_kinds: Mapping[str, type[KvKind]] = MappingProxyType({kind.name: kind for kind in KINDS})

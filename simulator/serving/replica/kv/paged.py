@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from simulator.serving.replica.sequence import Sequence
@@ -38,6 +39,10 @@ class PagedBlocks:
 
     def in_units(self, sequence: Sequence) -> int:
         """Blocks of a sequence that lie in shared units."""
+        return 0
+
+    def beside(self, sequences: Iterable[Sequence]) -> int:
+        """Tokens' room that sequences take beside their KV (adapters in the same memory)."""
         return 0
 
     def blocks(self, tokens: int) -> int:

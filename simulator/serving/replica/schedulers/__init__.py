@@ -17,6 +17,7 @@ from simulator.serving.replica.schedulers.one_adapter import OneAdapter
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
 from simulator.serving.replica.schedulers.prefix_grouped import PrefixGrouped
 from simulator.serving.replica.schedulers.priority import Priority
+from simulator.serving.replica.schedulers.spaced_prefill import SpacedPrefill
 from simulator.serving.replica.schedulers.static import Static
 from simulator.serving.replica.schedulers.urgency import Urgency
 
@@ -27,6 +28,7 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
             Static,
             Continuous,
             PrefillFirst,
+            SpacedPrefill,
             Chunked,
             ExactBudget,
             Priority,
