@@ -29,6 +29,13 @@ class ValidateFlags:
         list[Path] | None,
         typer.Option(help="CSV of training runs of which a third is kept apart (repeatable): print parts."),
     ] = None
+    leave_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="With runs: errors without the constants chosen on a source; `source`: each in turn.",
+        ),
+    ] = None
     kernels: Annotated[
         Path | None,
         typer.Option(help="Folder of point files: validate kernels and collectives instead of steps."),
@@ -101,9 +108,21 @@ def validate(flags: ValidateFlags) -> None:
     if flags.serving:
         _serving(flags.serving, execution, flags.summary, flags.json)
         return
-    median = _training(flags.cases, flags.kept_apart or [], execution, flags.summary, flags.json)
+    asked = _Training(flags.cases, flags.kept_apart or [], flags.leave_out, flags.summary, flags.json)
+    median = _training(asked, execution)
     if flags.max_median is not None and (median is None or median > flags.max_median):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Runs to validate, and what is printed of them."""
+
+    cases: list[Path] | None
+    apart: list[Path]
+    left_out: str | None
+    summary: bool
+    json: bool
 
 
 def _check(flags: ValidateFlags) -> None:
@@ -117,6 +136,8 @@ def _check(flags: ValidateFlags) -> None:
     kernels = flags.kernels is not None
     if sum((bool(flags.cases or flags.kept_apart), kernels, bool(flags.serving), flags.live)) > 1:
         raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
+    if flags.leave_out is not None and (kernels or flags.serving or flags.live):
+        raise InputError("--leave-out judges training runs: it goes with --cases or the shipped ones")
     if flags.max_median is not None and (kernels or flags.serving or flags.live):
         raise InputError("--max-median judges whole runs: it goes with --cases or the shipped ones")
     if flags.cluster and not kernels:
@@ -128,18 +149,19 @@ def _check(flags: ValidateFlags) -> None:
         raise InputError("--write writes the scenarios of measured serving runs: it goes with --serving")
 
 
-def _training(
-    cases: list[Path] | None, apart: list[Path], execution: Execution, summary: bool, json: bool
-) -> float | None:
+def _training(asked: _Training, execution: Execution) -> float | None:
     """Print predicted and measured steps, in parts if some are kept apart; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports import ledger_parts as parts
+    from meshwright.reports import left_out
     from meshwright.reports.ledger import as_json, as_tables
+    from meshwright.validation.leave_out import leave_out
     from meshwright.validation.ledger import evaluate
     from meshwright.validation.parts import divided
     from meshwright.validation.rows import published_files
 
-    files = cases or ([] if apart else published_files())
+    apart = asked.apart
+    files = asked.cases or ([] if apart else published_files())
     with progress("predicting cases") as advance:
         ledger = evaluate([*files, *apart], advance, execution)
     extra: dict[str, Any] = {}
@@ -147,10 +169,14 @@ def _training(
     if apart:
         parted = divided(ledger, files, apart)
         ledger, extra, tables = parted.open_ledger(), parts.as_json(parted), parts.as_tables(parted)
-    if json:
+    if asked.left_out is not None:
+        found = leave_out(ledger, asked.left_out, execution)
+        extra, tables = extra | left_out.as_json(found), [*tables, *left_out.as_tables(found)]
+    if asked.json:
         print_json(as_json(ledger) | extra)
     else:
-        show_tables(*(as_tables(ledger, each=not summary) if not (apart and summary) else []), *tables)
+        shown = not (tables and asked.summary)
+        show_tables(*(as_tables(ledger, each=not asked.summary) if shown else []), *tables)
     return ledger.summary.median_abs_error
 
 

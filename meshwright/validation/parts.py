@@ -41,6 +41,7 @@ class Sources(Strict):
     """Facts about the sources of published runs."""
 
     chosen_on: dict[str, str] = Field(description="constants chosen on whole steps, by source")
+    same_as: dict[str, str] = Field(description="sources above, by another name of theirs")
     no_figure: list[NoFigure]
 
 
