@@ -21,7 +21,9 @@ ExpertKernels = Literal["one", "per-expert", "fused-mlp"]
 Dispatcher = Literal["all-to-all", "flex", "flex-between-nodes"]
 Graphs = Literal["none", "slow-hosts", "router", "attention", "layer", "step"]
 Swizzles = Literal["none", "one", "per-expert"]
-LossKernel = Literal["fused", "fused-32", "native", "eager", "torch", "torch-held", "torch-16", "chunked"]
+LossKernel = Literal[
+    "fused", "fused-32", "native", "eager", "torch", "torch-held", "torch-16", "chunked", "log-probabilities"
+]
 States = Literal["mixed", "bf16", "8-bit"]
 ModuleName = Literal[
     "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
@@ -116,7 +118,8 @@ class Levers(Strict):
         "ranks' shards of the vocabulary, native the same in compiled pieces, torch is log-softmax and "
         "negative log-likelihood, torch-held the same where the caller keeps the logits during the backward "
         "pass, torch-16 the same over 16-bit logits, chunked the same over pieces of the sequence with the "
-        "output layer inside",
+        "output layer inside, log-probabilities those of the tokens and the entropy piece by piece in torch "
+        "kernels, which compute the logits again in the backward pass",
     )
     launches_ahead: bool | None = Field(
         default=None,

@@ -54,14 +54,16 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
     first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": rows * rank * width}
     second = {"k": rank, "parameters": op.groups * rank * op.n, **bare}
     size = rows * op.n * width
-    # The second product's output is scaled (read, written) and added (two read, one written).
+    # The second product's output is scaled (read, written) and added (two read, one written). Backward its
+    # gradient is scaled, and the input's gradients by both ways are added.
     added = MemoryBound(
         name=f"{op.name} sum",
         kind="elementwise",
         part=op.part,
         launches=2.0,
         bytes=5 * size,
-        backward_bytes=2 * size,
+        backward_bytes=2 * size + 3 * rows * op.k * width,
+        backward_launches=2.0,
     )
     return [
         *found,

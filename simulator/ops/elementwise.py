@@ -151,6 +151,7 @@ CROSS_ENTROPY = {
     "torch-held": MemoryPasses(4.0, 8.0, 2, 2),
     "torch-16": MemoryPasses(2.0, 4.0, 2, 2),
     "chunked": MemoryPasses(4.0, 8.0, 2, 2),
+    "log-probabilities": MemoryPasses(27.0, 29.0, 8, 8),
     "native": MemoryPasses(11.0, 7.0, 3, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
@@ -160,7 +161,11 @@ Fused-32: the fused kernel over logits that the model casts to 32 bits (3 + 4; b
 Native: Megatron Core's compiled kernels of the same loss (fused_cross_entropy.py): cast with maximum (1 + 2),
 subtraction, exponential and sum (2 + 2), division (2 + 2); backward scales (2 + 2) and casts (2 + 1).
 Torch: log-softmax reads and writes 4-byte values; backward fills the gradient of the negative log-likelihood
-and combines it with the log-softmax; torch-16 the same over 16-bit values."""
+and combines it with the log-softmax; torch-16 the same over 16-bit values.
+Log-probabilities: cast (2 + 4 bytes), temperature (4 + 4), maximum (4), difference (4 + 4), exponential
+(4 + 4), sum (4), product with the logit (8 + 4) and its sum (4); backward cast, temperature, difference,
+exponential, product with the gradient (4 + 4) and temperature again, and two casts (4 + 2; prime-rl,
+lm_head.py: _ChunkedLogProbEntropyFn)."""
 
 CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""

@@ -89,6 +89,11 @@ def head(rank: Rank) -> list[Op]:
         dtype=rank.formats.core,
         bias=False,
     )
+    if rank.how.loss == "log-probabilities":
+        *casts, product = logits
+        again = product.changed(name="logits_again", parameters=0.0, kept=0.0, gradient="input")
+        again = again.changed(only_backward=())
+        logits = [*casts, product.changed(only_backward=(*product.only_backward, again))]
     if rank.how.loss and rank.how.gathers_by_product:
         end = [*_gather_logits(rank, tokens, rows), *_loss(rank, tokens, rows * rank.tensor)]
     else:

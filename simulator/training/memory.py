@@ -38,13 +38,17 @@ LOGIT_BYTES = {
     "torch-held": 16,
     "torch-16": 8,
     "chunked": 12,
+    "log-probabilities": 14,
 }
 """Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
 32-bit probabilities, which become the gradient in place, beside them, and fused-32 the 32-bit logits; torch
 holds log-probabilities and two gradients of 32 bits, and where the caller keeps them (torch-held: a loop
 that frees neither logits nor their 32-bit copy; torchtitan deletes them) 16-bit logits and their gradient
 beside 32-bit logits, log-probabilities and one gradient; torch-16 holds the logits, log-probabilities and two
-gradients of 16 bits."""
+gradients of 16 bits; log-probabilities 16-bit logits and three 32-bit values."""
+
+CHUNKED = "chunked", "log-probabilities"
+"""Losses that hold the logits of a piece of the sequence."""
 
 LOSS_CHUNK = 1024
 """Tokens whose logits a chunked loss holds at once. Defaults are of this order (Liger, TRL, prime-rl: 256 to
@@ -359,7 +363,7 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     """Logits and their gradient on stages with the loss, B, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
-    if setting.choices.cross_entropy == "chunked":
+    if setting.choices.cross_entropy in CHUNKED:
         tokens = np.minimum(tokens, LOSS_CHUNK)
     held = padded_vocabulary(setting.model, t) / np.where(setting.framework.gathers_by_product, 1, t)
     logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * held

@@ -69,6 +69,7 @@ def test_an_unknown_framework_gets_the_nearest_name():
         ({"cross_entropy": "eager"}, "cross_entropy"),
         ({"cross_entropy": "torch"}, "cross_entropy"),
         ({"cross_entropy": "fused-32"}, "cross_entropy"),
+        ({"cross_entropy": "log-probabilities"}, "cross_entropy"),
         ({"metric_passes": 14.0}, "cross_entropy"),
         ({"norm": "casts"}, "norm"),
         ({"gradient_passes": 4.0}, "elementwise"),
@@ -88,6 +89,18 @@ def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
     after = predict(make_setting(**{**better, **worse}), plan)
     assert after.seconds[part][0] > before.seconds[part][0]
     assert after.time[0] > before.time[0]
+
+
+def test_log_probabilities_compute_the_logits_again(make_setting):
+    plan = Plans.of(Plan(data=8, micro_batch=1))
+
+    def gemm(loss):
+        setting = make_setting(model="llama2-7b", cross_entropy=loss, devices=8, global_batch=8)
+        return predict(setting, plan).seconds["gemm"][0]
+
+    # Of three products with every weight, those of the output layer become four.
+    share = 32000 * 4096 / (6.74e9 - 32000 * 4096)
+    assert gemm("log-probabilities") / gemm("chunked") == pytest.approx(1 + share / 3, rel=5e-3)
 
 
 @pytest.mark.parametrize(("model", "slower"), [("gpt2-medium", 0.626 / 0.54), ("gpt3-13b", 1.0)])

@@ -28,6 +28,10 @@ EXAMPLES = [
     ({"notes": "gradients accumulate unsharded (no_sync)"}, {"unsharded_gradients": "true"}),
     ({"framework": "TRL (torch FSDP2, ring context parallelism)"}, {"attention_kernel": "flash"}),
     ({"framework": "torch FSDP2", "notes": "chunked_nll loss"}, {"loss": "chunked"}),
+    (
+        {"framework": "prime-rl (torch FSDP2)", "notes": "RL loss: by chunks of tokens (fused LM head)"},
+        {"loss": "log-probabilities"},
+    ),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
     (
