@@ -218,7 +218,7 @@ class _Held:
         setting = self.space.setting.of(self.plans)
         held = (
             held_activations(setting, self.plans, self.stages, kept, self.flight)
-            * setting.framework.fragmentation
+            * setting.framework.memory.fragmentation
         )
         peak = self.memory.peak_with(held, setting.cluster.device.memory_bytes)
         return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)

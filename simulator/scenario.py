@@ -339,6 +339,8 @@ def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
         InputError: an unknown key or a wrong value.
     """
     usual = {name: value for name, value in setting.framework.defaults.items() if name not in LEVERS}
+    if given.get("tensor", usual.get("tensor", 1)) == 1:
+        usual.pop("sequence_parallel", None)
     plan = build(Plan, {**usual, **_implied(setting, given), **given}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
     return plan

@@ -118,7 +118,7 @@ class Setting:
     def prices(self) -> Prices:
         """Pricing conditions of a step's ops. In a training step every operand comes from memory."""
         cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
-        share = self.framework.product_share
+        share = self.framework.kernels.product_share
         return Prices(
             self.kernels, self.cluster, cold=cold, experts_as_dense=True, product_share=share, site=self.site
         )
@@ -140,40 +140,40 @@ class Setting:
     def implementation(self) -> Implementation:
         """The framework's kernels."""
         framework, cluster, chosen = self.framework, self.cluster, self.choices
-        added = self.width + 2 * chosen.gradient_bytes if framework.adds_first_gradient else 0
-        if framework.casts_gradients:
+        added = self.width + 2 * chosen.gradient_bytes if framework.gradients.adds_first else 0
+        if framework.gradients.cast:
             # Cast (read, write), add (read both, write); autograd's own gradient cleared, and added to.
             added = self.width + 4 * chosen.gradient_bytes
-            added += 4 * self.width * framework.clears_working_gradients
+            added += 4 * self.width * framework.gradients.clears_working
         per_expert = chosen.grouped_launches == "per-expert"
         library, wide = chosen.dispatcher_library, cluster.domain > cluster.devices_per_node
         rates = cluster.network.dispatcher(library)
         return Implementation(
             attention=chosen.attention,
             elementwise=chosen.elementwise,
-            norm=framework.norm,
+            norm=framework.kernels.norm,
             fused_latent_rope=chosen.fused_latent_rope,
             rotary=chosen.rotary,
-            gated_activation=framework.gated_activation,
-            swaps_batch=framework.swaps_batch,
-            scans_batch_first=framework.scans_batch_first,
-            gathers_by_product=framework.gathers_by_product,
-            splits_projection=framework.splits_projection,
+            gated_activation=framework.kernels.gated_activation,
+            swaps_batch=framework.kernels.swaps_batch,
+            scans_batch_first=framework.kernels.scans_batch_first,
+            gathers_by_product=framework.kernels.gathers_by_product,
+            splits_projection=framework.kernels.splits_projection,
             dropout=self.dropout,
-            cast_passes=next((n for f, n in framework.cast_passes.items() if f == self.linear_dtype), 0.0),
+            cast_passes=next((n for f, n in framework.casts.passes.items() if f == self.linear_dtype), 0.0),
             cast_launches=next(
-                (n for f, n in framework.cast_launches.items() if f == self.linear_dtype), 1.0
+                (n for f, n in framework.casts.launches.items() if f == self.linear_dtype), 1.0
             ),
-            casts_by_expert=per_expert and self.linear_dtype not in framework.shared_casts,
-            casts_weights=framework.casts_weights,
+            casts_by_expert=per_expert and self.linear_dtype not in framework.casts.shared,
+            casts_weights=framework.casts.weights,
             swizzles=chosen.swizzled_scales,
             accumulated_bytes=0 if chosen.fused_accumulation else added,
             accumulated_table_bytes=added,
             accumulation_launches=(
-                2 + 2 * framework.clears_working_gradients if framework.casts_gradients else 1
+                2 + 2 * framework.gradients.clears_working if framework.gradients.cast else 1
             ),
             experts=chosen.grouped_launches,
-            clamps_apart=framework.clamps_apart,
+            clamps_apart=framework.kernels.clamps_apart,
             skips_blocks=chosen.skips_blocks,
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,
@@ -185,7 +185,7 @@ class Setting:
             domain=cluster.domain,
             node=cluster.devices_per_node,
             loss=chosen.cross_entropy,
-            metric_passes=framework.metric_passes,
+            metric_passes=framework.kernels.metric_passes,
         )
 
     def rank(self, plans: Plans) -> Rank:
@@ -208,7 +208,7 @@ class Setting:
 
     def mask_seconds(self, plans: Plans) -> np.ndarray:
         """Host time of the first and the last stage to build one micro batch's mask, shape (plans,)."""
-        return self.framework.mask_seconds * self.training.seq_len**2 * (plans.pipeline > 1)
+        return self.framework.host.mask_seconds * self.training.seq_len**2 * (plans.pipeline > 1)
 
     @cached_property
     def pace(self) -> float:
@@ -222,9 +222,9 @@ class Setting:
 
     @property
     def _host_seconds(self) -> float:
-        given = self.framework.host_seconds_per_kernel
+        given = self.framework.host.seconds_per_kernel
         if given is not None:
-            unbound = 1.0 if self.choices.binds_processes else self.framework.unbound_slowdown
+            unbound = 1.0 if self.choices.binds_processes else self.framework.host.unbound_slowdown
             return given * unbound * self.cluster.host_slowdown
         launch = self.kernels.launch_seconds
         # A CPU's kernels are timed with the call that starts them.
@@ -266,29 +266,29 @@ class Setting:
     def parameter_bytes(self) -> float:
         """Bytes of a kept parameter, without a separate 32-bit copy."""
         mixed = self.training.mixed and self.choices.states == "mixed"
-        return 4 if mixed and not self.framework.separate_master else self.width
+        return 4 if mixed and not self.framework.memory.separate_master else self.width
 
     @property
     def optimizer_bytes(self) -> float:
         """Bytes of the optimizer's state of one parameter: Adam's moments, and a separate 32-bit copy."""
         if self.choices.states != "mixed":
             return MOMENT_BYTES[self.choices.states]
-        return 12 if self.training.mixed and self.framework.separate_master else 8
+        return 12 if self.training.mixed and self.framework.memory.separate_master else 8
 
     @property
     def gradient_bytes(self) -> float:
         """Bytes of an accumulated gradient, with autograd's own beside it."""
         if self.choices.states != "mixed":
             return self.width
-        return self.choices.gradient_bytes + self.framework.working_gradient_bytes
+        return self.choices.gradient_bytes + self.framework.memory.working_gradient_bytes
 
     @property
     def update_bytes(self) -> float:
         """Memory traffic of the update of one parameter: that of mixed states, by the bytes of the state."""
-        mixed = 20.0 if self.training.mixed and self.framework.separate_master else 16.0
+        mixed = 20.0 if self.training.mixed and self.framework.memory.separate_master else 16.0
         state = self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
         share = 1.0 if self.choices.states == "mixed" else state / mixed
-        return share * self.framework.optimizer_bytes_per_parameter
+        return share * self.framework.kernels.optimizer_bytes_per_parameter
 
     @property
     def mtp_layers(self) -> int:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Catalogue, build
 from simulator.frameworks import default_framework
-from simulator.frameworks.framework import say_moved
+from simulator.frameworks.moved import GROUPED, say_moved
 from simulator.levers import LEVERS
 from simulator.plan import SHORT_NAMES, Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
@@ -65,6 +65,9 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
         # A key of version 0.6; choices of the framework are its defaults now.
         say_moved({rest[0]: value}, f"{where}: {key}")
         rest = ["defaults", *rest]
+    if first == "framework" and rest and rest[0] in GROUPED:
+        say_moved({rest[0]: value}, where)
+        rest = [*GROUPED[rest[0]].split("."), *rest[1:]]
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
         if first == "framework":

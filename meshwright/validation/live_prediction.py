@@ -56,10 +56,10 @@ def setting_of(config: LiveConfig, cluster: Cluster) -> Setting:
 def _framework(width: int) -> Framework:
     """Plain torch; parameters, gradients and moments all have the width of the activations here."""
     eager = frameworks.get("torch-eager")
-    defaults = {**eager.defaults, "gradient_bytes": width, "reduce_bytes": width}
-    moved = eager.optimizer_bytes_per_parameter * width / Choices.of(eager.defaults).gradient_bytes
-    changed = {"gather_bytes": width, "optimizer_bytes_per_parameter": moved, "defaults": defaults}
-    return eager.model_copy(update=changed)
+    defaults = {"gradient_bytes": width, "reduce_bytes": width}
+    traffic = eager.kernels.optimizer_bytes_per_parameter * width / Choices.of(eager.defaults).gradient_bytes
+    kernels = {"optimizer_bytes_per_parameter": traffic}
+    return eager.changed({"gathers": {"bytes": width}, "kernels": kernels, "defaults": defaults})
 
 
 def predict_step(config: LiveConfig, cluster: Cluster) -> PredictedStep:

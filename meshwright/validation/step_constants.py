@@ -75,14 +75,14 @@ def without_constants(source: str) -> Iterator[Change]:
         yield change
 
 
-def _framework(old: float, **update: Any) -> Change:
-    """Other values of a framework, where it has the constant's."""
+def _framework(part: str, key: str, old: float, new: float) -> Change:
+    """Another value of a framework's key, where it has the constant's."""
 
     def change(case: TrainingCase) -> TrainingCase:
         own = case.setting.framework
-        if any(getattr(own, key) != old for key in update):
+        if getattr(getattr(own, part), key) != old:
             return case
-        return replace(case, setting=replace(case.setting, framework=own.model_copy(update=update)))
+        return replace(case, setting=replace(case.setting, framework=own.changed({part: {key: new}})))
 
     return change
 
@@ -130,14 +130,14 @@ CONSTANTS = (
         "45 us",
         ("DGXC", "MB"),
         "two launch-bound steps with experts on H100",
-        _framework(old=4.5e-5, host_seconds_per_kernel=13.5e-6),
+        _framework("host", "seconds_per_kernel", 4.5e-5, 13.5e-6),
     ),
     StepConstant(
         "launches of processes that are not bound (frameworks)",
         "1.5",
         ("MDSV",),
         "factor of torch's launches on Grace over 1.83",
-        _framework(old=1.5, unbound_slowdown=1.0),
+        _framework("host", "unbound_slowdown", 1.5, 1.0),
     ),
     StepConstant(
         "host of Grace (clusters)", "1.83", ("MB",), "steps of Qwen3-30B on GB200; issue 2053", _host(1.83)
@@ -155,7 +155,7 @@ CONSTANTS = (
         "0.8",
         ("AMD2",),
         "five steps of LUMI",
-        _framework(old=0.8, product_share=1.0),
+        _framework("kernels", "product_share", 0.8, 1.0),
     ),
     StepConstant(
         "load of routers without balancing (words)",
@@ -172,21 +172,21 @@ CONSTANTS = (
         "3.6 ms",
         ("ZB",),
         "profiled passes of Zero Bubble's Table 6",
-        _framework(old=3.6e-3, fetch_seconds=0.0),
+        _framework("host", "fetch_seconds", 3.6e-3, 0.0),
     ),
     StepConstant(
         "exchange of stages, Megatron-DeepSpeed (frameworks)",
         "0.42 ms",
         ("ZB",),
         "the same",
-        _framework(old=4.2e-4, exchange_seconds=0.0),
+        _framework("host", "exchange_seconds", 4.2e-4, 0.0),
     ),
     StepConstant(
         "masks on the host, OpenLLM's fork (words)",
         "3 ns",
         ("LUC",),
         "one timed core, no step",
-        _framework(old=3.0e-9, mask_seconds=0.0),
+        _framework("host", "mask_seconds", 3.0e-9, 0.0),
     ),
     StepConstant(
         "kernels beside a collective (overlap.py)",

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from hwmodels.errors import InputError
 from hwmodels.loading import Catalogue, Strict, build
 from simulator.frameworks import Framework, frameworks
-from simulator.frameworks.framework import moved_keys, say_moved
+from simulator.frameworks.moved import GROUPED, moved_keys, say_moved
 from simulator.plan import Plan
 
 
@@ -46,8 +46,9 @@ class Recipe(Strict):
             return data
         kept, levers = moved_keys(sets)
         if kept:
+            facts = sorted(name for name in sets if name in GROUPED or name in kept)
             raise ValueError(
-                f"sets: {sorted(kept)[0]!r} is a fact of the framework, not a choice; its file states it"
+                f"sets: {facts[0]!r} is a fact of the framework, not a choice; its file states it"
             )
         say_moved(levers, f"recipe {data.get('name', '')}: sets")
         rest = {name: value for name, value in data.items() if name != "sets"}

@@ -102,7 +102,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
     busy, slowest = _slowest(stages, passes, m)
     parts, sent = breakdown(pieces, slowest, m)
-    waits = setting.framework.fetch_seconds + of_class(slowest, passes.host_waits)
+    waits = setting.framework.host.fetch_seconds + of_class(slowest, passes.host_waits)
     parts["launch"] = parts["launch"] + m * waits
     largest = first_largest(counts.total)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
@@ -228,7 +228,7 @@ def stage_times(
     forward_ends, backward_ends = _ends(stages, pieces)
     waits[[FIRST, LAST]] = setting.mask_seconds(plans)
     forward_ends += waits[FIRST]
-    forward += setting.framework.fetch_seconds + waits
+    forward += setting.framework.host.fetch_seconds + waits
     whole, exchanges = Sharding(setting, plans), None
     index = np.flatnonzero(whole.parameters)
     if len(index):

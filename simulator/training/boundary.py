@@ -58,7 +58,7 @@ def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:
     whole = (plans.sequence_parallel == 0) & (plans.tensor > 1)
     if whole.any():
         cost = cost + cluster.collective_cost("all_gather", size, plans.tensor, 1) * whole
-    return replace(cost, seconds=cost.seconds + setting.framework.exchange_seconds)
+    return replace(cost, seconds=cost.seconds + setting.framework.host.exchange_seconds)
 
 
 def level_shares(cluster: Cluster, plans: Plans) -> NDArray[np.float64]:

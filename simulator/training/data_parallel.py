@@ -110,8 +110,8 @@ def _gradient_kernels(
     framework = setting.framework
     held = held * setting.trained
     often = sharding.gradients & ~sharding.unsharded(micro_batches)
-    added = np.where(often, owned, held) * (0 if framework.adds_first_gradient else 3)
-    copied = np.where(plans.data * plans.context > 1, framework.gradient_passes * held, 0.0)
+    added = np.where(often, owned, held) * (0 if framework.gradients.adds_first else 3)
+    copied = np.where(plans.data * plans.context > 1, framework.gradients.copy_passes * held, 0.0)
     copied = copied * np.where(often, micro_batches, 1)
     moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
@@ -136,7 +136,7 @@ def host_waits(
     """
     together = gathered_together(sharding.plans, micro_batches)
     gathered, reduced = (sharding.groups(kind)[0].shard for kind in ("parameters", "gradients"))
-    a_rank = layers * sharding.setting.framework.host_seconds_per_rank / together
+    a_rank = layers * sharding.setting.framework.host.seconds_per_rank / together
     behind = (BACKWARD_GATHERS * gathered + REDUCTIONS * reduced) / (BACKWARD_GATHERS + REDUCTIONS)
     return a_rank * gathered * FORWARD_LOOPS, a_rank * behind * (1 - FORWARD_LOOPS)
 

@@ -130,7 +130,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     forward = KernelTimes.of(parts.forward(*ORDER))
     backward_input = KernelTimes.of(parts.backward("input"))
     backward_weight = KernelTimes.of(parts.backward("weight"))
-    if setting.framework.stacks_activations:
+    if setting.framework.kernels.stacks_activations:
         _stack(setting, plans, parts, forward, backward_input)
 
     communicates = not kind.experts or (model.moe and model.moe.shared_experts)
@@ -158,7 +158,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     routed = KernelTimes.of(parts.between_exchanges(""))
-    counted = setting.framework.reads_token_counts and not setting.choices.fixed_capacity
+    counted = setting.framework.host.reads_token_counts and not setting.choices.fixed_capacity
     known = not counted or setting.graphs == "step"
     counts = kind.experts and not known
     reads = ~plans.overlap_expert.astype(bool) & counts
@@ -354,7 +354,7 @@ def _recompute(
     if rule == "all-but-projections":
         work.extend(KernelTimes.of(parts.forward("mlp", "routed")), selective * 1.0)
     work.extend(first.work, full * 1.0)
-    if setting.framework.repeats_norms:
+    if setting.framework.kernels.repeats_norms:
         norms = KernelTimes.of(each for each in parts.forward("around") if each.op.name == "norm")
         work.extend(norms, ~(full | selective) * 1.0)
 

@@ -153,10 +153,10 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     parts = {
         **state,
-        "activations": _activations(setting, plans, stages, counts.ops) * framework.fragmentation,
-        "workspace": _workspace(setting, plans, stages, counts) * framework.fragmentation,
+        "activations": _activations(setting, plans, stages, counts.ops) * framework.memory.fragmentation,
+        "workspace": _workspace(setting, plans, stages, counts) * framework.memory.fragmentation,
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
-        "context": np.full(shape, framework.context_bytes),
+        "context": np.full(shape, framework.memory.context_bytes),
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
@@ -207,10 +207,10 @@ def least_memory(
     state = state_bytes(setting, Sharding(setting, whole), counts)
     passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
-    held = sum(kept) + passes * framework.fragmentation
+    held = sum(kept) + passes * framework.memory.fragmentation
     fullest = np.where(stages.present, held, 0.0).max(axis=0)
     learned = setting.site.memory.factor if setting.site else 1.0
-    return (fullest + _buffers(setting, plans) + framework.context_bytes) * learned
+    return (fullest + _buffers(setting, plans) + framework.memory.context_bytes) * learned
 
 
 def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
@@ -239,7 +239,7 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
         parts["gradients"] += whole * setting.choices.reduce_bytes * trained * count
         owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += (optimizer + kept_apart) * owned
-        parts["update"] += framework.optimizer_gradient_bytes * owned
+        parts["update"] += framework.memory.optimizer_gradient_bytes * owned
     return parts
 
 
@@ -365,7 +365,7 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     tokens = setting.tokens(plans)
     if setting.choices.cross_entropy in CHUNKED:
         tokens = np.minimum(tokens, LOSS_CHUNK)
-    held = padded_vocabulary(setting.model, t) / np.where(setting.framework.gathers_by_product, 1, t)
+    held = padded_vocabulary(setting.model, t) / np.where(setting.framework.kernels.gathers_by_product, 1, t)
     logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * held
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
@@ -381,15 +381,15 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
     whole chunks.
     """
     framework, largest = setting.framework, counts.largest_layer
-    if framework.gathers_a_layer > 1:
+    if framework.gathers.a_layer > 1:
         held = (
-            largest * LARGEST_SUBMODULE + np.minimum(largest, framework.prefetch_parameters)
-        ) * framework.gather_bytes
+            largest * LARGEST_SUBMODULE + np.minimum(largest, framework.gathers.prefetch_parameters)
+        ) * framework.gathers.bytes
     else:
-        held = largest * (2 * framework.gather_bytes + setting.choices.reduce_bytes)
+        held = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     chunk = counts.total / plans.virtual_pipeline
-    return np.where(shared, chunk * (2 * framework.gather_bytes + setting.choices.reduce_bytes), held)
+    return np.where(shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), held)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:
@@ -398,6 +398,7 @@ def _buffers(setting: Setting, plans: Plans) -> np.ndarray:
         (degree > 1).astype(float) for degree in (plans.tensor, plans.pipeline, plans.context, plans.expert)
     )
     groups = groups + (plans.data * plans.context > 1)
-    return groups * setting.framework.buffer_bytes_per_group + setting.framework.bucket_bytes * (
-        plans.data > 1
+    return (
+        groups * setting.framework.memory.buffer_bytes_per_group
+        + setting.framework.memory.bucket_bytes * (plans.data > 1)
     )

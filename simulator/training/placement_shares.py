@@ -55,7 +55,7 @@ def units_ahead(sharding: Sharding, kind: StateClass) -> np.ndarray:
 def moments_share(sharding: Sharding) -> np.ndarray:
     """Share of the optimizer's state that may leave, shape (plans,): that of the moments where the 32-bit
     weights stay on the device."""
-    mixed = sharding.setting.training.mixed and sharding.setting.framework.separate_master
+    mixed = sharding.setting.training.mixed and sharding.setting.framework.memory.separate_master
 
     def of(update: Update | None) -> float:
         return 8 / 12 if mixed and update is not None and update.master_on_device else 1.0

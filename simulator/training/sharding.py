@@ -110,7 +110,7 @@ class Sharding:
     def __init__(self, setting: Setting, plans: Plans) -> None:
         self.setting, self.plans = setting, plans
         framework = setting.framework
-        gathered, reduced = framework.gather_bytes, setting.choices.reduce_bytes
+        gathered, reduced = framework.gathers.bytes, setting.choices.reduce_bytes
         self.gather_bytes: np.ndarray | float = gathered
         """Bytes of a gathered parameter on the wire, with its share of a scale."""
         self.reduce_bytes: np.ndarray | float = reduced
@@ -120,7 +120,7 @@ class Sharding:
                 self.by_policy(lambda policy, name=name, width=width: _wire_bytes(policy.wire, name, width))
                 for name, width in (("gather", gathered), ("reduce", reduced))
             )
-        self.gather_calls = framework.gathers_a_layer
+        self.gather_calls = framework.gathers.a_layer
         """Collectives that gather one layer where parameters are sharded."""
 
     @cached_property
@@ -149,7 +149,7 @@ class Sharding:
     @cached_property
     def scatters(self) -> np.ndarray:
         """Whether a reduction leaves each rank its shard: a reduce-scatter; else an all-reduce."""
-        return self.plans.zero >= self.setting.framework.scatter_from_zero
+        return self.plans.zero >= self.setting.framework.gradients.scatter_from_zero
 
     @cached_property
     def states(self) -> tuple[Plans, np.ndarray]:
@@ -237,7 +237,7 @@ class Sharding:
 
     def prefetches(self, layer: np.ndarray) -> np.ndarray:
         """Whether layers of ``layer`` parameters are gathered ahead of their use."""
-        ahead = ~self.parameters | (layer <= self.setting.framework.prefetch_parameters)
+        ahead = ~self.parameters | (layer <= self.setting.framework.gathers.prefetch_parameters)
         return ahead & self.plans.overlap_parameters.astype(bool)
 
     def in_turn(self, layer: np.ndarray) -> np.ndarray:
@@ -257,13 +257,15 @@ class Sharding:
         it there.
         """
         framework = self.setting.framework
-        again = (self.plans.recompute == FULL) & framework.gathers_again
-        kept = framework.reuse_parameters / (2 * np.maximum(layer, 1.0))
+        again = (self.plans.recompute == FULL) & framework.gathers.again
+        kept = framework.gathers.reuse_parameters / (2 * np.maximum(layer, 1.0))
         return np.where(again, 2.0 - np.minimum(kept, 1.0), 1.0)
 
     def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are
         not gathered layer by layer; all but one have kernels to run beside."""
         framework, ranks = self.setting.framework, self.plans.data * self.plans.context
-        size = np.maximum(framework.bucket_parameters, framework.bucket_parameters_per_rank * ranks)
+        size = np.maximum(
+            framework.gradients.bucket_parameters, framework.gradients.bucket_parameters_per_rank * ranks
+        )
         return np.maximum(parameters / size, 1.0)

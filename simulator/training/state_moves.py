@@ -126,7 +126,7 @@ def _moves(
 
 def _copies(sharding: Sharding, dense: np.ndarray, experts: np.ndarray, gathers: np.ndarray) -> tuple[Cost]:
     over, count = _stacked(sharding.groups("parameters", copy=True), dense, experts)
-    size = count / gathers * sharding.setting.framework.gather_bytes
+    size = count / gathers * sharding.setting.framework.gathers.bytes
     cluster = sharding.setting.cluster
     cost = cluster.collective_cost("all_gather", size, over.shard, over.shard_stride)
     return (((count > 0) * gathers * cost).sum(),)
@@ -141,7 +141,7 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
     outer, count = _stacked(sharding.groups("optimizer"), dense, experts)
     cluster, found = sharding.setting.cluster, []
     for operation, groups, width in (
-        ("all_gather", sharding.groups("parameters"), sharding.setting.framework.gather_bytes),
+        ("all_gather", sharding.groups("parameters"), sharding.setting.framework.gathers.bytes),
         ("reduce_scatter", sharding.groups("gradients"), sharding.setting.choices.reduce_bytes),
     ):
         inner, _ = _stacked(groups, dense, experts)
@@ -160,7 +160,7 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
 def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
     """Gather ``count`` sharded parameters once."""
     size, cluster = count * sharding.gather_bytes, sharding.setting.cluster
-    if sharding.setting.framework.gathers_by_broadcast:
+    if sharding.setting.framework.gathers.by_broadcast:
         part = size / groups.shard
         return groups.shard * cluster.collective_cost("broadcast", part, groups.shard, groups.shard_stride)
     cost = cluster.collective_cost("all_gather", size, groups.shard, groups.shard_stride)

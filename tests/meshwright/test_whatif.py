@@ -107,7 +107,7 @@ def test_the_catalogue_keeps_its_definitions(answer):
         ("cluster.device.memory_bandwidth: 1e12", "elementwise"),
         ("cluster.levels.nvlink.bandwidth: 30e9", "tensor"),
         ("cluster.levels.0.bandwidth: 30e9", "tensor"),
-        ("framework.host_seconds_per_kernel: 1e-3", "launch"),
+        ("framework.host.seconds_per_kernel: 1e-3", "launch"),
         ("model.layers: 64", "gemm"),
         ("plan.recompute: full", "recompute"),
         ("plan: {pipeline: 4, zero: 1}", "bubble"),

@@ -13,10 +13,10 @@ from simulator.workload import Training
 
 
 def changed(framework, changes):
-    """A framework with other keys, and other defaults of levers."""
+    """A framework with other keys (those of a part as a mapping), and other defaults of levers."""
     levers = {name: value for name, value in changes.items() if name in LEVERS}
     keys = {name: value for name, value in changes.items() if name not in LEVERS}
-    return framework.model_copy(update={**keys, "defaults": {**framework.defaults, **levers}})
+    return framework.changed({**keys, "defaults": levers})
 
 
 @pytest.fixture(scope="session")

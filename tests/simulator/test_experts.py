@@ -284,7 +284,7 @@ def casts(make_setting, **changes):
 def test_casts_are_one_kernel_an_expert_unless_a_format_shares_them(make_setting):
     local = 128 / 8
     each = casts(make_setting, framework="megatron-bridge")["expert_up.cast"]
-    shared = casts(make_setting, framework="megatron-bridge", shared_casts=["mxfp8"])["expert_up.cast"]
+    shared = casts(make_setting, framework="megatron-bridge", casts={"shared": ["mxfp8"]})["expert_up.cast"]
     assert (each.launches + each.looped, shared.launches + shared.looped) == (local, 1)
     assert each.bytes == shared.bytes
 
@@ -312,7 +312,11 @@ def test_a_host_that_reads_token_counts_cannot_make_up_for_late_launches(make_se
     chosen = {"framework": "megatron-bridge", "global_batch": 64, "graphs": "attention"}
     plans = Plans.of(Plan(data=8, expert=8, overlap_expert=overlap))
     reading, capacity = (
-        layer(experts(make_setting, "qwen3-30b-a3b", reads_token_counts=reads, **chosen), plans, EXPERTS)
+        layer(
+            experts(make_setting, "qwen3-30b-a3b", host={"reads_token_counts": reads}, **chosen),
+            plans,
+            EXPERTS,
+        )
         for reads in (True, False)
     )
     assert (reading.forward.seconds[0] > capacity.forward.seconds[0]) is not overlap
@@ -371,7 +375,7 @@ def test_a_library_on_a_fabric_has_its_own_rate(make_setting):
 
 def test_limits_of_an_activation_are_kernels_of_their_own_where_a_framework_does_so(make_setting):
     apart, fused = (
-        experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", clamps_apart=apart)
+        experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", kernels={"clamps_apart": apart})
         for apart in (True, False)
     )
     names = [{op.name for op in layer_ops(setting, EIGHT, EXPERTS)} for setting in (apart, fused)]

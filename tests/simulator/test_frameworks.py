@@ -25,7 +25,11 @@ from simulator.training.step_graph.build import simulate, step_program
 @pytest.mark.parametrize("name", frameworks.names())
 def test_each_number_names_its_source(name):
     framework = frameworks.get(name)
-    assert set(framework.origins) >= {"optimizer_bytes_per_parameter", "context_bytes", "fragmentation"}
+    assert set(framework.origins) >= {
+        "kernels.optimizer_bytes_per_parameter",
+        "memory.context_bytes",
+        "memory.fragmentation",
+    }
     for key, origin in framework.origins.items():
         assert origin.source != USER, f"{key}: {origin.value} without a source"
 
@@ -70,10 +74,10 @@ def test_an_unknown_framework_gets_the_nearest_name():
         ({"cross_entropy": "torch"}, "cross_entropy"),
         ({"cross_entropy": "fused-32"}, "cross_entropy"),
         ({"cross_entropy": "log-probabilities"}, "cross_entropy"),
-        ({"metric_passes": 14.0}, "cross_entropy"),
-        ({"norm": "casts"}, "norm"),
-        ({"gradient_passes": 4.0}, "elementwise"),
-        ({"optimizer_bytes_per_parameter": 100.0}, "optimizer"),
+        ({"kernels": {"metric_passes": 14.0}}, "cross_entropy"),
+        ({"kernels": {"norm": "casts"}}, "norm"),
+        ({"gradients": {"copy_passes": 4.0}}, "elementwise"),
+        ({"kernels": {"optimizer_bytes_per_parameter": 100.0}}, "optimizer"),
     ],
 )
 def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
@@ -128,7 +132,7 @@ def test_only_fused_attention_reads_copies_with_the_batch_first(make_setting):
     plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, micro_batch=2))
 
     def copied(attention, swaps):
-        step = predict(make_setting(attention=attention, swaps_batch=swaps), plan)
+        step = predict(make_setting(attention=attention, kernels={"swaps_batch": swaps}), plan)
         return step.seconds.get("copy", [0.0])[0]
 
     assert copied("flash", True) > copied("flash", False)
@@ -154,15 +158,17 @@ def test_norms_are_repeated_only_where_nothing_else_is(make_setting):
         plan = Plans.of(Plan(tensor=8, pipeline=2, data=4, recompute=recompute))
         return predict(make_setting(**facts), plan).seconds["recompute"][0]
 
-    assert repeated("none") == 0.0 < repeated("none", repeats_norms=True)
-    assert repeated("full") == repeated("full", repeats_norms=True)
+    assert repeated("none") == 0.0 < repeated("none", kernels={"repeats_norms": True})
+    assert repeated("full") == repeated("full", kernels={"repeats_norms": True})
 
 
 def test_sending_parameters_rank_by_rank_grows_with_the_ranks(make_setting):
     gathered, sent = (
         [
             predict(
-                make_setting(devices=n, global_batch=n, gathers_by_broadcast=by_broadcast, model="llama2-7b"),
+                make_setting(
+                    devices=n, global_batch=n, gathers={"by_broadcast": by_broadcast}, model="llama2-7b"
+                ),
                 Plans.of(Plan(data=n, zero=1, overlap_parameters=False)),
             ).seconds["parameters"][0]
             for n in (64, 1024)
@@ -174,7 +180,7 @@ def test_sending_parameters_rank_by_rank_grows_with_the_ranks(make_setting):
 
 def test_an_all_reduce_spans_all_copies_of_a_shard_group(make_setting):
     def reduction(scatters, shard_group):
-        setting = make_setting(model="llama2-7b", devices=64, scatter_from_zero=scatters)
+        setting = make_setting(model="llama2-7b", devices=64, gradients={"scatter_from_zero": scatters})
         step = predict(setting, Plans.of(Plan(data=64, zero=1, shard_group=shard_group)))
         return step.communication["gradients"][0], step.seconds["gradients"][0]
 
@@ -183,8 +189,8 @@ def test_an_all_reduce_spans_all_copies_of_a_shard_group(make_setting):
 
 
 def exposed_gradients(make_setting, parameters, per_rank=0.0):
-    facts = {"model": "llama2-7b", "devices": 64, "bucket_parameters": parameters}
-    setting = make_setting(bucket_parameters_per_rank=per_rank, **facts)
+    gradients = {"bucket_parameters": parameters, "bucket_parameters_per_rank": per_rank}
+    setting = make_setting(model="llama2-7b", devices=64, gradients=gradients)
     return predict(setting, Plans.of(Plan(data=64, overlap_gradients=True))).seconds["gradients"][0]
 
 
@@ -200,7 +206,10 @@ def test_each_bucket_is_a_collective_with_its_own_start(make_setting):
 
 def test_an_activation_in_two_kernels_takes_longer_than_in_one(make_setting):
     one, two = (
-        predict(make_setting(model="llama2-7b", gated_activation=kernels), Plans.of(Plan(tensor=8, data=8)))
+        predict(
+            make_setting(model="llama2-7b", kernels={"gated_activation": kernels}),
+            Plans.of(Plan(tensor=8, data=8)),
+        )
         for kernels in ("", "eager")
     )
     assert two.seconds["activation"] > 1.5 * one.seconds["activation"]
@@ -216,8 +225,8 @@ def test_a_gradient_kept_as_it_comes_saves_one_addition_a_step(make_setting):
                 devices=1,
                 global_batch=8,
                 fused_accumulation=False,
-                adds_first_gradient=adds,
-                host_seconds_per_kernel=0.0,
+                gradients={"adds_first": adds},
+                host={"seconds_per_kernel": 0.0},
             ),
             plan,
         )
@@ -230,7 +239,7 @@ def test_a_gradient_kept_as_it_comes_saves_one_addition_a_step(make_setting):
 def test_casting_a_gradient_apart_takes_more_bytes_and_launches(make_setting):
     facts = {"fused_accumulation": False, "gradient_bytes": 4, "launches_ahead": False}
     plan = Plans.of(Plan(tensor=8, pipeline=2, data=4))
-    joined, apart = (predict(make_setting(casts_gradients=cast, **facts), plan) for cast in (False, True))
+    joined, apart = (predict(make_setting(gradients={"cast": cast}, **facts), plan) for cast in (False, True))
     for part in ("gemm", "launch"):
         assert apart.seconds[part][0] > joined.seconds[part][0]
 
@@ -240,11 +249,11 @@ def test_clearing_gradients_takes_more_bytes_and_launches_than_freeing_them(make
         "fused_accumulation": False,
         "gradient_bytes": 4,
         "launches_ahead": False,
-        "casts_gradients": True,
     }
     plan = Plans.of(Plan(tensor=8, pipeline=2, data=4))
     freed, cleared = (
-        predict(make_setting(clears_working_gradients=clears, **facts), plan) for clears in (False, True)
+        predict(make_setting(gradients={"cast": True, "clears_working": clears}, **facts), plan)
+        for clears in (False, True)
     )
     for part in ("gemm", "launch"):
         assert cleared.seconds[part][0] > freed.seconds[part][0]
@@ -255,10 +264,10 @@ def test_loops_over_the_ranks_add_to_the_step(make_setting, ranks):
     plan = Plan(data=ranks, zero=3, recompute="full", micro_batch=1)
     setting, without = (
         make_setting(framework="deepspeed-zero3-2021", devices=ranks, global_batch=2 * ranks, **changes)
-        for changes in ({}, {"host_seconds_per_rank": 0.0})
+        for changes in ({}, {"host": {"seconds_per_rank": 0.0}})
     )
     steps = [predict(each, Plans.of([plan])) for each in (setting, without)]
-    waits = 2 * setting.model.layers * ranks * setting.framework.host_seconds_per_rank
+    waits = 2 * setting.model.layers * ranks * setting.framework.host.seconds_per_rank
     added = {name: steps[0].seconds[name][0] - steps[1].seconds[name][0] for name in steps[0].seconds}
     assert added.pop("launch") == pytest.approx(waits)
     assert not any(abs(seconds) > 1e-9 for seconds in added.values())
@@ -273,9 +282,9 @@ def test_attention_of_eager_torch_copies_its_gradients(make_setting):
 
 
 def test_where_no_launch_time_is_given_the_device_s_own_counts(make_setting):
-    setting = make_setting(host_seconds_per_kernel=None)
+    setting = make_setting(host={"seconds_per_kernel": None})
     assert setting.host_seconds_per_kernel == setting.kernels.launch_seconds
-    assert make_setting(host_seconds_per_kernel=9e-6).host_seconds_per_kernel == 9e-6
+    assert make_setting(host={"seconds_per_kernel": 9e-6}).host_seconds_per_kernel == 9e-6
 
 
 def test_a_cpu_launches_no_kernel_ahead(make_setting):
@@ -292,7 +301,7 @@ def test_a_cpu_launches_no_kernel_ahead(make_setting):
 
 def test_blocking_launches_add_the_host_s_time_to_the_device_s(make_setting):
     """CUDA_LAUNCH_BLOCKING=1: what hides behind long kernels elsewhere is added to them."""
-    plan, host = Plans.of(Plan(tensor=8)), {"devices": 8, "host_seconds_per_kernel": 5e-5}
+    plan, host = Plans.of(Plan(tensor=8)), {"devices": 8, "host": {"seconds_per_kernel": 5e-5}}
     ahead, blocking = (
         layer(make_setting(launches_ahead=value, **host), plan, LayerKind()) for value in (True, False)
     )
@@ -302,7 +311,7 @@ def test_blocking_launches_add_the_host_s_time_to_the_device_s(make_setting):
 
 def test_the_host_launches_on_while_collectives_run(make_setting):
     """A pass takes the longer of device and host; collectives are on the device's side."""
-    setting = make_setting(devices=8, host_seconds_per_kernel=1.0)
+    setting = make_setting(devices=8, host={"seconds_per_kernel": 1.0})
     forward = layer(setting, Plans.of(Plan(tensor=8)), LayerKind()).forward
     assert forward.tensor.exposed[0] > 0
     assert forward.seconds[0] == pytest.approx(forward.work.launches[0])
@@ -327,7 +336,7 @@ def test_fetching_a_micro_batch_lengthens_its_pass_once_a_rank(make_setting, chu
     schedule = "interleaved" if chunks > 1 else "1f1b"
     plan = Plan(tensor=8, pipeline=2, micro_batch=2, virtual_pipeline=chunks, schedule=schedule)
     without, fetching = (
-        make_setting(devices=16, global_batch=64, fetch_seconds=seconds) for seconds in (0.0, 0.02)
+        make_setting(devices=16, global_batch=64, host={"fetch_seconds": seconds}) for seconds in (0.0, 0.02)
     )
     analytic = predict(fetching, Plans.of(plan)).time[0] - predict(without, Plans.of(plan)).time[0]
     engine, before = (run(step_program(setting, plan)).period for setting in (fetching, without))
@@ -339,7 +348,8 @@ def test_fetching_a_micro_batch_lengthens_its_pass_once_a_rank(make_setting, chu
 def test_masks_lengthen_the_passes_of_a_pipelines_ends(make_setting):
     plan = Plan(tensor=4, pipeline=4, micro_batch=2)
     without, building = (
-        make_setting(devices=16, global_batch=64, mask_seconds=seconds / 2048**2) for seconds in (0.0, 0.02)
+        make_setting(devices=16, global_batch=64, host={"mask_seconds": seconds / 2048**2})
+        for seconds in (0.0, 0.02)
     )
     before, after = (predict(setting, Plans.of(plan)) for setting in (without, building))
     # 32 micro batches on the slowest stage, the last, and the first stage's pass that fills the pipeline.
@@ -351,14 +361,15 @@ def test_masks_lengthen_the_passes_of_a_pipelines_ends(make_setting):
     alone = [predict(setting, single).time[0] for setting in (without, building)]
     assert alone[1] == alone[0]
     # A mask has as many elements as the sequence squared.
-    longer = make_setting(seq_len=4096, mask_seconds=building.framework.mask_seconds)
+    longer = make_setting(seq_len=4096, host={"mask_seconds": building.framework.host.mask_seconds})
     assert longer.mask_seconds(Plans.of(plan)) == pytest.approx(4 * 0.02)
 
 
 def test_an_exchange_that_the_host_waits_for_is_part_of_each_transfer(make_setting):
     plans = Plans.of(Plan(tensor=8, pipeline=2))
     plain, waiting = (
-        boundary_transfer(make_setting(devices=16, exchange_seconds=s), plans).seconds[0] for s in (0.0, 4e-4)
+        boundary_transfer(make_setting(devices=16, host={"exchange_seconds": s}), plans).seconds[0]
+        for s in (0.0, 4e-4)
     )
     assert waiting - plain == pytest.approx(4e-4)
 
@@ -398,5 +409,33 @@ def test_the_page_states_the_rules():
 
 def test_gpt_neox_launches_as_slowly_as_the_engine_that_it_shares():
     shared, own = frameworks.get("megatron-deepspeed"), frameworks.get("gpt-neox")
-    assert own.host_seconds_per_kernel == shared.host_seconds_per_kernel
-    assert own.exchange_seconds == shared.exchange_seconds > 0
+    assert own.host.seconds_per_kernel == shared.host.seconds_per_kernel
+    assert own.host.exchange_seconds == shared.host.exchange_seconds > 0
+
+
+def test_a_default_of_tensor_parallelism_does_not_reach_a_plan_without_it():
+    data = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8, "framework": "torchtitan"}
+    data |= {"workload": {"seq_len": 8192, "global_batch": 64}, "plan": {"zero": 3, "recompute": "full"}}
+    assert not make_scenario(data, "question", Path()).plan.sequence_parallel
+    split = make_scenario({**data, "plan": {"zero": 3, "recompute": "full", "tensor": 2}}, "question", Path())
+    assert split.plan.sequence_parallel
+
+
+def test_flat_keys_of_files_of_0_8_are_read_and_named():
+    flat = {"name": "mine", "title": "t", "based_on": "torchtitan", "source": {}, "fragmentation": 1.2}
+    with pytest.warns(FutureWarning, match=r"framework mine: fragmentation is memory\.fragmentation now"):
+        mine = build(Framework, {**flat, "memory": {"context_bytes": 1e9}}, "mine.yaml")
+    assert (mine.memory.fragmentation, mine.memory.context_bytes) == (1.2, 1e9)
+    assert mine.memory.separate_master is frameworks.get("torchtitan").memory.separate_master
+
+
+def test_a_number_format_changes_keys_that_exist():
+    own = {"name": "mine", "title": "t", "based_on": "torchtitan", "source": {}}
+    wrong = {**own, "by_precision": {"bf16": {"memory": {"fragmentatoin": 1.0}}}}
+    with pytest.raises(InputError, match="bf16: memory: unknown key 'fragmentatoin'; did you mean 'fragment"):
+        build(Framework, wrong, "mine.yaml")
+    mine = build(
+        Framework, {**own, "by_precision": {"bf16": {"memory": {"fragmentation": 1.3}}}}, "mine.yaml"
+    )
+    assert mine.under("bf16").memory.fragmentation == 1.3
+    assert mine.under("fp16").memory == mine.memory

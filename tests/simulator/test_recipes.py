@@ -84,7 +84,7 @@ def test_keys_of_the_framework_in_files_of_0_6_become_plan_fields():
 
 def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
     plans = Plans.of(Plan(data=16, expert=8, zero=1))
-    slow = {"devices": 16, "framework": "megatron-bridge", "host_seconds_per_kernel": 1e-3}
+    slow = {"devices": 16, "framework": "megatron-bridge", "host": {"seconds_per_kernel": 1e-3}}
     waits = [
         predict(make_setting("deepseek-v2-lite", "dgx-h100", graphs=graphs, **slow), plans).seconds["launch"][
             0

@@ -158,7 +158,7 @@ def test_experts_cost_more_than_a_dense_layer_of_one_expert_and_less_than_all(ma
 
 def test_launching_bounds_a_tiny_step(make_setting):
     setting = make_setting(model="pythia-70m", devices=1, seq_len=128, global_batch=1)
-    quick = replace(setting, framework=setting.framework.model_copy(update={"host_seconds_per_kernel": 0.0}))
+    quick = replace(setting, framework=setting.framework.changed({"host": {"seconds_per_kernel": 0.0}}))
     plan = Plans.of(Plan())
     assert predict(setting, plan).seconds["launch"][0] > 0
     assert predict(quick, plan).time[0] < predict(setting, plan).time[0]

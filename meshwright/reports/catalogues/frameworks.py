@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
+from hwmodels.loading import Strict
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.frameworks import Framework, frameworks
@@ -32,9 +34,11 @@ def _row(framework: Framework) -> list[str]:
 
 
 def _tables(framework: Framework) -> list[Table]:
-    constants = framework.model_dump(mode="json", exclude={"name", "title", "defaults", "source"})
-    meanings = {name: field.description or "" for name, field in Framework.model_fields.items()}
-    rows = [[name, _words(value), meanings[name]] for name, value in constants.items()]
+    rows = [
+        [name, _words(value), meaning]
+        for name, value, meaning in _keys(framework)
+        if name not in ("name", "title", "defaults", "source")
+    ]
     origins = [
         [key, _words(origin.value), origin.kind, origin.source] for key, origin in framework.origins.items()
     ]
@@ -47,6 +51,16 @@ def _tables(framework: Framework) -> list[Table]:
         ),
         facts(dict(framework.source), "Sources of what is no number"),
     ]
+
+
+def _keys(definition: Strict, path: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Key path, value and meaning of each key, those of parts among them."""
+    for name, field in type(definition).model_fields.items():
+        value = getattr(definition, name)
+        if isinstance(value, Strict):
+            yield from _keys(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value, field.description or ""
 
 
 def _words(value: object) -> str:

@@ -204,7 +204,7 @@ class _Build:
         if not layers:  # an end of the model alone gathers and reduces like a layer
             for passes in (forward, backward, weight):
                 passes.begin_layer()
-        forward.wait("fetch", self.setting.framework.fetch_seconds / self.plan.virtual_pipeline)
+        forward.wait("fetch", self.setting.framework.host.fetch_seconds / self.plan.virtual_pipeline)
         if first or last:
             forward.wait("fetch", float(self.setting.mask_seconds(self.plans)[0]))
         if self.in_passes:

@@ -140,9 +140,9 @@ def test_libraries_of_rocm_5_are_those_of_mi250x_alone():
 def test_gradients_of_bf16_under_deepspeed_by_version(words, gradient_bytes, passes, casts, clears):
     setting = read(**words, precision="bf16").setting
     framework = setting.framework
-    found = setting.choices.gradient_bytes, framework.casts_gradients, framework.clears_working_gradients
+    found = setting.choices.gradient_bytes, framework.gradients.cast, framework.gradients.clears_working
     assert found == (gradient_bytes, casts, clears)
-    assert framework.gradient_passes == passes
+    assert framework.gradients.copy_passes == passes
 
 
 def test_models_of_gpt_neox_are_rotary_and_have_an_output_layer_of_their_own():

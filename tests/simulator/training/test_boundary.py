@@ -65,7 +65,7 @@ def test_blocks_that_fill_nodes_always_cross_the_network(setting):
     size = setting.tokens(plans) * setting.model.hidden * setting.width / plans.tensor
     sent = setting.cluster.collective_cost("send_receive", size, 2, plans.pipeline_stride)
     cost = boundary_transfer(setting, plans)
-    assert cost.seconds == pytest.approx(sent.seconds + setting.framework.exchange_seconds)
+    assert cost.seconds == pytest.approx(sent.seconds + setting.framework.host.exchange_seconds)
     assert cost.bytes == pytest.approx(sent.bytes)
     assert cost.busy == pytest.approx(sent.busy)
 

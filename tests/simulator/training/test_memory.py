@@ -35,7 +35,9 @@ def test_parameters_over_all_stages_are_the_model(make_setting):
 
 def test_activations_of_one_layer_follow_korthikanti_et_al(make_setting):
     """s b h (10 + 24/t + 5 a s / (h t)) bytes with tensor, and all of it over t with sequence parallelism."""
-    setting = make_setting(framework="megatron-lm-2022", precision="fp16", devices=8, fragmentation=1.0)
+    setting = make_setting(
+        framework="megatron-lm-2022", precision="fp16", devices=8, memory={"fragmentation": 1.0}
+    )
     model, s, b, t = setting.model, 2048, 4, 8
     scores = 5 * model.heads * s / model.hidden
     plain = s * b * model.hidden * (10 + 24 / t + scores / t) * model.layers
@@ -165,7 +167,7 @@ def test_no_kind_of_sharding_needs_less_than_the_least_memory(make_setting, mode
     counts = parameters(setting, plans, stages)
     least = least_memory(setting, plans, stages, counts)
     assert np.all(least <= memory(setting, plans, stages, counts).peak * (1 + 1e-9))
-    assert np.all(least > setting.framework.context_bytes)
+    assert np.all(least > setting.framework.memory.context_bytes)
 
 
 @pytest.mark.parametrize(("states", "per_parameter"), [("mixed", 16), ("bf16", 8), ("8-bit", 6)])
@@ -215,7 +217,7 @@ def test_a_rank_that_gathers_logits_holds_all_of_them(make_setting):
     plan = Plan(tensor=4, data=2, zero=3, sequence_parallel=True, recompute="full")
 
     def workspace(framework):
-        chosen = make_setting("llama3-8b", framework=framework, devices=8, fragmentation=1.0)
+        chosen = make_setting("llama3-8b", framework=framework, devices=8, memory={"fragmentation": 1.0})
         return of(chosen, plan).parts["workspace"][FIRST, 0]
 
     setting = make_setting("llama3-8b", framework="kempnerforge", devices=8)

@@ -85,7 +85,7 @@ def test_a_round_moves_the_bytes_of_a_ring(setting):
     setting, ring = found.setting, 63 / 64
     scatters = found.scatters
     assert scatters.tolist() == [False, True, True]
-    assert sent(gather)[:2] == pytest.approx(count * setting.framework.gather_bytes * ring)
+    assert sent(gather)[:2] == pytest.approx(count * setting.framework.gathers.bytes * ring)
     expected = count * setting.choices.reduce_bytes * np.array([2 * ring, ring, 7 / 8 + 2 * 7 / 8 / 8])
     assert sent(reduce) == pytest.approx(expected)
     # Copies of a shard lie on other nodes; its own ranks are neighbours.
@@ -118,7 +118,7 @@ def test_parameters_are_exchanged_in_passes_or_once_a_step_not_both(setting):
 
 def test_weights_within_the_reuse_distance_are_not_gathered_again(setting):
     """Of a layer that two uses of its weights span, what lies within half the distance of its end stays."""
-    framework = setting.framework.model_copy(update={"gathers_again": True, "reuse_parameters": 1e9})
+    framework = setting.framework.changed({"gathers": {"again": True, "reuse_parameters": 1e9}})
     plans = Plans.of([Plan(data=64, zero=3, recompute=word) for word in ("full", "full", "full", "none")])
     found = Sharding(replace(setting, framework=framework), plans)
     layers = np.array([4e8, 8e8, 8e9, 8e9])
@@ -126,7 +126,7 @@ def test_weights_within_the_reuse_distance_are_not_gathered_again(setting):
 
 
 def test_layers_beyond_the_prefetch_budget_overlap_nothing(setting):
-    framework = setting.framework.model_copy(update={"prefetch_parameters": 1e8})
+    framework = setting.framework.changed({"gathers": {"prefetch_parameters": 1e8}})
     found = Sharding(replace(setting, framework=framework), Plans.of(Plan(data=64, zero=3)))
     none = np.zeros(1)
     for dense, exposed in ((3.2e9, False), (6.4e9, True)):

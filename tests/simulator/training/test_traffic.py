@@ -59,7 +59,7 @@ def test_full_sharding_sends_three_times_its_parameters():
     framework = setting.framework
     sent = (
         model_parameters(setting.model)
-        * (2 * framework.gather_bytes + setting.choices.reduce_bytes)
+        * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
         * 63
         / 64
     )

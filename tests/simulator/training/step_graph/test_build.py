@@ -250,7 +250,7 @@ def test_two_replicas_of_a_bidirectional_pipeline_cost_memory():
         "opt-6.7b", "dgx-a100-80gb", 16, 2048, 32, {**plan, "schedule": "1f1b", "virtual_pipeline": 1}
     )
     both, one = step_program(setting, chimera), step_program(setting, single)
-    state = sum(one.static) - 4 * setting.framework.context_bytes
+    state = sum(one.static) - 4 * setting.framework.memory.context_bytes
     assert sum(both.static) - sum(one.static) > 0.6 * state
 
 

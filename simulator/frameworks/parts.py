@@ -1,0 +1,257 @@
+"""What a release of a training framework does, by part of a step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hwmodels.loading import Strict
+
+
+class HostFacts(Strict):
+    """What the host does while the device waits, and what it takes to launch a kernel."""
+
+    reads_token_counts: bool = Field(
+        default=True,
+        description="the host waits in each layer for the tokens of each expert, unless they are fixed",
+    )
+    seconds_per_kernel: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="host time to launch one kernel from Python; what the device's calibration measured of "
+        "eager torch where not given",
+    )
+    unbound_slowdown: float = Field(
+        default=1.5,
+        ge=1,
+        le=100,
+        description="host time to launch a kernel where processes are not bound to the cores beside their "
+        "device, over that where they are: a torch kernel takes Grace 2.75 times as long to launch as a Xeon "
+        "(37.1 and 13.5 us, Transformer Engine issue 2053), 1.5 times the 1.83 of steps that bind",
+    )
+    fetch_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="host time to fetch and broadcast a micro batch before its forward pass, while the "
+        "device waits",
+    )
+    mask_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="host time for one element of the attention mask (sequence x sequence) that the first "
+        "and the last stage of a pipeline build on the CPU for every micro batch, while the device waits",
+    )
+    exchange_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="host time of one transfer between pipeline stages, where the host waits for the device "
+        "after each",
+    )
+    seconds_per_rank: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="host time under full sharding for each rank that shares a layer's parameters, in every "
+        "micro batch, while the device waits: loops over the ranks around gathers and reductions",
+    )
+
+
+class KernelFacts(Strict):
+    """Which kernels the code runs, and what they read and write."""
+
+    product_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="speed of matrix products over that of the library which the device was calibrated with",
+    )
+    norm: Literal["fused", "casts", "composite"] = Field(
+        default="fused",
+        description="norm kernel: one kernel, one over input that another casts to 32 bits, or RMSNorm as a "
+        "chain of torch kernels over 32-bit values",
+    )
+    repeats_norms: bool = Field(
+        default=False,
+        description="norms run again before the backward pass where the plan recomputes nothing",
+    )
+    gated_activation: Literal["", "eager"] = Field(
+        default="",
+        description="activation of a gated MLP as two torch kernels, activation and product; empty: as "
+        "``elementwise`` says",
+    )
+    swaps_batch: bool = Field(
+        default=False,
+        description="fused attention reads copies of query, key and value with the batch before the "
+        "sequence, and its output is copied back",
+    )
+    scans_batch_first: bool = Field(
+        default=False,
+        description="scans of linear attention read copies of their inputs with the batch before the "
+        "sequence, and their output is copied back",
+    )
+    gathers_by_product: bool = Field(
+        default=False,
+        description="each product sharded by columns gathers its own sharded input, and the logits are "
+        "gathered whole for the loss (plans of DTensor's parallel styles)",
+    )
+    splits_projection: bool = Field(
+        default=False,
+        description="query, key and value come out of one projection and are copied apart after rotation",
+    )
+    stacks_activations: bool = Field(
+        default=False,
+        description="what forward keeps for backward is copied into a stack over the layers, and out again",
+    )
+    clamps_apart: bool = Field(
+        default=False,
+        description="limits of an activation's inputs are kernels of their own, before the fused one",
+    )
+    metric_passes: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="reads and writes of each logit, of 2 bytes each, by metrics that the framework computes "
+        "of every training micro batch beside the loss",
+    )
+    optimizer_bytes_per_parameter: float = Field(
+        gt=0,
+        le=1e3,
+        description="memory traffic of unscaling, clipping, update "
+        "and casting, per parameter that a rank owns",
+    )
+
+
+class CastFacts(Strict):
+    """Kernels that quantise operands of products in narrow formats."""
+
+    passes: dict[Literal["fp8", "mxfp8", "nvfp4"], Annotated[float, Field(ge=0, le=1e3)]] = Field(
+        default={"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.5},
+        description="reads and writes, of 2 bytes each, to quantise one element of a product's operand by "
+        "rows and by columns: with one scale a tensor known from earlier steps, with one a block, and with "
+        "both a block's and a tensor's, for which it is read twice",
+    )
+    launches: dict[Literal["fp8", "mxfp8", "nvfp4"], Annotated[float, Field(ge=1, le=100)]] = Field(
+        default={"fp8": 1.0, "mxfp8": 1.0, "nvfp4": 2.0},
+        description="kernels that quantise one operand of a product, or one expert's rows of it",
+    )
+    shared: list[Literal["fp8", "mxfp8", "nvfp4"]] = Field(
+        default=["fp8"],
+        description="formats in which one kernel quantises the rows of all experts of a device",
+    )
+    weights: bool = Field(default=False, description="weights are quantised for every pass, not once a step")
+
+
+class GradientFacts(Strict):
+    """How gradients are accumulated, cast, copied and reduced."""
+
+    cast: bool = Field(
+        default=False,
+        description="separate kernels cast each gradient to 32 bits and add it, in every micro batch",
+    )
+    clears_working: bool = Field(
+        default=False,
+        description="where gradients are cast, autograd's own are cleared and added to in every micro batch, "
+        "instead of left to be freed",
+    )
+    adds_first: bool = Field(
+        default=True,
+        description="whether the first gradient of a step is added to zeroes; autograd keeps it as it comes "
+        "where the old one was set to none",
+    )
+    copy_passes: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="reads and writes of each gradient while it is copied into and out of the buckets that "
+        "are reduced, where it does not live in them; with those of each gathered parameter, if it is copied",
+    )
+    scatter_from_zero: int = Field(
+        default=1,
+        ge=0,
+        le=3,
+        description="lowest ZeRO stage whose gradients are reduce-scattered instead of all-reduced",
+    )
+    bucket_parameters: float = Field(
+        default=4e7,
+        gt=0,
+        description="parameters of a bucket of gradients that is reduced at once, where layers are not; "
+        "Megatron-LM's --ddp-bucket-size by default, DDP's is of the same order",
+    )
+    bucket_parameters_per_rank: float = Field(
+        default=1e6,
+        ge=0,
+        description="parameters of a bucket for each rank that shares them, where these are more: larger "
+        "groups need larger buckets to be bound by bandwidth (Megatron Core, distributed_data_parallel.py: "
+        "max(40000000, 1000000 * dp_group.size()))",
+    )
+
+
+class GatherFacts(Strict):
+    """How sharded parameters are gathered."""
+
+    bytes: Literal[2, 4] = Field(default=2, description="bytes of one gathered parameter on the wire")
+    by_broadcast: bool = Field(
+        default=False,
+        description="updated parameters are sent by one broadcast a rank instead of one all-gather",
+    )
+    a_layer: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="collectives that gather one layer under full sharding: 1 where "
+        "a layer is wrapped as a whole, one a submodule elsewhere",
+    )
+    again: bool = Field(default=False, description="full recomputation gathers the parameters once more")
+    reuse_parameters: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e18,
+        description="parameters in use between two uses of a weight up to which it is kept instead of "
+        "gathered once more",
+    )
+    prefetch_parameters: float = Field(
+        default=1e18,
+        gt=0,
+        description="parameters that may be gathered ahead; the gathers of a larger layer are not hidden",
+    )
+
+
+class MemoryFacts(Strict):
+    """What is allocated beside the model and its activations."""
+
+    context_bytes: float = Field(ge=0, le=1e13, description="memory of the driver context and libraries")
+    buffer_bytes_per_group: float = Field(
+        ge=0, le=1e13, description="communication buffers of one process group"
+    )
+    bucket_bytes: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e13,
+        description="flat buckets for reducing and gathering, where they are extra memory",
+    )
+    separate_master: bool = Field(
+        default=True,
+        description="a 32-bit master copy beside the working parameters; FSDP keeps only "
+        "the sharded 32-bit parameter",
+    )
+    optimizer_gradient_bytes: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="bytes of gradients that the optimizer holds beside "
+        "the accumulated ones, per parameter that a rank owns",
+    )
+    working_gradient_bytes: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="bytes of a 16-bit gradient that stays beside a 32-bit accumulated one, per parameter",
+    )
+    fragmentation: float = Field(
+        ge=1, le=10, description="reserved over allocated memory of the caching allocator"
+    )
