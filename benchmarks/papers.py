@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.moving_papers import MOVING_CLAIMS
+from benchmarks.placed_papers import PLACED_CLAIMS
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
 from hwmodels.errors import InputError, UnknownNameError
@@ -27,7 +28,7 @@ from simulator.setting import Setting
 from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
-ALL_SERVING = (*SERVING_CLAIMS, *MOVING_CLAIMS)
+ALL_SERVING = (*SERVING_CLAIMS, *MOVING_CLAIMS, *PLACED_CLAIMS)
 BATCH = ("plan.micro_batch", "workload.global_batch")
 LENGTH = ("workload.seq_len",)
 

@@ -27,6 +27,7 @@ from planner.serving.fronts import serving_fronts
 from planner.serving.mix.search import Mix, search_mix
 from planner.serving.offers import Offer
 from planner.serving.plan import ServingPlan
+from planner.serving.policies import PolicySearch, try_policies, with_policies
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
@@ -45,6 +46,8 @@ class DeploymentSearch(Shown):
     refined: Mapping[int, RefinedServing] = field(default_factory=dict)
     interrupted: bool = False
     """Whether Ctrl-C ended the event engine's runs early."""
+    policies: PolicySearch | None = None
+    """Policies tried around the first deployment, on the event engine."""
 
     def _tables(self) -> Sequence[Any]:
         if not self.search.plans:
@@ -65,13 +68,14 @@ class DeploymentSearch(Shown):
         return self.search.plans[0]
 
     def scenario(self, index: int = 0) -> dict[str, Any]:
-        """A deployment as a scenario that ``simulate`` reads.
+        """A deployment as a scenario that ``simulate`` reads, with the best of the policies that were tried.
 
         Raises:
             InputError: the search returned fewer deployments.
         """
         check_rank(index, len(self.search.plans))
-        return scenario_of(self.search.question, self.search.plans[index])
+        made = scenario_of(self.search.question, self.search.plans[index])
+        return made if self.policies is None else with_policies(made, self.policies.best.policies)
 
 
 def deploy(
@@ -80,6 +84,7 @@ def deploy(
     split: bool = True,
     top: int = 5,
     refine: int = 0,
+    tries: Mapping[str, Sequence[Any]] | None = None,
     execution: Execution | None = None,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[DeployArguments],
@@ -93,6 +98,8 @@ def deploy(
         split: try separate pools for prefill and decode too.
         top: deployments to return.
         refine: number of best deployments whose highest rate the event engine finds too.
+        tries: values of policies by key of the deployment (``planner.serving.policies.TRIED``; None goes
+            without), tried around the first deployment on the event engine.
         execution: where the event engine runs, and the store of its results; by default all cores.
         progress: called with the finished share.
         arguments: see ``DeployArguments``.
@@ -116,7 +123,10 @@ def deploy(
             runs[number] = run
     except KeyboardInterrupt:
         interrupted = True
-    return DeploymentSearch(found, runs, interrupted)
+    policies = None
+    if tries and found.plans and not interrupted:
+        policies = try_policies(question, found.plans[0], tries, execution or Execution())
+    return DeploymentSearch(found, runs, interrupted, policies)
 
 
 def _budget(watts: float | None) -> float | None:

@@ -95,6 +95,7 @@ class PlanFlags:
     use: given.Use = None
     speculate: given.Speculate = None
     kv: given.Kv = None
+    tries: given.Try = None
     together: given.Together = False
     mix: given.Mix = None
     watts: given.Watts = None

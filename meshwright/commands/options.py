@@ -269,6 +269,15 @@ Mix = Annotated[
         rich_help_panel=SERVING,
     ),
 ]
+Try = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--try",
+        metavar="KEY=V1,V2",
+        help="Try policies around rank 1 on the event engine (migrate=off,llumnix). Repeatable.",
+        rich_help_panel=SERVING,
+    ),
+]
 Watts = Annotated[float | None, typer.Option(help="Power limit of all devices, W.", rich_help_panel=SERVING)]
 
 

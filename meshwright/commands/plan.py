@@ -21,7 +21,7 @@ INTERRUPTED = 130
 ASKS = ("prefix", "requests", "use", "concurrency")
 LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
-OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", *ASKS, *LEVERS)
+OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", "tries", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
     *("proven", "trials", "site", "tokens", "days", "budget"),
@@ -32,8 +32,8 @@ OTHERWISE_IN_SERVING = {
     "price": "serving plans take a price with the GPU type (--cluster dgx-h100=8@2.5)",
 }
 """Flags of training that serving plans spell otherwise."""
-OF_RANKINGS = ("objective", "top", "refine", "together")
-SPELLINGS = {"raw": "--all"}
+OF_RANKINGS = ("objective", "top", "refine", "together", "tries")
+SPELLINGS = {"raw": "--all", "tries": "--try"}
 
 
 @spread
@@ -127,16 +127,18 @@ def _refuse_unread(flags: PlanFlags) -> None:
 def _answer_serving(flags: PlanFlags, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles) -> None:
     from meshwright.commands.fronts import show_serving_fronts
     from meshwright.commands.serving_plan import plan_serving, refuse_given
+    from meshwright.questions.policies import tried_policies
 
     if flags.pareto:
         refuse_given({"--watts": flags.watts}, "fronts show every power")
         unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS)}
-        refuse_given(unused, "fronts do not read it")
+        refuse_given({**unused, "--try": flags.tries}, "fronts do not read it")
         show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
     asked |= {name: getattr(flags, name) for name in ASKS}
     held = {**held, "fix": held["fix"] | _levers(flags, held["fix"])}
     asked = {**asked, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
+    asked["tries"] = tried_policies(flags.tries or ())
     plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
 
 
@@ -165,7 +167,7 @@ def _execution(flags: PlanFlags) -> Execution:
     """
     from meshwright.commands.serving_plan import refuse_given
 
-    if not flags.refine:
+    if not flags.refine and not flags.tries:
         unused = {"--store": flags.store, "--workers": flags.workers, "--address": flags.address or None}
         unused |= {"--executor": flags.executor if flags.executor != "local" else None}
         refuse_given(unused, "it says where --refine runs")

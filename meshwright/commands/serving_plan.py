@@ -55,6 +55,7 @@ def plan_serving(
         falls_short,
         nearest_words,
     )
+    from meshwright.reports.serving_policies import describe_policies, policy_tables
 
     files.refuse("serving plans", "csv")
     if top is not None and not 1 <= top <= MOST_PLANS:
@@ -68,15 +69,18 @@ def plan_serving(
             limit=held["limit"],
             top=top or PLANS,
             refine=refine,
+            tries=arguments["tries"],
             execution=execution,
             progress=advance,
         )
     note_model(found.search.question.model)
     if json:
-        print_json(describe_deployments(found.search, found.refined))
+        tried = describe_policies(found.policies)
+        print_json({**describe_deployments(found.search, found.refined), **tried})
     elif found.search.plans:
         launch = export_words(engine_target(found.search.question.engine), files.save)
-        show_tables(*deployment_tables(found.search, found.refined), launch)
+        tried = policy_tables(found.search.question, found.policies)
+        show_tables(*deployment_tables(found.search, found.refined), *tried, launch)
     if files.html is not None and found.search.plans:
         from meshwright.pages.answers import write_deployments
 

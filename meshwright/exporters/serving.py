@@ -29,6 +29,7 @@ from simulator.serving.steps.price import StepPrice
 NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
 OF_FLEETS = {
     "overlap": "an engine overlaps what its own code can",
+    "state": "no engine here keeps KV this way",
     "stream": "the engines' options of offloaded weights name other units",
     "start": "how a replica starts is up to the platform",
     "finetuning": "no engine here fine-tunes beside its requests",

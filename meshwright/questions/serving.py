@@ -12,6 +12,7 @@ from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import build, read_mapping
 from hwmodels.parsing import exists
 from meshwright.questions.numbers import as_numbers
+from meshwright.questions.policies import kept_policies
 from meshwright.questions.scenarios import scenario_path
 from meshwright.questions.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
@@ -104,6 +105,7 @@ def serving_question(
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
         folder=folder,
+        policies=kept_policies(written.deployment),
     )
 
 

@@ -39,6 +39,7 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
             pool["cluster"] = cluster_reference(offer.cluster)
     deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
     deployment |= pools[0] if len(pools) == 1 else {"pools": pools}
+    deployment |= question.policies
     devices = " and ".join(f"{count} {name}" for name, count in taken.items())
     return {
         "title": f"{question.model.name} on {devices}: {plan.describe()}",

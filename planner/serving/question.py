@@ -62,6 +62,7 @@ class ServingQuestion:
         watts: power of all devices at most, W.
         concurrency: requests in flight at any time, instead of a rate.
         named: whether replicas are described with their GPU type.
+        policies: keys of the scenario's deployment that the steady state does not price, and runs keep.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class ServingQuestion:
     watts: float | None = None
     concurrency: int | None = None
     named: bool = False
+    policies: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:

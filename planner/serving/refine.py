@@ -65,9 +65,20 @@ def refine_serving(
     Yields:
         The number of a plan and its figures, in the order in which they are done.
     """
+    return refine_scenarios(question, [(scenario_of(question, plan), plan) for plan in plans], execution)
+
+
+def refine_scenarios(
+    question: ServingQuestion, asked: Sequence[tuple[dict[str, Any], ServingPlan]], execution: Execution
+) -> Iterator[tuple[int, RefinedServing]]:
+    """Find the largest rate of scenarios, each with the plan that it deploys.
+
+    Yields:
+        The number of a scenario and its figures, in the order in which they are done.
+    """
     calls = [
-        (scenario_of(question, plan), question.folder, plan.goodput, question.rate, _lifetime(question, plan))
-        for plan in plans
+        (scenario, question.folder, plan.goodput, question.rate, _lifetime(question, plan))
+        for scenario, plan in asked
     ]
     for number, run, _ in execution.run(_largest, calls, _inputs):
         yield number, RefinedServing(**run)

@@ -167,10 +167,14 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
         pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas
         for pool in setting.pools
     )
+    attention = setting.attention
+    price += sum(one.cluster.device.price_per_hour_usd * one.devices for one in attention)
+    held += sum(one.devices for one in attention) * max(up, default=0.0)
     idle_j = sum(
         max(time - member.meter.totals.busy_s, 0.0) * member.pool.costs.idle_watts
         for member, time in zip(fleet.members, up, strict=True)
     )
+    idle_j += max(up, default=0.0) * sum(one.devices * one.cluster.device.idle_watts for one in attention)
     hardware = Hardware(setting.gpus, price, sum(up), held, idle_j)
     serving = setting.serving
     arrivals = serving.arrivals

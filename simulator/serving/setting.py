@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +16,19 @@ from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import check_deadline, check_tiers, migration_of
 from simulator.serving.engines import Engine
+from simulator.serving.kv_states import (
+    Around,
+    AttentionReplicas,
+    attention_devices,
+    check_attention,
+    with_state,
+)
 from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import check_heads
+from simulator.serving.question.state import KvState
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.routers.migration import Migration
@@ -87,6 +95,8 @@ class ServingSetting:
     pools: tuple[PoolSetting, ...]
     router: Router
     migration: Migration | None = field(default=None, kw_only=True)
+    attention: tuple[AttentionReplicas, ...] = field(default=(), kw_only=True)
+    """Pools of role `attention`, which take no requests."""
     seed: int = 0
     folder: Path = field(default=Path())
     where: str = "scenario"
@@ -105,7 +115,8 @@ class ServingSetting:
     @property
     def gpus(self) -> int:
         """Devices of all replicas."""
-        return sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
+        serving = sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
+        return serving + sum(pool.devices for pool in self.attention)
 
     @property
     def occupied(self) -> list[tuple[Cluster, int]]:
@@ -115,7 +126,9 @@ class ServingSetting:
             taken[pool.cluster.name] = (
                 taken.get(pool.cluster.name, 0) + pool.pool.devices * pool.pool.replicas
             )
-        known = {pool.cluster.name: pool.cluster for pool in self.pools}
+        for one in self.attention:
+            taken[one.cluster.name] = taken.get(one.cluster.name, 0) + one.devices
+        known = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention)}
         return [(known[name], count) for name, count in taken.items()]
 
 
@@ -138,18 +151,23 @@ def serving_setting(
     """
     pools: list[PoolSetting] = []
     taken: dict[str, int] = {}
-    for index, written in enumerate(pools_of(deployment, f"{where}: deployment")):
-        place = f"{where}: deployment" + (f".pools.{index}" if deployment.pools else "")
+    asked = pools_of(deployment, f"{where}: deployment")
+    places = [f"{where}: deployment" + (f".pools.{i}" if deployment.pools else "") for i in range(len(asked))]
+    attention = [
+        AttentionReplicas(pool.of(model), _cluster_of(pool, cluster, folder, place), place)
+        for pool, place in zip(asked, places, strict=True)
+        if pool.role == "attention"
+    ]
+    check_attention(attention, [pool for pool in asked if pool.role != "attention"], f"{where}: deployment")
+    for written, place in zip(asked, places, strict=True):
         own = _cluster_of(written, cluster, folder, place)
         rank = taken.get(own.name, 0)
         devices = own.devices if own is cluster else own.nodes * own.devices_per_node
         pool = written.of(model)
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
-        pools.append(
-            _pool_setting(
-                model, deployment, pool, own, used, rank, folder, place, f"{where}: deployment", tables
-            )
-        )
+        if pool.role != "attention":
+            question = (model, deployment, pool, own, used, rank, folder, place, f"{where}: deployment")
+            pools.append(_pool_setting(*question, tables, attention))
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
             has = "the job" if own is cluster else own.name
@@ -174,6 +192,7 @@ def serving_setting(
         folder,
         where,
         migration=migration,
+        attention=tuple(attention),
     )
 
 
@@ -196,6 +215,7 @@ def _pool_setting(
     place: str,
     where: str,
     tables: SharedTables | None,
+    attention: Sequence[AttentionReplicas],
 ) -> PoolSetting:
     """A pool whose first replica begins at a rank of its cluster.
 
@@ -206,6 +226,7 @@ def _pool_setting(
         folder: base of relative paths.
         place, where: key paths of the pool and of the deployment, for errors.
         tables: step times shared between questions.
+        attention: pools of role `attention`.
 
     Raises:
         InputError: an unknown name or option, a wrong value.
@@ -222,7 +243,7 @@ def _pool_setting(
     if deployment.adapters is not None:
         options = _batches_of(deployment.adapters, options, pool, place, f"{where}.adapters")
     scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
-    costs = _costs(model, used, pool, options, folder, place, tables)
+    costs = _costs(model, used, pool, options, folder, place, tables, attention)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
     made = PoolSetting(pool, options, scheduler, costs, rank, own, scaler, source)
@@ -245,8 +266,9 @@ def _costs(
     folder: Path,
     place: str,
     tables: SharedTables | None,
+    attention: Sequence[AttentionReplicas],
 ) -> ReplicaCosts:
-    """Costs of a replica with what its pool adds to the engine: overlap, streamed weights, drafts."""
+    """Costs of a replica with what its pool adds to the engine: overlap, KV elsewhere, streams, drafts."""
     engine = engine_of(pool.engine, folder, f"{place}.engine")
     costs = replica_costs(model, used, pool, options, engine, tables)
     if pool.overlap is not None and isinstance(costs.steps, IterationTable):
@@ -259,6 +281,13 @@ def _costs(
             kv_token_bytes=costs.kv_token_bytes * left,
             copy_s=costs.copy_s * left,
         )
+    decodes = pool.role != "prefill"
+    away = [attention_devices(one, model, used, pool, folder) for one in attention] if decodes else []
+    if away or (pool.state is not None and decodes):
+        tokens = costs.kv_blocks * options.block_tokens * pool.data
+        around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
+        state = pool.state or KvState(kind="attention-pool")
+        costs = with_state(costs, state, around, options.block_tokens, pool.data, f"{place}.state")
     if pool.stream is not None:
         whole = costs.weight_bytes / pool.stream.held(model.layers)
         read_s = stream_seconds(pool.stream, used, pool.devices, whole)

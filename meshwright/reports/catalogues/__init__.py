@@ -40,6 +40,7 @@ KINDS: dict[str, Kind[Any]] = {
     "routers": policies.ROUTERS,
     "migrations": policies.MIGRATIONS,
     "kv": policies.KV,
+    "states": policies.STATES,
     "scalers": policies.SCALERS,
     "starts": policies.STARTS,
     "drafts": drafts.KIND,

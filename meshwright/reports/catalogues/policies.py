@@ -11,6 +11,7 @@ from hwmodels.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.serving.adapters import kernels
+from simulator.serving.kv_states import states
 from simulator.serving.overlaps import overlaps
 from simulator.serving.power_policies import power_policies
 from simulator.serving.replica.kv.kinds import kv_kinds
@@ -65,6 +66,7 @@ KV = policies("kv", kv_kinds)
 SCALERS = policies("scaler", scalers)
 ADAPTERS = policies("adapter kernel", kernels)
 OVERLAPS = policies("overlap", overlaps)
+STATES = policies("state of KV", states)
 STARTS = policies("source of weights", starts)
 POWER_POLICIES = policies("power policy", power_policies)
 TRACES = Kind(

@@ -20,13 +20,14 @@ from simulator.serving.adapters import AdapterDraws
 from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
 from simulator.serving.fleet.member import Member
-from simulator.serving.fleet.transfer import Route, Transfers
+from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.question.failures import Failures
 from simulator.serving.replica.base import ignore
 from simulator.serving.replica.meter import Meter, TraceRoom
 from simulator.serving.replica.records import Records
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
+from simulator.serving.state import Route
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 

@@ -16,10 +16,11 @@ from simulator.serving.question.finetuning import FineTuning
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
+from simulator.serving.question.state import KvState
 from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
 
-Role = Literal["mixed", "prefill", "decode"]
+Role = Literal["mixed", "prefill", "decode", "attention"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
 ActivationFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
 KvFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
@@ -84,6 +85,10 @@ class Pool(Strict):
     )
     overlap: StepOverlap | None = Field(
         None, description="what runs beside what in a step (`kind`, `options`; `show overlaps`)"
+    )
+    state: KvState | None = Field(
+        default=None,
+        description="where KV of decodes lives and how much of it is read (`kind`, `options`; `show states`)",
     )
     finetuning: FineTuning | None = Field(
         default=None, description="fine-tuning tokens in the slack of steps (`tpot`, `length`, `kept`)"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hwmodels.errors import InfeasibleError, InputError
+from simulator.serving.kv_states import states
 from simulator.serving.overlaps import overlaps
 from simulator.serving.replica.guards import guarding
 from simulator.serving.replica.schedulers import schedulers
@@ -146,6 +147,18 @@ def _events(deployment, workload, one_of, perhaps):
         deployment["finetuning"] = {"tpot": one_of(0.01, 0.05)}
     if perhaps(0.3):
         deployment["overlap"] = {"kind": one_of(*overlaps)}
+    if perhaps(0.3):
+        _kv_state(deployment, one_of)
+
+
+def _kv_state(deployment, one_of):
+    """KV kept in part or elsewhere, or attention in a pool of its own."""
+    kind = one_of(*states)
+    if kind != "attention-pool":
+        deployment["state"] = {"kind": kind}
+        return
+    shared = {"role": "attention", "replicas": deployment["replicas"], "data": 1, "pipeline": 1}
+    deployment["pools"] = [*deployment.get("pools", [{"role": "mixed"}]), shared]
 
 
 def run(data):

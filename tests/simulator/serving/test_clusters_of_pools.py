@@ -6,9 +6,9 @@ import pytest
 
 from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
-from simulator.serving.fleet.transfer import Route
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.state import Route
 
 
 def setting(pools, **more):

@@ -15,6 +15,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
+from simulator.serving.question.state import KvState
 from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
 from simulator.serving.replica.records import Record
@@ -47,6 +48,7 @@ def row(name, field) -> str:
         Deployment,
         Speculation,
         StepOverlap,
+        KvState,
         WeightStream,
         FineTuning,
         Adapters,

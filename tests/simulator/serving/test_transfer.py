@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from simulator.serving.fleet.transfer import Route, Transfers, arrival_s
+from simulator.serving.fleet.transfer import Transfers, arrival_s
+from simulator.serving.state import Route
 
 LAYERS = 40
 

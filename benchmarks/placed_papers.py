@@ -1,0 +1,24 @@
+"""Published gains of systems whose state lies elsewhere, is dropped or shared; bands were set before."""
+
+from __future__ import annotations
+
+from benchmarks.moving_papers import over
+
+RATE, SPENT = "total_rate_per_gpu", "dollars_per_million"
+LESS = "serve-less-state-7b"
+INSTINFER = "serve-instinfer-13b"
+LAMINA = "serve-lamina-65b"
+STATES = (
+    over(LESS, "tokens/s with half of the KV (Keyformer)", 2.4, (1.2, 2.4), "evicted", metric=RATE),
+    over(LESS, "the same, short contexts: no gain", 1.0, (0.95, 1.1), "short, evicted", "short", RATE),
+    over(LESS, "tokens/s, a fifth of the KV read (ALISA)", 1.9, (1.0, 2.0), "tight, ALISA", "tight", RATE),
+    over(LESS, "the same over FlexGen", 3.0, (1.3, 10.0), "tight, ALISA", "tight, FlexGen", RATE),
+    over(INSTINFER, "tokens/s over KV read from SSD", 11.1, (3.0, 11.0), "dense", metric=RATE),
+    over(INSTINFER, "the same, an eighth of the KV read", 11.1, (3.0, 11.0), "sparse", metric=RATE),
+    over(INSTINFER, "the same over KV in the host: no gain", 1.0, (0.1, 1.0), "dense", "host", RATE),
+    over(LAMINA, "tokens per dollar over four H100", 1.5, (1.1, 2.0), "base", "Lamina", SPENT),
+    over(LAMINA, "tokens/s of one batch in flight over two", 0.7, (0.5, 1.0), "one batch", "Lamina", RATE),
+    over(LAMINA, "tokens per dollar, short contexts", 0.7, (0.3, 1.0), "short", "short, Lamina", SPENT),
+)
+
+PLACED_CLAIMS = (*STATES,)

@@ -1,0 +1,131 @@
+"""Policies around a deployment, tried on the event engine: moves, tiers, adapters' memory, starts.
+
+The steady state of a search prices replicas, not state that moves. So the policies of the best deployment are
+tried by its largest rate within the targets, each combination with the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from hwmodels.errors import InputError
+from planner.execution import Execution
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
+from planner.serving.refine import RefinedServing, refine_scenarios
+from simulator.scenario import changed
+
+TRIED = ("migrate", "tiers", "adapters.memory", "start.from", "finetuning.tpot", "router", "scaler")
+"""Keys of a deployment whose values may be tried."""
+MOST_COMBINATIONS = 64
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """One combination of policies.
+
+    Attributes:
+        policies: values by key of the deployment; None where the deployment goes without.
+        run: its largest rate within the targets.
+    """
+
+    policies: Mapping[str, Any]
+    run: RefinedServing
+
+    @property
+    def kept(self) -> int:
+        """Keys with a value: of equal combinations the one with fewest is chosen."""
+        return sum(value is not None for value in self.policies.values())
+
+
+@dataclass(frozen=True)
+class PolicySearch:
+    """All combinations, the best first."""
+
+    runs: Sequence[PolicyRun]
+
+    @property
+    def best(self) -> PolicyRun:
+        """The combination with the largest rate; of those whose intervals overlap with its, the plainest."""
+        first = self.runs[0]
+        close = [one for one in self.runs if alike(one.run, first.run)]
+        return min(close, key=lambda one: one.kept)
+
+
+def alike(one: RefinedServing, other: RefinedServing) -> bool:
+    """Whether the intervals of two rates overlap."""
+    return not one.problem and abs(one.goodput - other.goodput) <= one.half_width + other.half_width
+
+
+def combinations(tries: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of values, in the order in which they are given.
+
+    Raises:
+        InputError: there are more than ``MOST_COMBINATIONS``.
+    """
+    found = [dict(zip(tries, values, strict=True)) for values in product(*tries.values())]
+    if len(found) > MOST_COMBINATIONS:
+        raise InputError(
+            f"at most {MOST_COMBINATIONS} combinations are tried, found {len(found):,}; try fewer values",
+            "--try",
+        )
+    return found
+
+
+def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> dict[str, Any]:
+    """A deployment's scenario with policies; a key whose value is None is left out.
+
+    Raises:
+        InputError: a key inside another that the deployment does not state.
+    """
+    data = dict(scenario)
+    for key, value in policies.items():
+        outer, inside, _ = key.partition(".")
+        deployment = data["deployment"]
+        if inside and not deployment.get(outer) and outer != "start":
+            raise InputError(f"the scenario states no deployment.{outer}", f"--try {key}")
+        if value is None:
+            rest = {name: held for name, held in deployment.items() if name != outer}
+            data = {**data, "deployment": rest}
+        else:
+            data = changed(data, f"deployment.{key}", value, "plan")
+    return data
+
+
+def try_policies(
+    question: ServingQuestion, plan: ServingPlan, tries: Mapping[str, Sequence[Any]], execution: Execution
+) -> PolicySearch:
+    """Run all combinations of policies around a deployment.
+
+    Args:
+        question: of the search; states a latency target.
+        plan: the deployment.
+        tries: values to try by key of the deployment (``TRIED``); None goes without.
+        execution: where the runs go.
+
+    Raises:
+        InputError: no target, too many combinations, or a key that the deployment lacks.
+    """
+    if not question.workload.slo.given:
+        raise InputError("needs a target (--ttft, --tpot), within which the largest rate counts", "--try")
+    asked = combinations(tries)
+    base = scenario_of(question, plan)
+    scenarios = [with_policies(base, one) for one in asked]
+    found = [RefinedServing(0.0, 0.0)] * len(asked)
+    for number, run in _run(question, plan, scenarios, execution):
+        found[number] = run
+    runs = [PolicyRun(policies, run) for policies, run in zip(asked, found, strict=True)]
+    return PolicySearch(sorted(runs, key=lambda one: (-one.run.goodput, one.kept)))
+
+
+def _run(
+    question: ServingQuestion,
+    plan: ServingPlan,
+    scenarios: Sequence[Mapping[str, Any]],
+    execution: Execution,
+) -> Iterator[tuple[int, RefinedServing]]:
+    return refine_scenarios(question, [(dict(one), plan) for one in scenarios], execution)

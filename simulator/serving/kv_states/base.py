@@ -1,0 +1,93 @@
+"""Interface of KV states: where the KV of decodes lives, how much of it is kept, what a step pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hwmodels.cluster import Cluster
+from hwmodels.loading import Strict
+from simulator.models import Model
+from simulator.serving.steps.table import IterationTable
+
+
+@dataclass(frozen=True)
+class AttentionDevices:
+    """Devices of a pool of role `attention`, as one of the replicas that they serve sees them.
+
+    Attributes:
+        table: step times of one attention replica, whose attention of decodes alone is used.
+        replicas: attention replicas among which the sequences are divided.
+        memory_bytes: their memory for KV.
+        bandwidth, latency_s: of the route between a replica and its attention devices, B/s and s.
+    """
+
+    table: IterationTable
+    replicas: int
+    memory_bytes: float
+    bandwidth: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a state knows of its replica.
+
+    Attributes:
+        token_bytes: KV of a token over all layers and ranks.
+        device_tokens: tokens whose KV device memory holds.
+        attention: devices of attention pools, where there are some.
+    """
+
+    model: Model
+    cluster: Cluster
+    devices: int
+    token_bytes: float
+    device_tokens: float
+    attention: AttentionDevices | None = None
+
+
+class State(Strict):
+    """One way to keep or place KV. Its fields are its parameters (`state.options`).
+
+    Attributes:
+        name: name in deployments.
+        rule: description for people.
+        source: publication.
+        beside: what `away_s` gives runs beside the step's kernels, else between them.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    source: ClassVar[str]
+    beside: ClassVar[bool] = False
+
+    @property
+    def read(self) -> float:
+        """Share of the KV tokens that attention on the replica's devices reads."""
+        return 1.0
+
+    @property
+    def batches(self) -> int:
+        """Batches in flight, of which one is away while another computes."""
+        return 1
+
+    @property
+    def away(self) -> bool:
+        """Whether links or other devices take time in steps."""
+        return True
+
+    def tokens(self, around: Around) -> float:
+        """Tokens whose KV fits."""
+        return around.device_tokens
+
+    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+        """Seconds of links and of other devices in a step.
+
+        Args:
+            around: the replica.
+            decodes: sequences that decode.
+            kv_tokens: sum of their KV tokens.
+            new: tokens whose KV the step makes.
+        """
+        return 0.0

@@ -1,0 +1,94 @@
+"""Pools of role `attention`: devices that hold the KV of another pool and compute its decodes' attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hwmodels.cluster import Cluster
+from hwmodels.errors import InputError
+from simulator.models import Model
+from simulator.serving.kv_states.base import AttentionDevices
+from simulator.serving.question.deployment import Pool
+from simulator.serving.state import Route
+from simulator.serving.steps.capped import iteration_table
+from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of
+from simulator.serving.steps.price import StepPrice
+
+
+@dataclass(frozen=True)
+class AttentionReplicas:
+    """A pool of role `attention` on its cluster."""
+
+    pool: Pool
+    cluster: Cluster
+    where: str
+
+    @property
+    def devices(self) -> int:
+        """Devices of all its replicas."""
+        return self.pool.devices * self.pool.replicas
+
+
+def check_attention(pools: Sequence[AttentionReplicas], served: Sequence[Pool], where: str) -> None:
+    """Refuse attention pools without a pool to serve, or with a degree that attention has not.
+
+    Raises:
+        InputError: the reason.
+    """
+    if not pools:
+        return
+    decoding = [pool for pool in served if pool.role in ("decode", "mixed")]
+    if not decoding:
+        raise InputError("a pool of role attention needs one of role decode or mixed", f"{where}.pools")
+    if len(pools) > 1 or len(decoding) > 1:
+        raise InputError(
+            f"one pool of role attention serves one that decodes; found {len(pools)} and {len(decoding)}",
+            f"{where}.pools",
+        )
+    one, replicas = pools[0], decoding[0].replicas
+    if one.pool.data > 1 or one.pool.pipeline > 1:
+        raise InputError(
+            "attention is divided by `tensor` and `replicas`, not by data or pipeline", one.where
+        )
+    if one.pool.replicas % replicas:
+        raise InputError(
+            f"{one.pool.replicas} attention replicas are not divided evenly among {replicas} replicas; "
+            f"allowed: multiples of {replicas}",
+            f"{one.where}.replicas",
+        )
+
+
+def attention_devices(
+    found: AttentionReplicas, model: Model, cluster: Cluster, pool: Pool, folder: Path
+) -> AttentionDevices:
+    """Attention devices of one replica of a pool.
+
+    Args:
+        found: the attention pool.
+        model: whose KV it holds.
+        cluster, pool: of the replica.
+        folder: base of relative paths.
+
+    Raises:
+        InputError: an unknown engine or option.
+    """
+    own = found.pool
+    options = options_of(own, found.cluster.device, folder, found.where)
+    engine = engine_of(own.engine, folder, f"{found.where}.engine")
+    price = StepPrice(model, found.cluster.resized(own.devices), own, engine)
+    context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
+    replicas = own.replicas // pool.replicas
+    devices = replicas * own.devices
+    if found.cluster.name == cluster.name:
+        route = Route.between(found.cluster, 0, pool.devices, pool.devices, devices)
+    else:
+        route = Route.across(cluster, pool.devices, found.cluster, devices)
+    return AttentionDevices(
+        table=iteration_table(price, options.token_budget, options.max_sequences, context),
+        replicas=replicas,
+        memory_bytes=options.memory_share * found.cluster.device.memory_bytes * devices,
+        bandwidth=route.bandwidth,
+        latency_s=route.latency_s,
+    )
