@@ -7,15 +7,21 @@ their sources are ai-dynamo/aiconfigurator (silicon_sample.csv) and SemiAnalysis
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.serving.shapes import ReplicaShape
 
 FILE = Path(__file__).with_suffix(".csv")
 
 PLACE = ("model", "device", "engine")
 LAYOUT = ("weights", "tensor", "data", "expert")
+SAME = 3
+"""Closeness of the same model, device, engine and layout."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +72,25 @@ def evidence(place: Mapping[str, str], layout: Mapping[str, str]) -> Evidence:
         found[close] += int(row["rows"])
     closest = max((close for close in (3, 2, 1) if found[close]), default=0)
     return Evidence(closest, found[closest])
+
+
+def rows_of_layouts(model: str, engine: str) -> Callable[[ReplicaShape], int]:
+    """A count of the measured rows of a replica's layout, of this model on its device and engine family.
+
+    Args:
+        model: of the catalogue.
+        engine: family of the engine.
+
+    Returns:
+        Rows of a replica; 0 of one with pipeline stages or speculation, which no row has.
+    """
+
+    def rows(shape: ReplicaShape) -> int:
+        pool = shape.pool
+        if pool.pipeline > 1 or pool.speculation is not None:
+            return 0
+        layout = {name: str(getattr(pool, name)) for name in LAYOUT[1:]} | {"weights": pool.stored}
+        found = evidence({"model": model, "device": shape.offer.name, "engine": engine}, layout)
+        return found.rows if found.closeness == SAME else 0
+
+    return rows

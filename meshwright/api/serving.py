@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from hwmodels.errors import InfeasibleError, InputError
+from meshwright.measured_servers import rows_of_layouts
 from meshwright.questions.arguments import (
     DayArguments,
     DeployArguments,
@@ -31,6 +32,7 @@ from planner.serving.policies import PolicySearch, try_policies, with_policies
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
+from simulator.serving.engines import engines
 from simulator.serving.workload.arrivals.piecewise import Piecewise
 
 MOST_WATTS = 1e12
@@ -110,12 +112,12 @@ def deploy(
     """
     given = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
     question = _question(scenario, given, split)
-    found = search_serving(question, max(top, refine), progress, formats=True)
+    proof = rows_of_layouts(question.model.name, engines.get(question.engine).engine)
+    found = search_serving(question, max(top, refine), progress, formats=True, proof=proof)
     if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
-        found = search_serving(
-            replace(question, objective="goodput"), max(top, refine), progress, formats=True
-        )
+        most = replace(question, objective="goodput")
+        found = search_serving(most, max(top, refine), progress, formats=True, proof=proof)
     runs: dict[int, RefinedServing] = {}
     interrupted = False
     try:

@@ -15,11 +15,6 @@ def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:
     return {"model": search.question.model.name, "device": shape.offer.name, "engine": family}
 
 
-def proof(search: ServingSearch, plan: ServingPlan) -> tuple[int, bool]:
-    """Rank of a plan by its measured servers: their closeness, then whether all its mechanisms have one."""
-    return _evidence(search, plan).closeness, not _unmeasured(plan)
-
-
 def evidence_words(search: ServingSearch, plan: ServingPlan) -> str:
     """The measured servers nearest to a plan, and what none of them runs."""
     words = _evidence(search, plan).words(_place(search, plan))

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.serving_evidence import evidence_words, proof, unproven
+from meshwright.reports.serving_evidence import evidence_words, unproven
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.deployment import scenario_of
@@ -17,6 +17,7 @@ from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
+from planner.serving.shown import FIRST, NEXT, PROVEN, STEADY_ERROR
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -25,9 +26,6 @@ Runs = Mapping[int, RefinedServing]
 
 EQUAL = 5e-4
 """Precision of the largest rates, relative."""
-STEADY_ERROR = 0.023
-"""Median error of the steady state's largest rate against the event engine, over thirty questions
-(``python -m benchmarks.serving_refined``)."""
 SECOND = {
     "goodput": "carries {} less than rank 1",
     "cost": "costs {} more a token than rank 1",
@@ -66,7 +64,10 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
         },
         "objective": question.objective,
         **unasked,
-        "deployments": [_described(search, refined, plan, index) for index, plan in enumerate(search.plans)],
+        "deployments": [
+            {"shown_as": why, **_described(search, refined, plan, index)}
+            for index, (plan, why) in enumerate(zip(search.plans, search.reasons, strict=True))
+        ],
         **(
             {"other_formats": [_described(search, {}, one.plan, 0) for one in search.variants]}
             if search.variants
@@ -180,13 +181,11 @@ def _most_words(search: ServingSearch) -> list[str]:
 
 
 def _choices(search: ServingSearch) -> list[Table]:
-    """Other ways to choose: without assumed acceptance, cheapest, fastest for one user, most proven."""
+    """Why each deployment is shown, and others: with assumed acceptance, cheapest, fastest for one user."""
     if not search.plans:
         return []
     rows = {"first choice": evidence_words(search, search.plans[0])}
-    if search.undrafted is not None:
-        plan = search.undrafted
-        rows["without speculation"] = f"{plan.describe()}, {plan.goodput:.3g}/s"
+    rows |= _reasons(search)
     if search.guessed is not None:
         plan = search.guessed
         rows["with assumed acceptance"] = f"{plan.describe()}, {plan.goodput:.3g}/s; no source for this model"
@@ -199,13 +198,23 @@ def _choices(search: ServingSearch) -> list[Table]:
         told = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
         times = f"TTFT {seconds(first)}, TPOT {seconds(token)}"
         rows["fastest for one user"] = f"{plan.describe()}: {times}{told}"
-    proven = max(search.plans, key=lambda plan: proof(search, plan))
-    if proof(search, proven) > proof(search, search.plans[0]):
-        rows["most proven"] = f"{proven.describe()}: {evidence_words(search, proven)}"
     return [facts(rows, "How to choose")]
 
 
-VARIANTS = 4
+def _reasons(search: ServingSearch) -> dict[str, str]:
+    """Why the deployments behind the first are shown, and what is left of its figure."""
+    objective, first = search.question.objective, search.plans[0]
+    rows = {}
+    for rank, (plan, why) in enumerate(zip(search.plans, search.reasons, strict=True), 1):
+        if why in (FIRST, NEXT):
+            continue
+        share = plan.figure(objective) / max(first.figure(objective), 1e-12)
+        words = f"rank {rank}, {percent(share, 0)} of rank 1's {objective}"
+        rows[why] = f"{words}; {evidence_words(search, plan)}" if why == PROVEN else words
+    return rows
+
+
+VARIANTS = 6
 """Rows of other formats."""
 
 

@@ -15,6 +15,7 @@ from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
 from planner.serving.scores import Scores, phases, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
+from planner.serving.shown import Proof, chosen_rows
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
 
@@ -25,13 +26,13 @@ class ServingSearch:
 
     question: ServingQuestion
     plans: Sequence[ServingPlan]
+    reasons: Sequence[str]
+    """Why each plan is shown; see `shown.chosen_rows`."""
     candidates: int
     scored: int
     removed: dict[str, int]
     most: ServingPlan | None = field(default=None)
     """The plan that carries most on all devices, beside the one that carries a stated rate at least cost."""
-    undrafted: ServingPlan | None = field(default=None)
-    """The best plan without speculation, where the first has some."""
     guessed: ServingPlan | None = field(default=None)
     """The best plan with an assumed acceptance of drafts, where it beats the first, which has none."""
     fastest: tuple[ServingPlan, float, float] | None = field(default=None)
@@ -56,16 +57,19 @@ def search_serving(
     top: int = 5,
     progress: Callable[[float], None] | None = None,
     formats: bool = False,
+    proof: Proof | None = None,
 ) -> ServingSearch:
     """Score every deployment that the rules keep.
 
-    Equal ones rank by fewer devices, then by fewer pools, then by shorter requests.
+    Equal ones rank by fewer devices, then by fewer pools, then by shorter requests. The plans are the best
+    one and launches that differ from it (`shown`).
 
     Args:
         question: the question.
         top: plans to return.
         progress: called with the finished share.
-        formats: whether the best are tried in other number formats too.
+        formats: whether the plans are tried in other number formats too.
+        proof: counts measured servers of a layout, to show the most proven.
 
     Raises:
         InfeasibleError: no replica, or no count of them, fits the devices.
@@ -94,17 +98,17 @@ def search_serving(
     by_figure = np.lexsort(keys)
     order = np.lexsort((*keys[:-1], guessed, keys[-1]))
     good = int(np.count_nonzero(table.meets))
-    chosen = _different(table, order[:good], top) if good else [_nearest(table)]
+    chosen, reasons = chosen_rows(table, order[:good], top, proof) if good else ([_nearest(table)], [])
     plans = [table.plan(int(index)) for index in chosen]
     removed["slo"] = len(table) - good
     return ServingSearch(
         question=question,
         plans=plans if good else [],
+        reasons=reasons,
         candidates=table.stands_for + sum(count for name, count in removed.items() if name != "slo"),
         scored=len(table),
         removed=dict(removed),
         most=table.plan(_most(table, guessed)) if question.unasked and table.goodput.max() > 0 else None,
-        undrafted=_undrafted(table, order[:good], plans[0]) if good else None,
         guessed=table.plan(int(by_figure[0])) if good and guessed[by_figure[0]] > guessed[order[0]] else None,
         fastest=_fastest(table, order[:good] if good else order) if formats else None,
         variants=variants(question, plans) if good and formats else (),
@@ -125,14 +129,6 @@ def _most(table: Scores, guessed: np.ndarray) -> int:
     """The row with the most goodput; of equal ones that with fewest devices, pools and seconds."""
     keys = table.latency, table.groups, table.devices, -np.round(table.goodput, 9)
     return int(np.lexsort((*keys, guessed, table.goodput <= 0))[0])
-
-
-def _undrafted(table: Scores, order: np.ndarray, first: ServingPlan) -> ServingPlan | None:
-    """The best row without speculation, where the first plan has some."""
-    if all(group.shape.pool.speculation is None for group in first.groups):
-        return None
-    kept = _decoding(table, lambda drafts: drafts is None)[order]
-    return table.plan(int(order[np.argmax(kept)])) if kept.any() else None
 
 
 def _guessed(table: Scores, question: ServingQuestion) -> np.ndarray:
@@ -176,13 +172,3 @@ def _memory(question: ServingQuestion) -> float:
 def _nearest(table: Scores) -> int:
     """The row that carries most within the targets, else the one that misses them least."""
     return int(np.argmax(table.goodput) if table.goodput.max() > 0 else np.argmin(table.miss))
-
-
-def _different(table: Scores, order: np.ndarray, top: int) -> list[int]:
-    """The best rows, one for each layout of groups."""
-    seen: dict[tuple[int, ...], int] = {}
-    for index in order:
-        seen.setdefault(table.layout(int(index)), int(index))
-        if len(seen) == top:
-            break
-    return list(seen.values())

@@ -22,8 +22,6 @@ from planner.serving.scores import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, choices, make_shape
 from simulator.serving.steps.table import IterationTable
 
-LAYOUTS = 1
-"""Layouts that are tried in other formats."""
 DEGREES = ("tensor", "data", "pipeline", "expert", "speculation", "clock_mhz", "power_cap_w")
 
 
@@ -56,26 +54,22 @@ def other_formats(question: ServingQuestion) -> Iterator[tuple[str, str | None]]
 
 
 def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Variant]:
-    """The best plans of one pool in other formats, with the limits of the first.
+    """Plans of one pool in other formats: narrow KV for each, the weights of other checkpoints for the first.
 
     Args:
         question: the question.
         plans: its answer, the best first.
     """
-    single = [plan for plan in plans if len(plan.groups) == 1][:LAYOUTS]
-    if not single:
-        return []
-    first = single[0].groups[0]
-    limits = {"token_budget": first.budget, "max_sequences": first.sequences}
-    asked = replace(
-        question.at(question.types[0]), fix={**question.fix, **limits}, split=False, unasked=False
-    )
+    single = [plan for plan in plans if len(plan.groups) == 1]
+    asked = replace(question.at(question.types[0]), split=False, unasked=False)
     asked.__dict__["sample"] = question.sample
     made: dict[tuple[Any, ...], IterationTable] = {}
     kept, told = [], []
     for weights, kv in other_formats(question):
         for plan in single:
             pool = plan.groups[0].shape.pool
+            if plan is not single[0] and weights != pool.stored:
+                continue
             fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
             with suppress(InfeasibleError):
                 kept.append(make_shape(asked, fields, made))
@@ -91,7 +85,10 @@ def _best(
     """Replicas of each shape, as many as the plan has; none of a shape that carries nothing."""
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
     most = np.array([shape.most for shape in kept], float)
-    cases = ReplicaCases.of(question, kept).shared_by(np.minimum(counts, most))
+    limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
+    cases = ReplicaCases.with_limits(question, kept, *zip(*limits, strict=True)).shared_by(
+        np.minimum(counts, most)
+    )
     if question.concurrency is not None:
         clients = question.concurrency / cases.replicas
         rates = load = ClosedFigures(cases, cases.replicas).rate
