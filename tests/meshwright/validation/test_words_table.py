@@ -34,6 +34,7 @@ EXAMPLES = [
     ),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
+    ({"framework": "Megatron-LM (January 2024, Transformer Engine 1.1)"}, {"attention_kernel": "flash-2"}),
     (
         {"framework": PAX, "notes": "native Pax layers", "activation_recompute": "none"},
         {"attention_kernel": "unfused"},
