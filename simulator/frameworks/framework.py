@@ -54,6 +54,11 @@ class Framework(Sourced):
         "(Korthikanti et al. 2022), all but the projections around it, or all but attention and every other "
         "product",
     )
+    stages_by_cost: bool = Field(
+        default=False,
+        description="where a plan gives no layers of the first or last stage, stages are cut by the weights "
+        "of layers and of the output layer",
+    )
     host: HostFacts = Field(default_factory=HostFacts, description="the host, while the device waits")
     kernels: KernelFacts = Field(description="kernels of a step")
     casts: CastFacts = Field(default_factory=CastFacts, description="quantisation of operands")

@@ -59,6 +59,13 @@ class HostFacts(Strict):
         description="host time under full sharding for each rank that shares a layer's parameters, in every "
         "micro batch, while the device waits: loops over the ranks around gathers and reductions",
     )
+    seconds_per_shard: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="host time after an update with a sharded optimizer for each layer and each rank that "
+        "shares it, while the device waits: loops that copy gathered slices of parameters to their place",
+    )
 
 
 class KernelFacts(Strict):

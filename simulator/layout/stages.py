@@ -227,6 +227,11 @@ def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.
     of_two = np.where(given & (plans.virtual_pipeline > 1), whole, layers / 2)
     middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, of_two, 0))
     first = np.where((p == 2) & ~given, layers - last, first)
+    if setting.framework.stages_by_cost:
+        by_cost = ~given & (p > 1)
+        ends = np.array([_ends_by_cost(setting, int(stages)) for stages in np.ravel(p)], dtype=float).T
+        first, last = (np.where(by_cost, end, even) for end, even in zip(ends, (first, last), strict=True))
+        middle = np.where(by_cost & (p > 2), np.ceil((layers - first - last) / between), middle)
     if setting.mtp_layers:
         first, middle, last = _behind(setting, plans, given, (first, middle, last))
     return (
@@ -234,6 +239,26 @@ def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.
         middle.astype(float),
         np.where(p == 1, 0, last).astype(float),
     )
+
+
+def _ends_by_cost(setting: Setting, pipeline: int) -> tuple[int, int]:
+    """Layers of the first and of the last stage, where stages are cut at equal shares of the weights.
+
+    A stage ends with the layer that exceeds its share. Weights are four hidden-square matrices of attention,
+    the MLP, and the output layer behind the last layer (nanotron, models/base.py: build_model;
+    models/llama.py: get_block_compute_costs).
+    """
+    model = setting.model
+    layer = 4 * model.hidden**2 + (3 if model.gated else 2) * model.hidden * model.feed_forward
+    costs = [*[layer] * model.layers, model.vocabulary * model.hidden]
+    held, total, done = [0] * pipeline, sum(costs), 0
+    stage = 0
+    for number, cost in enumerate(costs):
+        held[stage] += number < model.layers
+        done += cost
+        if done * pipeline > total * (stage + 1):
+            stage += 1
+    return held[0], held[-1]
 
 
 def _behind(

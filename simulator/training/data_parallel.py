@@ -63,12 +63,21 @@ def once_a_step(
         Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0)),
         sharding.reductions(micro_batches),
         _gradient_kernels(sharding, owned, held, micro_batches),
-        setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer"),
+        setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer")
+        + _slice_loops(sharding) * here,
         narrowed,
         owned,
         sharding,
         widened,
     )
+
+
+def _slice_loops(sharding: Sharding) -> np.ndarray:
+    """Host seconds of loops over the slices of gathered parameters after an update, shape (plans,)."""
+    setting = sharding.setting
+    layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
+    ranks = np.where(sharding.optimizer, sharding.groups("optimizer")[0].shard, 1)
+    return np.where(ranks > 1, setting.framework.host.seconds_per_shard * layers * ranks, 0.0)
 
 
 def exposed_once(

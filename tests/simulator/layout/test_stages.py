@@ -12,6 +12,7 @@ from simulator.layout.stages import FIRST, LAST, Spread, Stages
 from simulator.models import LayerKind
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plan, Plans
+from simulator.training import predict
 
 DENSE, EXPERTS = LayerKind(), LayerKind(experts=True)
 DEEPSEEK = {"model": "deepseek-v3", "cluster": "dgx-h100", "devices": 256, "seq_len": 4096}
@@ -122,3 +123,22 @@ def test_parameters_over_all_stages_are_the_models(make_setting):
         stages = Stages.of(setting, plans)
         counts = parameters(setting, plans, stages)
         assert (stages.count * counts.total).sum() == pytest.approx(model_parameters(setting.model), rel=0.03)
+
+
+def test_stages_cut_by_weights_are_those_that_nanotron_prints(make_setting):
+    """Llama 3 8B on eight stages: 5, 4, 4, 5, 4, 4, 4 and 2 layers, the last with the output layer (nanotron,
+    docs on 3D parallelism). A plan's own ends count before the release's."""
+    setting = make_setting("llama3-8b", "dgx-h100", 64, framework="nanotron")
+    stages = of(setting, Plan(pipeline=8), Plan(pipeline=8, first_stage_layers=4, last_stage_layers=4))
+    assert stages.total[FIRST].tolist() == [5, 4]
+    assert stages.total[LAST].tolist() == [2, 4]
+    assert stages.total[1].tolist() == [5, 4]
+    assert (stages.total * stages.count).sum(axis=0).tolist() == [32, 32]
+
+
+def test_ranks_of_a_sharded_optimizer_cost_loops_where_the_release_makes_them(make_setting):
+    setting = make_setting("llama3-8b", "dgx-h100", 64, framework="nanotron")
+    plans = Plans.of(Plan(tensor=8, data=8, zero=zero) for zero in (0, 1))
+    plain, sharded = predict(setting, plans).seconds["optimizer"]
+    loops = setting.framework.host.seconds_per_shard * 32 * 8
+    assert sharded > loops > sharded - plain
