@@ -7,6 +7,7 @@ from meshwright.validation.rows import PublishedRow, matches
 from meshwright.validation.words import filled, spellings
 
 BRIDGE, PAX = "Megatron-Bridge/Megatron-Core", "PaxML (JAX/XLA)"
+TITAN = "torchtitan (FSDP2 + torch.compile)"
 EXAMPLES = [
     ({"notes": "3 layers a stage; CUDA graphs of router and preprocess"}, {"graphs": "router"}),
     ({"framework": f"{BRIDGE}, HybridEP; CUDA graphs of moe_router, moe_preprocess"}, {"graphs": "router"}),
@@ -32,6 +33,10 @@ EXAMPLES = [
         {"framework": "prime-rl (torch FSDP2)", "notes": "RL loss: by chunks of tokens (fused LM head)"},
         {"loss": "log-probabilities"},
     ),
+    ({"framework": "torchtitan (eager, loss compiled)", "activation_recompute": "full"}, {"loss": "fused"}),
+    ({"framework": TITAN, "gpu": "b200", "activation_recompute": "full"}, {"loss": "fused"}),
+    ({"framework": TITAN, "notes": "ROCm 6.4", "activation_recompute": "full"}, {"loss": "fused"}),
+    ({"framework": TITAN, "gpu": "h100", "activation_recompute": "full"}, {}),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
     ({"framework": "Megatron-LM (January 2024, Transformer Engine 1.1)"}, {"attention_kernel": "flash-2"}),
