@@ -132,7 +132,7 @@ class Table:
 
     def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
         """Which sets repeat or free an op, shape (sets,)."""
-        return _in_sets(matches, self.space.modules, op.name.split(".")[0], op.part, experts)
+        return _in_sets(matches, self.space.modules, op.module, op.part, experts)
 
     def modules(self, combination: int, shapes: np.ndarray) -> np.ndarray:
         """Seconds to recompute each set of modules, shape (sets, kinds, shapes)."""
@@ -148,8 +148,10 @@ class Table:
 
 
 @cache
-def _in_sets(matches: Matches, sets: tuple[Modules, ...], name: str, part: str, experts: bool) -> np.ndarray:
-    op = Op(name=name, kind="", part=part)
+def _in_sets(
+    matches: Matches, sets: tuple[Modules, ...], module: str, part: str, experts: bool
+) -> np.ndarray:
+    op = Op(name=module, kind="", part=part, module=module)
     return np.array([matches(op, modules, experts) for modules in sets])
 
 
@@ -217,7 +219,7 @@ def _repeated_modules(
     for op, time in priced:
         if op.gradient or op.part not in ORDER or isinstance(op, Collective):
             continue
-        again = _in_sets(repeats, sets, op.name.split(".")[0], op.part, kind.experts)
+        again = _in_sets(repeats, sets, op.module, op.part, kind.experts)
         if again.any():
             from_host = not in_graph(setting.graphs, kind.experts, op)
             masks.append(again)

@@ -161,6 +161,7 @@ def _decode(rank: Rank, segment: Segment, name: str, kind: str) -> Op:
     return Decode(
         name=name,
         part="core",
+        module="attention",
         sequences=segment.tokens,
         keys=keys,
         heads=rank.heads,
@@ -190,6 +191,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     whole = Attention(
         name=name,
         part="core",
+        module="attention",
         repeats=share,
         sequences=segment.sequences,  # type: ignore[arg-type]
         queries=queries,
@@ -216,6 +218,7 @@ def _other_blocks(own: Attention, others: Array) -> Attention:
     return Attention(
         name=f"{own.name}.others",
         part="core",
+        module=own.module,
         repeats=others * own.repeats,
         launches=0.0,
         sequences=own.sequences,
@@ -250,6 +253,7 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
             name=f"{name}.{suffix}",
             kind="attention",
             part="core",
+            module="attention",
             m=rows,
             n=n,
             k=k,
@@ -277,7 +281,15 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
     for kind, count, saved, repeats in chosen:
         kept = repeats * elements * (saved + (rank.width + 1 if dropout else 0))
         op = kernel(
-            rank, f"{name}.{kind}", "softmax", count, elements, part="core", kept=kept, repeats=repeats
+            rank,
+            f"{name}.{kind}",
+            "softmax",
+            count,
+            elements,
+            part="core",
+            module="attention",
+            kept=kept,
+            repeats=repeats,
         )
         yield op.changed(intermediate=kept)
 
@@ -297,6 +309,7 @@ def _split_projection(rank: Rank) -> Op:
         name="split_projection",
         kind="copy",
         part="core",
+        module="split_projection",
         bytes=2 * rank.width * copied,
         launches=2 if grouped else 1,
         backward_bytes=2 * rank.width * joined,

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulator.ops import elementwise as passes
-from simulator.ops.op import Collective, Gradient, MemoryBound, Op, Product, Role, Size
+from simulator.ops.op import Collective, Driver, End, Gradient, MemoryBound, Op, Product, Role, Size
 from simulator.ops.rank import Rank
 
 LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Number formats that operands are cast to before each product."""
 
+EXPERT_DOWN = "expert_down"
+"""Name of the product whose input is the activation of routed experts."""
 SCALE_BYTES = {"mxfp8": 1 / 32, "nvfp4": 1 / 16}
 """Bytes of scales per element of block-scaled formats (OCP MX: blocks of 32 elements; NVFP4: 16)."""
 
@@ -31,6 +33,7 @@ def linear(
     keeps: Size | None = None,
     groups: Size = 1.0,
     launches: Size = 1.0,
+    depends_on: Driver = "tokens",
 ) -> list[Op]:
     """A linear layer with weights of shape (outputs, inputs) on one rank, and the casts of its operands.
 
@@ -47,6 +50,7 @@ def linear(
         keeps: elements of its input saved for the backward pass; by default all.
         groups: experts of the rank, each with its own ``tokens``.
         launches: kernels of one product.
+        depends_on: what its time follows when a server decodes.
     """
     formats = rank.formats
     dtype = dtype or formats.linear
@@ -63,12 +67,13 @@ def linear(
         count = passes.BIAS_GRADIENT
         moved = count.backward * formats.width * tokens * outputs * groups
         gradient = _weight_kernel(f"{name}.bias_gradient", "elementwise", part, moved)
-        after.append(gradient.changed(launches=count.backward_launches))
+        after.append(gradient.changed(launches=count.backward_launches, beside=True))
     held = tokens * inputs * groups if keeps is None else keeps
     product = Product(
         name=name,
         kind=kind,
         part=part,
+        module=name,
         m=tokens,
         n=outputs,
         k=inputs,
@@ -78,6 +83,7 @@ def linear(
         launches=launches,
         parameters=elements + (groups * outputs if bias else 0.0),
         kept=held * (formats.kept_width if dtype == formats.linear else formats.width),
+        depends_on=depends_on,
         only_backward=tuple(after),
     )
     if dtype not in LOW_PRECISION or not rank.how.cast_passes:
@@ -105,12 +111,15 @@ def _casts(rank: Rank, product: Product) -> Iterator[MemoryBound]:
     weights = product.n * product.k if how.casts_weights else 0.0
     kernels = how.cast_launches * (product.groups if grouped and how.casts_by_expert else 1.0)
     fused = grouped and how.experts == "fused-mlp"
-    activated = product.name.endswith("down")
+    activated = product.module == EXPERT_DOWN
     yield MemoryBound(
         name=f"{product.name}.cast",
         kind="elementwise",
         variant="quantize_fp8",
         part=product.part,
+        module=product.module,
+        beside=True,
+        depends_on=product.depends_on,
         bytes=0.0 if fused and activated else size * (product.k * product.m + weights),
         looped=kernels - 1.0,
         starts=kernels,
@@ -125,6 +134,8 @@ def _casts(rank: Rank, product: Product) -> Iterator[MemoryBound]:
         name=f"{product.name}.swizzle",
         kind="elementwise",
         part=product.part,
+        module=product.module,
+        depends_on=product.depends_on,
         bytes=scales * read,
         launches=0.0,
         looped=operands,
@@ -148,6 +159,8 @@ def kernel(
     repeats: Size = 1.0,
     kept: Size = 0.0,
     parameters: Size = 0.0,
+    module: str = "",
+    depends_on: Driver = "tokens",
 ) -> MemoryBound:
     """A memory-bound kernel that passes over ``elements`` elements."""
     size = np.multiply(elements, rank.width)
@@ -155,6 +168,7 @@ def kernel(
         name=name,
         kind=kind,
         part=part,
+        module=module or name,
         variant=variant,
         bytes=count.forward * size,
         backward_bytes=count.backward * size,
@@ -163,6 +177,7 @@ def kernel(
         repeats=repeats,
         kept=kept,
         parameters=parameters,
+        depends_on=depends_on,
     )
 
 
@@ -187,10 +202,10 @@ def enter_tensor(
     sharded, whole = _groups(rank)
     size = rank.tokens * rank.model.hidden
     gathered = size * (rank.formats.operand_width if width is None else width)
-    gather = _collective(name, part, "all_gather", gathered, sharded)
+    gather = _collective(name, part, "input", "all_gather", gathered, sharded)
     again = gather.changed(name=f"{name}.again", gradient="weight", launches=0.0)
-    scatter = _collective(name, part, "reduce_scatter", size * rank.width, sharded, "input")
-    reduce = _collective(name, part, "all_reduce", size * rank.width, whole, "input")
+    scatter = _collective(name, part, "input", "reduce_scatter", size * rank.width, sharded, "input")
+    reduce = _collective(name, part, "input", "all_reduce", size * rank.width, whole, "input")
     if rank.how.gathers_by_product:
         every = {"repeats": products, "launches": products * gather.launches}
         kept = np.where(sharded > 1, (products - 1.0 / sharded) * rank.width * size, 0.0)
@@ -216,9 +231,9 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
     size, formats = rank.tokens * rank.model.hidden, rank.formats
     gathered = size * (formats.operand_width if width is None else width)
     reduced = size * (formats.partial_width if width is None else width)
-    gather = _collective(name, part, "all_gather", gathered, sharded, "input")
-    scatter = _collective(name, part, "reduce_scatter", reduced, sharded)
-    reduce = _collective(name, part, "all_reduce", reduced, whole)
+    gather = _collective(name, part, "output", "all_gather", gathered, sharded, "input")
+    scatter = _collective(name, part, "output", "reduce_scatter", reduced, sharded)
+    reduce = _collective(name, part, "output", "all_reduce", reduced, whole)
     return [scatter.changed(only_backward=(gather,)), reduce]
 
 
@@ -229,13 +244,14 @@ def _groups(rank: Rank) -> tuple[Size, Size]:
 
 
 def _collective(
-    name: str, part: str, operation: str, size: Size, ranks: Size, gradient: Gradient = ""
+    name: str, part: str, end: End, operation: str, size: Size, ranks: Size, gradient: Gradient = ""
 ) -> Collective:
     return Collective(
         name=f"{name}.{operation}",
         kind="tensor",
         part=part,
         operation=operation,
+        end=end,
         bytes=size,
         size=ranks,
         launches=np.where(np.asarray(ranks) > 1, 1.0, 0.0),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simulator.models import MixtureOfExperts
 from simulator.ops import elementwise as passes
-from simulator.ops.build import LOW_PRECISION, kernel, linear
+from simulator.ops.build import EXPERT_DOWN, LOW_PRECISION, kernel, linear
 from simulator.ops.mlp import activation, mlp_products
 from simulator.ops.op import Collective, ExpertLayer, MemoryBound, Op, Size
 from simulator.ops.rank import Array, Rank
@@ -124,7 +124,7 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     launches = local if how.experts == "per-expert" else 1.0
     width, gates = moe.feed_forward / rank.expert_tensor, 2 if model.gated else 1
     wide = _width(rank, moe)
-    for name, outputs, inputs in (("expert_up", gates * width, wide), ("expert_down", wide, width)):
+    for name, outputs, inputs in (("expert_up", gates * width, wide), (EXPERT_DOWN, wide, width)):
         yield from linear(
             rank,
             name,
@@ -193,6 +193,7 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             name=name,
             kind=kind,
             part="routed",
+            module=name,
             bytes=size,
             launches=launches,
             starts=launches,

@@ -50,7 +50,15 @@ def latent_projections(rank: Rank) -> list[Op]:
     expanded = rank.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
     tokens = _expanded_tokens(rank)
     if np.any(tokens > 0):
-        add("key_value_up", "column", expanded, mla.kv_lora_rank, tokens=tokens, bias=False)
+        add(
+            "key_value_up",
+            "column",
+            expanded,
+            mla.kv_lora_rank,
+            tokens=tokens,
+            bias=False,
+            depends_on="context",
+        )
     if mla.index_topk:
         width = mla.index_heads * mla.index_head_dim
         add("index_query", "down", width, mla.q_lora_rank or model.hidden, bias=False, keeps=0.0)
@@ -87,6 +95,8 @@ def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Ite
         yield Product(
             name=f"{name}.{suffix}",
             part="projections",
+            module="attention",
+            depends_on="context",
             m=sequences,
             n=float(outputs),
             k=float(inputs),
@@ -98,6 +108,7 @@ def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Ite
     yield Decode(
         name=name,
         part="core",
+        module="attention",
         sequences=sequences,
         keys=keys,
         heads=rank.heads,
@@ -127,7 +138,8 @@ def choose_keys(
     """
     mla = _mla(rank)
     width, heads = mla.index_head_dim, float(mla.index_heads)
-    common: dict[str, Any] = {"name": f"{name}.index", "part": "core", "sequences": sequences, "keys": keys}
+    common: dict[str, Any] = {"name": f"{name}.index", "part": "core", "module": "attention"}
+    common |= {"sequences": sequences, "keys": keys}
     common |= {"heads": heads, "kv_heads": 1.0, "head_dim": width, "v_head_dim": 0}
     if queries is None:
         # Scores are one product, without values; the cache's bytes bound it.
@@ -136,7 +148,17 @@ def choose_keys(
     else:
         scores = Attention(**common, queries=queries, dtype=rank.formats.core, repeats=INDEX_SHARE)
         chosen = sequences * queries * (keys - (queries - 1) / 2)
-    return [scores, kernel(rank, f"{name}.choose", "softmax", SCORES, chosen, part="core")]
+    choose = kernel(
+        rank,
+        f"{name}.choose",
+        "softmax",
+        SCORES,
+        chosen,
+        part="core",
+        module="attention",
+        depends_on="context",
+    )
+    return [scores, choose]
 
 
 def sparse_share(rank: Rank, queries: Array, keys: Array) -> Array:

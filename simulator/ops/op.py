@@ -18,6 +18,8 @@ from hwmodels.records import record
 Size = float | NDArray[np.floating]
 Role = Literal["", "column", "row", "down", "expert"]
 Gradient = Literal["", "input", "weight"]
+Driver = Literal["tokens", "context"]
+End = Literal["", "input", "output"]
 
 FLASH_BACKWARD_LAUNCHES = 3
 """Kernels of fused attention's backward pass: the row sums, the gradients, their cast."""
@@ -32,6 +34,8 @@ class Op:
         kind: class under which its seconds are summed: gemm, grouped_gemm, attention, norm, copy, tensor, ...
         part: part of the layer: projections, core, mlp, routed (experts), around
             (norms and residuals), or end.
+        module: product or function of the layer that it belongs to, as casts belong to their product; the
+            modules of ``simulator.training.modules`` name these.
         role: of a linear layer's ops: its outputs are sharded over tensor-parallel ranks (column), its inputs
             (row), neither (down), or it is an expert's.
         launches: kernels that the host launches from Python.
@@ -41,12 +45,15 @@ class Op:
         kept: bytes saved for the backward pass.
         intermediate: part of ``kept`` that recomputing the op restores: statistics or scores of a softmax.
         gradient: part of the backward pass: gradient of inputs or of weights; empty: forward.
+        beside: whether it serves another op: quantises its operands, or sums its gradient of a bias.
+        depends_on: what its time follows when a server decodes: the tokens of a step, or their context.
         only_backward: further kernels of the backward pass, beside the derived ones.
     """
 
     name: str
     kind: str
     part: str = ""
+    module: str = ""
     role: Role = ""
     launches: Size = 1.0
     looped: Size = 0.0
@@ -55,6 +62,8 @@ class Op:
     kept: Size = 0.0
     intermediate: Size = 0.0
     gradient: Gradient = ""
+    beside: bool = False
+    depends_on: Driver = "tokens"
     only_backward: tuple[Op, ...] = ()
 
     @property
@@ -148,6 +157,7 @@ class Attention(Op):
         direction: forward or backward.
     """
 
+    depends_on: Driver = "context"
     kind: str = "attention"
     sequences: Size
     queries: Size
@@ -192,6 +202,7 @@ class Decode(Op):
         latent: whether keys and values are one latent vector, read once (absorbed MLA).
     """
 
+    depends_on: Driver = "context"
     kind: str = "decode"
     sequences: Size
     keys: Size
@@ -228,6 +239,7 @@ class Scan(Op):
         direction: forward or backward.
     """
 
+    depends_on: Driver = "context"
     kind: str = "attention"
     sequences: Size
     tokens: Size
@@ -267,6 +279,7 @@ class StateStep(Op):
         dtype: number format of the new token's operands.
     """
 
+    depends_on: Driver = "context"
     kind: str = "decode"
     sequences: Size
     heads: Size
@@ -367,6 +380,7 @@ class Collective(Op):
         speedup: speed of its library over the cluster's default library.
         least_s: seconds that its messages take at least, whatever their bytes.
         start_s: seconds of its library beside bytes and messages.
+        end: where a block of sharded products has it: on their input, or on their output.
     """
 
     launches: Size = 0.0
@@ -377,6 +391,7 @@ class Collective(Op):
     speedup: Size = 1.0
     least_s: Size = 0.0
     start_s: Size = 0.0
+    end: End = ""
 
     @property
     def is_idle(self) -> bool:

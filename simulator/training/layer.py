@@ -198,9 +198,7 @@ class _Parts:
         return [
             entry
             for entry in self.priced
-            if entry.op.part == "routed"
-            and entry.op.gradient == gradient
-            and entry.op.name.split(".")[0] != ROUTING
+            if entry.op.part == "routed" and entry.op.gradient == gradient and entry.op.module != ROUTING
         ]
 
     def experts(self, gradient: str) -> np.ndarray:
@@ -215,8 +213,7 @@ class _Parts:
 
 def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
     def place(each: Priced) -> tuple[int, int, bool]:
-        beside = each.op.name.endswith((".cast", ".bias_gradient"))
-        return (0 if each.op.role or beside else 1), ORDER.index(each.op.part), beside
+        return (0 if each.op.role or each.op.beside else 1), ORDER.index(each.op.part), each.op.beside
 
     return sorted(priced, key=place)
 
@@ -228,7 +225,7 @@ def in_graph(graphs: str, experts: bool, op: Op) -> bool:
     if not experts:
         return graphs == "layer" or (graphs == "attention" and op.part in ("projections", "core"))
     if op.part == "routed":
-        return op.name == ROUTING
+        return op.module == ROUTING
     return op.part == "mlp" or graphs != "router"
 
 
@@ -308,7 +305,7 @@ def _stack(
         written = (
             each.op.n
             for each in parts.named(part)
-            if isinstance(each.op, Product) and not each.op.gradient and each.op.name != "router"
+            if isinstance(each.op, Product) and not each.op.gradient and each.op.module != "router"
         )
         return np.zeros(len(plans)) + sum(written)
 
@@ -355,7 +352,7 @@ def _recompute(
         work.extend(KernelTimes.of(parts.forward("mlp", "routed")), selective * 1.0)
     work.extend(first.work, full * 1.0)
     if setting.framework.kernels.repeats_norms:
-        norms = KernelTimes.of(each for each in parts.forward("around") if each.op.name == "norm")
+        norms = KernelTimes.of(each for each in parts.forward("around") if each.op.module == "norm")
         work.extend(norms, ~(full | selective) * 1.0)
 
     named = setting.choices.recompute_modules or ()

@@ -16,7 +16,7 @@ from simulator.ops import Op
 
 
 class Module(NamedTuple):
-    """Ops of a layer's list, by the beginning of their names or by their part.
+    """Ops of a layer's list, by the product or function that they belong to, or by their part.
 
     Args:
         repeats: those that run again.
@@ -73,6 +73,4 @@ def _has(name: ModuleName, experts: bool) -> bool:
 
 
 def _matches(op: Op, chosen: tuple[str, ...]) -> bool:
-    """Match the name before the first dot, which an op shares with its casts, or the part of the layer."""
-    name = op.name.split(".")[0]
-    return name in chosen or op.part in chosen
+    return op.module in chosen or op.part in chosen

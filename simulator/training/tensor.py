@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.layout.model_ops import slices_products
-from simulator.ops import Product
+from simulator.ops import Collective, Product
 from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
@@ -49,7 +49,9 @@ class _Collectives:
                     entry
                     for entry in block
                     if entry.op.gradient == gradient
-                    and entry.op.name.endswith(tuple(f"_{end}.{name}" for name in operations))
+                    and isinstance(entry.op, Collective)
+                    and entry.op.end == end
+                    and entry.op.operation in operations
                 ),
                 (len(plans),),
             )

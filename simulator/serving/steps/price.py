@@ -18,17 +18,13 @@ from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.ops import (
     SERVING,
-    Attention,
     Batch,
-    Decode,
     ExpertLayer,
     Formats,
     Op,
     Product,
     Rank,
-    Scan,
     Shard,
-    StateStep,
 )
 from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
@@ -112,7 +108,7 @@ class StepPrice:
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
         for kind, layers in self.layer_kinds.items():
-            ops = [op for op in layer_ops(rank, *kind) if not _over_context(op)]
+            ops = [op for op in layer_ops(rank, *kind) if op.depends_on == "tokens"]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
         return seconds
 
@@ -223,7 +219,7 @@ class StepPrice:
     def _attention(self, rank: Rank, shape: tuple[int, ...]) -> Array:
         seconds = np.zeros(shape)
         for kind, layers in self.attention_kinds.items():
-            ops = [op for op in layer_ops(rank, kind, False) if _over_context(op)]
+            ops = [op for op in layer_ops(rank, kind, False) if op.depends_on == "context"]
             seconds = seconds + layers * self._seconds(ops)
         return seconds
 
@@ -302,10 +298,3 @@ class StepPrice:
             "decode_attention": self.decode_attention,
             "head": self.head,
         }
-
-
-def _over_context(op: Op) -> bool:
-    """Whether an op's time depends on context: attention, and products of a latent cache with it."""
-    named = op.name.endswith((".choose", "absorb_query", "absorb_output"))
-    named = named or op.name.startswith("key_value_up")
-    return isinstance(op, Attention | Decode | Scan | StateStep) or named
