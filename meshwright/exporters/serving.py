@@ -27,6 +27,11 @@ from simulator.serving.steps.memory import ReplicaMemory, memory
 from simulator.serving.steps.price import StepPrice
 
 NOTES = ("the checkpoint: MODEL=path or Hugging Face name",)
+ADAPTER_PATHS = {
+    "vllm": "--lora-modules NAME=PATH ..., or /v1/load_lora_adapter",
+    "sglang": "--lora-paths NAME=PATH ..., or /load_lora_adapter",
+    "trtllm": "each request carries lora_request with its path",
+}
 OF_FLEETS = {
     "overlap": "an engine overlaps what its own code can",
     "state": "no engine here keeps KV this way",
@@ -72,7 +77,7 @@ def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     nodes = setting.cluster.nodes_for(shape.devices)
     if nodes > 1:
         facts["derived.nodes"] = nodes
-    return facts | _memory_facts(setting, pool) | _speculation_facts(pool)
+    return facts | _memory_facts(setting, pool) | _speculation_facts(pool) | _adapter_facts(setting, pool)
 
 
 def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
@@ -93,6 +98,23 @@ def held_memory(setting: ServingSetting, pool: PoolSetting) -> ReplicaMemory:
     return memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
+
+
+ADAPTER_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Values of vLLM's --max-lora-rank (vllm/config/lora.py)."""
+
+
+def _adapter_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
+    """Adapters under the engines' option names: slots in device memory, and their rank."""
+    asked, held = setting.deployment.adapters, pool.adapters
+    if asked is None or held is None:
+        return {}
+    facts: Facts = {"derived.adapters": True, "derived.adapter_rank": asked.rank}
+    facts["derived.adapter_slots"] = min(held.room, asked.count)
+    fits = [rank for rank in ADAPTER_RANKS if rank >= asked.rank]
+    facts["derived.adapter_rank_of_vllm"] = fits[0] if fits else None
+    facts["derived.adapter_modules"] = asked.products
+    return facts
 
 
 DRAFT_METHODS: Mapping[Kind, tuple[str, str, str]] = {
@@ -188,7 +210,11 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
         stated = {name: why for name, why in OF_FLEETS.items() if getattr(pool.pool, name) is not None}
         gaps += [f"{given}.{name}: {why}" for name, why in stated.items()]
     if deployment.adapters is not None:
-        gaps.append("deployment.adapters: the adapters themselves are no part of the plan")
+        gaps.append(f"deployment.adapters: name the adapters themselves: {ADAPTER_PATHS[target]}")
+        if deployment.adapters.rank > ADAPTER_RANKS[-1] and target == "vllm":
+            gaps.append(f"deployment.adapters.rank = {deployment.adapters.rank}: vLLM takes at most 512")
+    if setting.attention:
+        gaps.append("deployment.pools of role attention: no engine here computes attention elsewhere")
     if deployment.migrate:
         gaps.append("deployment.router.migrate: no router of these engines moves running requests")
     if not placed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,11 +13,12 @@ from hwmodels.errors import InputError
 from hwmodels.loading import read_mapping
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import question_of
-from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts
+from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts, pool_options
 from meshwright.exporters.table import table
 from meshwright.questions.scenarios import shipped_scenarios
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.scenario import make_serving
 
 ENGINES = ("vllm", "sglang", "trtllm")
 SERVING = [name for name in TARGETS if "serving" in exporter(name).kinds]
@@ -49,6 +51,35 @@ def test_clocks_caps_and_clusters_are_named_as_gaps(target, tmp_path):
     gaps = "\n".join(export(question_of(str(path)), target).gaps)
     for words in ("nvidia-smi -lgc 1500", "nvidia-smi -pl 400", "cluster = dgx-h200"):
         assert words in gaps
+
+
+ADAPTED = {
+    "vllm": {"--enable-lora": True, "--max-loras": 50, "--max-lora-rank": 32},
+    "sglang": {
+        "--enable-lora": True,
+        "--max-loras-per-batch": 50,
+        "--max-lora-rank": 24,
+        "--lora-target-modules": "all",
+    },
+    "trtllm": {"lora_config.max_lora_rank": 24, "lora_config.max_loras": 50},
+}
+
+
+@pytest.mark.parametrize("target", ADAPTED)
+def test_adapters_are_options_of_the_engine(target):
+    given = read_mapping(shipped_scenarios()["serve-llama3-70b"])
+    adapters = {"count": 50, "rank": 24, "memory": 40}
+    data = {**given, "deployment": {**given["deployment"], "adapters": adapters}}
+    setting = make_serving(data, "test", Path())
+    options, gaps = pool_options(table(exporter(target).table), setting, setting.pools[0])
+    assert ADAPTED[target].items() <= options.items()
+    assert not [gap for gap in gaps if "adapter" in gap]
+    plain, _ = pool_options(table(exporter(target).table), *_first(make_serving(given, "test", Path())))
+    assert not [name for name in plain if "lora" in name]
+
+
+def _first(setting):
+    return setting, setting.pools[0]
 
 
 @pytest.mark.parametrize("target", SERVING)
@@ -143,6 +174,7 @@ TRTLLM = {
     },
     "scheduler_config": {"capacity_scheduler_policy": str},
     "cache_transceiver_config": {"backend": str},
+    "lora_config": {"max_lora_rank": int, "max_loras": int},
     "speculative_config": {"decoding_type": str, "speculative_model_dir": str, "max_draft_len": int},
 }
 """Fields and types of BaseLlmArgs and TorchLlmArgs, which forbid others (llmapi/llm_args.py)."""
