@@ -20,5 +20,13 @@ STATES = (
     over(LAMINA, "tokens/s of one batch in flight over two", 0.7, (0.5, 1.0), "one batch", "Lamina", RATE),
     over(LAMINA, "tokens per dollar, short contexts", 0.7, (0.3, 1.0), "short", "short, Lamina", SPENT),
 )
+INFINITE = "serve-infinite-llm-7b"
+LOANS = (
+    over(
+        INFINITE, "tokens/s over four instances of eight GPUs", 1.54, (1.2, 1.9), "lent", "eight GPUs", RATE
+    ),
+    over(INFINITE, "mean TTFT over that of borrowing replicas", 1.5, (1.0, 5.0), "eight GPUs", "lent"),
+    over(INFINITE, "tokens/s without long requests: no gain", 1.0, (0.95, 1.05), "short, lent", metric=RATE),
+)
 
-PLACED_CLAIMS = (*STATES,)
+PLACED_CLAIMS = (*STATES, *LOANS)

@@ -82,6 +82,36 @@ def check_deadline(serving: Serving, steps: Iterable[StepTimes], where: str) -> 
         )
 
 
+def check_lending(serving: Serving, deployment: Deployment, migration: Migration | None, where: str) -> None:
+    """Refuse what blocks that are lent do not go with.
+
+    Args:
+        serving, deployment: of the question.
+        migration: its policy.
+        where: name of the source in errors.
+
+    Raises:
+        InputError: the reason.
+    """
+    if migration is None or not migration.lends:
+        return
+    place = f"{where}: deployment.router.migrate.kind"
+    shared = serving.prefix is not None or serving.chunks is not None or serving.program.kind != "single"
+    refused = {
+        "pools": bool(deployment.pools),
+        "data or pipeline": deployment.data > 1 or deployment.pipeline > 1,
+        "a scaler": deployment.scaler != "fixed",
+        "failures": deployment.failures is not None,
+        "speculation": deployment.speculation is not None,
+        "shared prefixes, documents or programs": shared or serving.trace is not None,
+    }
+    found = [name for name, given in refused.items() if given]
+    if found:
+        raise InputError(
+            f"{migration.name!r} lends plain blocks of one pool; found {', '.join(found)}", place
+        )
+
+
 def migration_of(written: Mapping[str, Any] | None, several: bool, where: str) -> Migration | None:
     """The migration policy of a deployment; None where it states none.
 

@@ -27,6 +27,7 @@ def moved(fleet: Fleet) -> dict[str, Any]:
             "recomputed": moves.recomputed,
             "dropped": moves.dropped,
             "bytes": moves.bytes,
+            "lent_blocks": moves.lent,
             "stop_mean_s": sum(stops) / len(stops) if stops else None,
             "stop_max_s": max(stops, default=None),
         }

@@ -17,12 +17,13 @@ from simulator.serving.replica.kv import (
     TierStore,
     UnifiedBlocks,
 )
+from simulator.serving.replica.lent import LentSteps, shipped_seconds
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.pipeline import PipelinedReplica
 from simulator.serving.replica.replica import Replica
 from simulator.serving.setting import PoolSetting, ServingSetting
-from simulator.serving.state import Lanes, PlacedStore
+from simulator.serving.state import Lanes, PlacedStore, Route
 from simulator.serving.steps.speculation import Drafts
 from simulator.serving.workload.source import Source
 
@@ -41,6 +42,7 @@ class Builder:
         self._setting, self._source = setting, source
         self.on_leave, self._stretches = on_leave, stretches
         self._made = 0
+        self._lends = setting.migration is not None and setting.migration.lends
         self._shared: dict[str, TierStore] = {}
         """Remote tiers by pool."""
         self.lanes = Lanes()
@@ -53,7 +55,10 @@ class Builder:
         """An empty replica of a pool, whose first device has that rank."""
         options, costs, ranks = pool.options, pool.costs, pool.pool.data
         kvs = [self._blocks(pool, rank) for _ in range(ranks)]
-        rest = (costs.steps, meter, self.on_leave, self._stretches, costs.copy_s)
+        steps = costs.steps
+        if self._lends:
+            steps = LentSteps(steps, kvs[0], costs.kv_blocks, *self._shipped(pool))
+        rest = (steps, meter, self.on_leave, self._stretches, costs.copy_s)
         if ranks > 1:
             replica: StepLoop = LockstepReplica(options, pool.scheduler, kvs, *rest)
         elif pool.pool.pipeline > 1:
@@ -70,6 +75,12 @@ class Builder:
             for batcher in replica.batchers:
                 batcher.drafts = Drafts(pool.pool.speculation, seed)
         return guard(replica) if guarded() else replica
+
+    def _shipped(self, pool: PoolSetting) -> tuple[float, float]:
+        """Seconds of messages to the farthest replica of the pool, and of each token's."""
+        size, last = pool.pool.devices, pool.first_rank + (pool.pool.replicas - 1) * pool.pool.devices
+        route = Route.between(pool.cluster, pool.first_rank, size, last, size)
+        return shipped_seconds(self._setting.model, route)
 
     def _blocks(self, pool: PoolSetting, rank: int) -> PagedBlocks:
         """KV blocks of one attention rank."""

@@ -32,6 +32,8 @@ from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
+LENT_SHARE = 0.95
+"""Longest request over the KV of all replicas where they lend blocks: some stay free for its growth."""
 REPORT_EVERY = 500
 """Number of ended requests between two progress reports."""
 
@@ -52,6 +54,8 @@ class Fleet:
         )
         self._most_tokens = min(pool.most_tokens for pool in setting.pools)
         """Longest request that every pool can hold."""
+        if setting.migration is not None and setting.migration.lends:
+            self._most_tokens = int(LENT_SHARE * setting.pools[-1].pool.replicas * self._most_tokens)
         self.records = Records()
         self.refused = 0
         self.failed = 0

@@ -14,7 +14,7 @@ from typing import Any
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.routers.migration import Migration, Move
+from simulator.serving.routers.migration import Loan, Migration, Move
 from simulator.serving.setting import PoolSetting
 
 STALE_S = 0.5
@@ -32,6 +32,8 @@ class Moved:
     dropped: int = 0
     """Moves given up: the sequence ended first, or a replica failed."""
     bytes: float = 0.0
+    lent: int = 0
+    """Blocks that changed hands without a sequence."""
     stops_s: list[float] = field(default_factory=list)
     """Seconds for which each sequence stood still, without the wait for its next step."""
     lanes: list[tuple[int, float, float, int]] = field(default_factory=list)
@@ -45,6 +47,9 @@ class Hosted:
         self.member, self.open, self._moving = member, opened, moving
         self.index, self.load, self.queue = member.index, member.load, member.queue
         self.free = member.free_blocks
+        batcher = member.replica.batchers[0]
+        self.unused, self.borrowed = batcher.kv.free, batcher.kv.total - member.pool.costs.kv_blocks
+        self.head = batcher.kv.blocks(batcher.waiting[0].target) + 1 if batcher.waiting else 0
 
     def blocks(self, sequence: Sequence) -> int:
         """See `MovingHost.blocks`."""
@@ -97,6 +102,8 @@ class Moving:
             if any(host.load for host in hosts):
                 for move in self._policy.moves(hosts):
                     clock.process(self._move(move))
+                for loan in self._policy.loans(hosts):
+                    self._lend(loan, clock.now)
 
     def _hosts(self, pool: PoolSetting, now: float) -> Generator[Hosted, None, None]:
         takers = self._fleet.takers(pool)
@@ -106,7 +113,7 @@ class Moving:
             opened = member in takers
             if not opened and not member.load:
                 continue
-            if now - self._settled.get(member.index, 0.0) >= STALE_S or not opened:
+            if self._policy.lends or now - self._settled.get(member.index, 0.0) >= STALE_S or not opened:
                 self._settle(member, now)
             yield Hosted(member, opened, self._moving)
 
@@ -115,6 +122,17 @@ class Moving:
         member.replica.settle(now)
         self._settled[member.index] = now
         self._fleet.touch(member)
+
+    def _lend(self, loan: Loan, now: float) -> None:
+        """Let a replica use free blocks of another; its attention over them runs there."""
+        source, target = (self._fleet.members[index] for index in (loan.source, loan.target))
+        for member, sign in ((source, -1), (target, 1)):
+            kv = member.replica.batchers[0].kv
+            kv.total += sign * loan.blocks
+            kv.free += sign * loan.blocks
+        self.moved.lent += loan.blocks
+        target.replica.wake(now)
+        self._fleet.touch(target)
 
     def _move(self, move: Move) -> Generator[Any, Any, Any]:
         """Carry a move out; its replicas take part in no other meanwhile."""

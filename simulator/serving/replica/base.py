@@ -134,6 +134,11 @@ class StepLoop(ABC):
                 return Evicted(sequence, tokens, now if waits else max(self.planned_until(rank), now))
         return None
 
+    def wake(self, now: float) -> None:
+        """Plan again at a time, where blocks have come free from outside."""
+        if self.next_s == inf and self.queue:
+            self.next_s = now
+
     @abstractmethod
     def settle(self, now: float) -> None:
         """End a running stretch with the step under way, and bring all counters up to that step."""

@@ -44,7 +44,11 @@ def composition(seed):
     router = {"kind": one_of(*(name for name in sorted(routers) if name not in SPECIAL))}
     if perhaps(0.5):
         how = one_of("live", "recompute", "sooner")
-        router["migrate"] = {"kind": one_of("llumnix", "drain"), "how": how, "interval": one_of(0.03, 0.3)}
+        router["migrate"] = {
+            "kind": one_of("llumnix", "drain", "lend"),
+            "how": how,
+            "interval": one_of(0.03, 0.3),
+        }
         if router["migrate"]["kind"] == "llumnix":
             router["migrate"] |= {"threshold": one_of(3.0, 60.0), "headroom": one_of(0, 50)}
     deployment = {

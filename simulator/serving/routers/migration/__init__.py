@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from simulator.serving.question.policies import make_policy
-from simulator.serving.routers.migration.base import Migration, Move, MovingHost
+from simulator.serving.routers.migration.base import Loan, Migration, Move, MovingHost
 from simulator.serving.routers.migration.drain_only import DrainOnly
+from simulator.serving.routers.migration.lend import Lend
 from simulator.serving.routers.migration.llumnix import Llumnix
 
 migrations: Mapping[str, type[Migration]] = MappingProxyType(
-    {kind.name: kind for kind in (Llumnix, DrainOnly)}
+    {kind.name: kind for kind in (Llumnix, DrainOnly, Lend)}
 )
 
 
@@ -21,4 +22,4 @@ def make_migration(name: str, options: Mapping[str, Any], where: str = "") -> Mi
     return make_policy("migration", migrations, name, options, where)
 
 
-__all__ = ["Migration", "Move", "MovingHost", "make_migration", "migrations"]
+__all__ = ["Loan", "Migration", "Move", "MovingHost", "make_migration", "migrations"]

@@ -25,6 +25,13 @@ class MovingHost(Protocol):
     queue: int
     """Sequences waiting."""
 
+    unused: int
+    """Free KV blocks."""
+    head: int
+    """Blocks that the head of its queue needs; 0 without a queue."""
+    borrowed: int
+    """Blocks of other replicas that it uses; negative: blocks that it lends."""
+
     def blocks(self, sequence: Sequence) -> int:
         """KV blocks of a sequence."""
         ...
@@ -42,6 +49,14 @@ class Move(NamedTuple):
     target: int
 
 
+class Loan(NamedTuple):
+    """Free blocks of a replica that another may use."""
+
+    source: int
+    target: int
+    blocks: int
+
+
 class Migration(Strict):
     """One policy. Its fields are its parameters (`router.migrate`).
 
@@ -49,11 +64,13 @@ class Migration(Strict):
         name: name in deployments.
         rule: description for people.
         source: publication.
+        lends: blocks are lent, so that a request may be longer than a replica holds.
     """
 
     name: ClassVar[str]
     rule: ClassVar[str]
     source: ClassVar[str]
+    lends: ClassVar[bool] = False
 
     interval: float = Field(
         default=0.1, ge=1e-3, le=3600, description="seconds between two looks at the replicas"
@@ -82,3 +99,11 @@ class Migration(Strict):
         Args:
             hosts: replicas of one pool that take part in no move.
         """
+
+    def loans(self, hosts: Many[MovingHost]) -> list[Loan]:
+        """The loans of free blocks to make now; none by default.
+
+        Args:
+            hosts: replicas of one pool.
+        """
+        return []
