@@ -24,7 +24,7 @@ Swizzles = Literal["none", "one", "per-expert"]
 LossKernel = Literal[
     "fused", "fused-32", "native", "eager", "torch", "torch-held", "torch-16", "chunked", "log-probabilities"
 ]
-States = Literal["mixed", "bf16", "8-bit"]
+States = Literal["mixed", "moments-16", "bf16", "8-bit"]
 ModuleName = Literal[
     "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
 ]
@@ -52,8 +52,9 @@ class Levers(Strict):
     states: States | None = Field(
         default=None,
         description="formats of the state: mixed has parameters or a copy of them, and Adam's moments, in 32 "
-        "bits; bf16 has parameters, gradients and moments in 16 bits only; 8-bit the same with moments of 8 "
-        "bits (Dettmers et al. 2021)",
+        "bits; moments-16 the same with moments of 16 bits (Megatron Core's precision-aware optimizer with "
+        "exp_avg_dtype bf16); bf16 has parameters, gradients and moments in 16 bits only; 8-bit the same "
+        "with moments of 8 bits (Dettmers et al. 2021)",
     )
     unsharded_gradients: bool | None = Field(
         default=None,

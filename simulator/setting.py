@@ -37,6 +37,10 @@ MOMENT_BYTES = {"bf16": 4.0, "8-bit": 2.0 + 2 * 4 / 2048}
 block of 2,048 (Dettmers et al. 2021, 8-bit Optimizers, section 2.1)."""
 
 
+COPIED_STATES = "mixed", "moments-16"
+"""Formats of the state with parameters, or a copy of them, in 32 bits."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """The fixed inputs of a cost computation; plans vary."""
@@ -265,20 +269,21 @@ class Setting:
     @property
     def parameter_bytes(self) -> float:
         """Bytes of a kept parameter, without a separate 32-bit copy."""
-        mixed = self.training.mixed and self.choices.states == "mixed"
+        mixed = self.training.mixed and self.choices.states in COPIED_STATES
         return 4 if mixed and not self.framework.memory.separate_master else self.width
 
     @property
     def optimizer_bytes(self) -> float:
         """Bytes of the optimizer's state of one parameter: Adam's moments, and a separate 32-bit copy."""
-        if self.choices.states != "mixed":
+        if self.choices.states not in COPIED_STATES:
             return MOMENT_BYTES[self.choices.states]
-        return 12 if self.training.mixed and self.framework.memory.separate_master else 8
+        moments = 8 if self.choices.states == "mixed" else 4
+        return moments + (4 if self.training.mixed and self.framework.memory.separate_master else 0)
 
     @property
     def gradient_bytes(self) -> float:
         """Bytes of an accumulated gradient, with autograd's own beside it."""
-        if self.choices.states != "mixed":
+        if self.choices.states not in COPIED_STATES:
             return self.width
         return self.choices.gradient_bytes + self.framework.memory.working_gradient_bytes
 

@@ -170,7 +170,9 @@ def test_no_kind_of_sharding_needs_less_than_the_least_memory(make_setting, mode
     assert np.all(least > setting.framework.memory.context_bytes)
 
 
-@pytest.mark.parametrize(("states", "per_parameter"), [("mixed", 16), ("bf16", 8), ("8-bit", 6)])
+@pytest.mark.parametrize(
+    ("states", "per_parameter"), [("mixed", 16), ("moments-16", 12), ("bf16", 8), ("8-bit", 6)]
+)
 def test_states_in_fewer_bits_take_fewer_bytes(make_setting, states, per_parameter):
     """Parameter, gradient and two moments: of 32 bits each, of 16, or of 16 with moments of 8."""
     setting = make_setting("llama3-8b", framework="torch-fsdp", devices=8)
