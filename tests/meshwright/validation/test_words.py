@@ -102,6 +102,11 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-openllm"),
         ("Megatron-DeepSpeed", "bf16", "megatron-deepspeed"),
         ("NeMo (MLPerf v4.0)", "fp8", "nemo"),
+        ("torchtune (torch, one device)", "bf16", "torch-fsdp-eager"),
+        ("TRL SFTTrainer (accelerate, torch FSDP2)", "bf16", "torch-fsdp-eager"),
+        ("torchtune (torch.compile)", "bf16", "torch-fsdp"),
+        ("KempnerForge (torch FSDP2, eager)", "bf16", "kempnerforge-eager"),
+        ("KempnerForge (torch FSDP2 + torch.compile)", "bf16", "kempnerforge"),
     ],
 )
 def test_frameworks(framework, precision, name):
