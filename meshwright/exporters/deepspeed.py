@@ -13,6 +13,7 @@ from meshwright.exporters.deepspeed_state import EXPRESSED, state_options
 from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps
 from meshwright.exporters.serving import nested
 from meshwright.exporters.shell import read_script
+from meshwright.exporters.state_read import deepspeed_state
 from meshwright.exporters.table import Facts, Options, table, whole
 
 TABLE = "deepspeed-0.19.yaml"
@@ -21,7 +22,6 @@ NOTES = (
     "the training script that builds the model and calls deepspeed.initialize",
     "optimizer and learning rate, in ds_config.json or in the script",
 )
-OFFLOADS = ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device")
 AUTO = "auto"
 
 
@@ -125,12 +125,10 @@ def read(launch: Launch, where: str) -> Facts:
     """Facts of a configuration.
 
     Raises:
-        InputError: offloading, which plans do not express.
+        InputError: a value that is not a number or a device.
     """
-    for name in OFFLOADS:
-        if str(launch.options.get(name, "none")) != "none":
-            raise InputError(f"{name}: offloading is not modelled", where)
     facts, _ = table(TABLE).read(launch.options)
+    facts |= deepspeed_state(launch.options, where)
     if facts.get("plan.zero") == 3:
         facts["plan.overlap_parameters"] = facts["derived.prefetch"]
         if group := whole(facts, "derived.shard_group", where):

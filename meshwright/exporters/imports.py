@@ -14,6 +14,7 @@ from hwmodels.parsing import read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Launch
 from meshwright.exporters.facts import moot, needs_plan, shape
+from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
 from simulator.frameworks import frameworks
 from simulator.models import Model, models
@@ -76,6 +77,7 @@ def read_launch(
     known.check(launch.options, where, named="model" in asked)
     facts = chosen.read(launch, where)
     _, left = known.read(launch.options)
+    left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
     scenario = _scenario(facts, launch, asked, known.framework, where)
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())

@@ -24,6 +24,7 @@ from meshwright.exporters.megatron_lm import (
     undone,
 )
 from meshwright.exporters.shell import read_script
+from meshwright.exporters.state_read import megatron_state
 from meshwright.exporters.table import Facts, table
 
 TABLE = "megatron-bridge-0.6.yaml"
@@ -88,6 +89,7 @@ def read(launch: Launch, where: str) -> Facts:
     """
     known = table(TABLE)
     facts, _ = known.read(launch.options)
+    facts |= megatron_state(launch.options, BRIDGE, where)
     recipe = facts.pop("derived.recipe", None)
     model = next((name for name, theirs in known.models.items() if theirs == recipe), None)
     found = undone(facts, launch, where)

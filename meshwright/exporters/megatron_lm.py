@@ -26,6 +26,7 @@ from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offloa
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.shell import read_script
+from meshwright.exporters.state_read import megatron_state
 from meshwright.exporters.table import Facts, Options, table, whole, words_of
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
@@ -186,6 +187,7 @@ def read(launch: Launch, where: str) -> Facts:
         InputError: a value that is not a number, or a layout that plans do not express.
     """
     facts, _ = table(TABLE).read(launch.options)
+    facts |= megatron_state(launch.options, MEGATRON, where)
     if "pretrain_bert" in launch.script:
         facts["workload.causal"] = False
     return undone(facts, launch, where)

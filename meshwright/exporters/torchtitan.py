@@ -11,6 +11,7 @@ from meshwright.exporters.facts import (
 )
 from meshwright.exporters.host_state import EXPRESSED, titan_offload
 from meshwright.exporters.megatron_lm import NODES, node_variables
+from meshwright.exporters.state_read import titan_state
 from meshwright.exporters.table import Facts, Options, table, whole
 from meshwright.exporters.titan_files import parse
 from simulator.layout.stages import Spread
@@ -150,6 +151,7 @@ def read(launch: Launch, where: str) -> Facts:
     name = str(options.get("--config", ""))
     options = {**known.configs.get(name, {}), **options}
     facts, _ = known.read(options)
+    facts |= titan_state(options)
     flavor = options.get("model_spec") or options.get("model.flavor")
     if "/" not in str(flavor) and "model.name" in options:
         flavor = f"{options['model.name']}/{flavor}"

@@ -206,12 +206,19 @@ def test_deepspeed_zero3_with_automatic_values(tmp_path):
     assert 0.5 < predicted(found) < 100
 
 
-def test_deepspeed_offloading_is_refused_with_its_key(tmp_path):
+@pytest.mark.parametrize(
+    ("offload", "words"),
+    [
+        ({"device": "disk"}, r"offload_optimizer\.device: a device of cpu, nvme or none is needed"),
+        ({"device": "cpu", "ratio": 1.5}, r"offload_optimizer\.ratio: a number from 0 to 1 is needed"),
+    ],
+)
+def test_deepspeed_offloading_to_nowhere_is_refused_with_its_key(tmp_path, offload, words):
     path = tmp_path / "ds_config.json"
-    zero = {**ZERO3["zero_optimization"], "offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    zero = {**ZERO3["zero_optimization"], "offload_optimizer": offload}
     path.write_text(json.dumps({**ZERO3, "zero_optimization": zero}))
     given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
-    with pytest.raises(InputError, match=r"offload_optimizer\.device: offloading is not modelled"):
+    with pytest.raises(InputError, match=words):
         read_launch(str(path), given=given)
 
 

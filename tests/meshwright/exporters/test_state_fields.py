@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.exporters import export
+from meshwright.exporters.imports import read_launch
 from meshwright.exporters.question import from_scenario
+from simulator.plan import Plan
 
 ZEROPP = {
     "wire": {"gather": "int8", "reduce": "int4", "reduce_hops": 2},
@@ -63,6 +65,64 @@ def test_a_plan_without_state_fields_has_no_such_key():
 )
 def test_what_a_launcher_lacks_is_named(target, plan, gap):
     assert any(each.startswith(gap) for each in files(target, **plan).gaps)
+
+
+@pytest.mark.parametrize(
+    ("target", "plan", "fields"),
+    [
+        ("deepspeed", ZEROPP, ("wire", "shard")),
+        (
+            "deepspeed",
+            {
+                "place": {
+                    "optimizer": {"host": 0.25, "unit": "sub-group"},
+                    "gradients": {"host": 1.0, "prefetch": 0},
+                    "parameters": {"nvme": 1.0},
+                },
+                "update": {"on": "host"},
+            },
+            ("place", "update"),
+        ),
+        (
+            "megatron-lm",
+            {
+                "place": {"optimizer": {"host": 0.5}},
+                "update": {"on": "host", "master_on_device": True, "pipelined": False},
+                "zero": 1,
+            },
+            ("place", "update"),
+        ),
+        (
+            "megatron-bridge",
+            {
+                "place": {"optimizer": {"host": 0.75}},
+                "update": {"on": "host", "master_on_device": True},
+                "zero": 1,
+            },
+            ("place", "update"),
+        ),
+        (
+            "torchtitan",
+            {
+                "place": {kind: {"host": 1.0} for kind in ("parameters", "gradients", "optimizer")},
+                "update": {"on": "host"},
+                "sequence_parallel": False,
+            },
+            ("place", "update"),
+        ),
+    ],
+)
+def test_state_fields_come_back_from_launch_files(tmp_path, target, plan, fields):
+    made = files(target, **plan)
+    for name, text in made.files.items():
+        (tmp_path / name).write_text(text)
+    first = "ds_config.json" if target == "deepspeed" else next(iter(made.files))
+    asked = {"model": "llama3-8b", "cluster": "dgx-a100-80gb", "gpus": 16, "seq_len": 2048}
+    asked |= {"global_batch": 16, "precision": "fp16" if target == "deepspeed" else None}
+    back = read_launch(str(tmp_path / first), target=target, given=asked)
+    was, found = (Plan.model_validate(each) for each in ({"zero": 3, **plan}, back.scenario["plan"]))
+    assert [getattr(found, name) for name in fields] == [getattr(was, name) for name in fields]
+    assert not any("offload" in name or "quantized" in name or "hpz" in name for name in back.aside)
 
 
 HYBRID = {"place": {"optimizer": {"host": 0.5}}, "update": {"on": "host", "master_on_device": True}}
