@@ -28,5 +28,16 @@ LOANS = (
     over(INFINITE, "mean TTFT over that of borrowing replicas", 1.5, (1.0, 5.0), "eight GPUs", "lent"),
     over(INFINITE, "tokens/s without long requests: no gain", 1.0, (0.95, 1.05), "short, lent", metric=RATE),
 )
+HETEGEN = "serve-streaming-30b"
+SPLIT = (
+    over(HETEGEN, "tokens/s over layers from the host (HeteGen)", 3.17, (1.5, 4.0), "HeteGen", metric=RATE),
+    over(HETEGEN, "the same of prompts: no gain", 1.0, (1.0, 1.1), "prompts, HeteGen", "prompts", RATE),
+)
+ETS = "serve-ets-8b"
+MADE = "output_rate"
+TREES = (
+    over(ETS, "tokens/s of steps over REBASE's", 1.4, (1.2, 1.6), "ETS", metric=MADE),
+    over(ETS, "the same, one program in flight: no gain", 1.0, (0.95, 1.1), "alone, ETS", "alone", MADE),
+)
 
-PLACED_CLAIMS = (*STATES, *LOANS)
+PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES)

@@ -38,7 +38,7 @@ from simulator.serving.steps.costs import engine_of, options_of, replica_costs, 
 from simulator.serving.steps.finetuned import SlackSteps
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
-from simulator.serving.steps.stream import StreamedSteps, stream_seconds
+from simulator.serving.steps.stream import StreamedSteps, host_seconds, stream_seconds
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload import Serving
 
@@ -296,7 +296,9 @@ def _costs(
     if pool.stream is not None:
         whole = costs.weight_bytes / pool.stream.held(model.layers)
         read_s = stream_seconds(pool.stream, used, pool.devices, whole)
-        costs = dataclasses.replace(costs, steps=StreamedSteps(costs.steps, read_s, pool.stream.prefetch))
+        host = host_seconds(pool.stream, pool.devices, whole)
+        steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch, *host)
+        costs = dataclasses.replace(costs, steps=steps)
     if pool.finetuning is not None:
         costs = _with_finetuning(costs, model, pool, options, f"{place}.finetuning")
     if pool.speculation is not None:

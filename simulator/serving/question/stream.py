@@ -16,6 +16,15 @@ class WeightStream(Strict):
     resident: float = Field(0.0, ge=0, le=1, description="share of the layers that stay in device memory")
     window: int = Field(2, ge=1, le=1024, description="layers in device memory beside those")
     prefetch: bool = Field(True, description="read the next layers while one computes")
+    cpu_bytes_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e15,
+        description="rate at which a replica's host processors read weights of the host and multiply, B/s",
+    )
+    cpu_flops: float = Field(
+        default=2e12, gt=0, le=1e18, description="16-bit rate of those processors, FLOP/s (assumed)"
+    )
 
     def held(self, layers: int) -> float:
         """Share of a model's weights in device memory."""

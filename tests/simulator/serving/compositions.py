@@ -104,20 +104,24 @@ def _shape(deployment, one_of, perhaps):
 
 def _state(deployment, workload, one_of, perhaps):
     """Tiers, prefixes, documents, adapters."""
-    what = one_of("none", "prefix", "conversation", "agent", "documents", "text2sql", "certainty")
+    what = one_of("none", "prefix", "conversation", "agent", "documents", "text2sql", "certainty", "tree")
     if what == "prefix":
         workload["prefix"] = {"tokens": 256, "groups": 5}
     elif what == "conversation":
         workload["program"] = {"kind": "conversation", "turns": 3, "think": 0.5}
         workload["input"]["most"] = 800
     elif what == "agent":
-        workload["program"] = {"kind": "agent", "rounds": 2, "fork": 2}
+        workload["program"] = {"kind": "agent", "rounds": 2, "fork": 2, "fail": one_of(0.0, 0.3)}
         workload["input"]["most"] = 600
     elif what == "text2sql":
         workload["program"] = {"kind": "text2sql", "candidates": 2, "deadline": one_of(2.0, 30.0)}
         workload["input"]["most"] = 600
     elif what == "certainty":
         workload["program"] = {"kind": "certainty", "count": 3, "stop": [1.0, 2.0], "deadline": 5.0}
+    elif what == "tree":
+        price = one_of(0.0, 1.0)
+        workload["program"] = {"kind": "tree-search", "width": 6, "steps": 3, "price": price}
+        workload["input"]["most"] = 600
     elif what == "documents":
         workload["chunks"] = {"documents": 20, "per_prompt": 3, "tokens": 128}
     if what == "documents" or perhaps(0.6):
@@ -151,6 +155,8 @@ def _events(deployment, workload, one_of, perhaps):
         deployment["finetuning"] = {"tpot": one_of(0.01, 0.05)}
     if perhaps(0.3):
         deployment["overlap"] = {"kind": one_of(*overlaps)}
+    if perhaps(0.1):
+        deployment["stream"] = {"from": "host", "cpu_bytes_s": one_of(0.0, 1e11)}
     if perhaps(0.3):
         _kv_state(deployment, one_of)
 

@@ -54,3 +54,19 @@ def test_a_model_that_fits_nowhere_says_what_streaming_needs():
 def test_bad_input():
     with pytest.raises(InputError, match="window"):
         costs(stream={"window": 0})
+
+
+def test_processors_and_link_end_together():
+    link, both = (costs(stream={"from": "host", "cpu_bytes_s": rate}).steps for rate in (0.0, 5e10))
+    read_s = link.step((), 1, 100)
+    cpu_s = read_s * usual_cluster("rtx-4090").device.kernels.calibration.host_copy.bandwidth / 5e10
+    assert both.step((), 1, 100) == pytest.approx(1 / (1 / read_s + 1 / cpu_s))
+    assert both.stretch(1, 100)[0] == pytest.approx(both.step((), 1, 100))
+    # Processors are slow at large products: prompts gain little.
+    prompt = (((2048, 0),), 0, 0)
+    assert link.step(*prompt) >= both.step(*prompt) > 0.95 * link.step(*prompt)
+
+
+def test_processors_without_a_rate_change_nothing():
+    plain, idle = costs(stream={}), costs(stream={"cpu_flops": 1e9})
+    assert plain.steps.step((), 3, 300) == idle.steps.step((), 3, 300)

@@ -13,8 +13,9 @@ from simulator.serving.workload.programs.conversation import Conversation
 from simulator.serving.workload.programs.samples import Samples
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.programs.text2sql import Text2Sql
+from simulator.serving.workload.programs.tree_search import TreeSearch
 
-KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent, Text2Sql, Certainty)
+KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent, Text2Sql, Certainty, TreeSearch)
 programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 if TYPE_CHECKING:

@@ -14,13 +14,15 @@ from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fr
 class Agent(Program):
     """In each round the agent plans, calls ``fork`` workers on the plan, and reads their answers.
 
-    Tools run between rounds. The context grows by the plan and by all answers.
+    Tools run between rounds. The context grows by the plan and by all answers. Where a tool fails, the agent
+    reads the error, plans again and calls another (AgentScope, arXiv 2402.14034), until one does not.
     """
 
     kind: Literal["agent"] = "agent"
     rounds: Few = Field(description="times that it forks and joins")
     fork: Few = Field(1, description="worker requests of a round")
     tool: Duration = Field(0.0, description="mean seconds of tools between rounds, exponential")
+    fail: float = Field(default=0.0, ge=0, lt=1, description="share of tool calls that fail")
 
     @property
     def depth(self) -> int:
@@ -33,6 +35,11 @@ class Agent(Program):
         spans = prefix + fresh(prompt // SPAN - len(prefix))
         for turn in range(self.rounds):
             after = float(random.exponential(self.tool)) if turn and self.tool else 0.0
+            while turn and self.fail and random.random() < self.fail:
+                yield [Call(after, prompt, plan, spans)]
+                prompt, plan = prompt + plan, draw()[1]
+                spans += fresh(prompt // SPAN - len(spans))
+                after = float(random.exponential(self.tool)) if self.tool else 0.0
             yield [Call(after, prompt, plan, spans)]
             shared = prompt + plan
             shared_spans = spans + fresh(shared // SPAN - len(spans))
