@@ -61,6 +61,9 @@ class Constraints:
         """
         fixed = {name: _value(name, raw, _at(where, "fix", name)) for name, raw in (fix or {}).items()}
         limits = {name: _limit(name, raw, _at(where, "limit", name)) for name, raw in (limit or {}).items()}
+        if fixed.get("recompute_modules"):
+            # Who names the modules wants them repeated.
+            fixed.setdefault("recompute", "selective")
         for name, most in limits.items():
             if isinstance(held := fixed.get(name), int) and held > most:
                 raise InputError(f"{name} is fixed at {fixed[name]} and limited to {most}", where)
@@ -145,8 +148,27 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _value(name: str, raw: object, where: str) -> Value:
-    """One value of a field, from text or already of its type."""
+    """One value of a field that a search may fix."""
     _check_name(name, where)
+    return field_value(name, raw, where)
+
+
+def is_typed(name: str) -> bool:
+    """Whether a plan field's value is one word, number or switch, or a lever's."""
+    return name in LEVERS or name == "schedule" or name in Choice or _kind(name) in (bool, int)
+
+
+def _kind(name: str) -> object:
+    return Plan.model_fields[name].annotation if name in Plan.model_fields else None
+
+
+def field_value(name: str, raw: object, where: str) -> Value:
+    """The value of a plan field (``is_typed``), from text as people write it or already of its type.
+
+    Raises:
+        InputError: not a value of the field.
+        UnknownNameError: no such word; the nearest is offered.
+    """
     if name in LEVERS:
         return _lever(name, raw, where)
     if name == "schedule":
@@ -155,7 +177,7 @@ def _value(name: str, raw: object, where: str) -> Value:
         if raw not in Choice[name]:
             raise UnknownNameError(name, str(raw), Choice[name], where)
         return str(raw)
-    if Plan.model_fields[name].annotation is bool:
+    if _kind(name) is bool:
         return _switch(raw, where)
     return _whole(name, raw, where)
 

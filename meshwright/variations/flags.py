@@ -11,7 +11,8 @@ from hwmodels.errors import InputError, shown
 from hwmodels.loading import parse_text
 from meshwright.questions.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
-from planner.constraints import pairs
+from planner.constraints import field_value, is_typed, pairs
+from simulator.plan import field_name
 
 SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", re.IGNORECASE)
 """A number with a suffix: 8k."""
@@ -33,8 +34,8 @@ def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> di
     Raises:
         InputError: no equals sign, a repeated key, or an unreadable value.
     """
-    changed = {key: _value(text, f"--set {key}") for key, text in _keys(sets, "--set").items()}
-    swept = {key: _values(text, f"--sweep {key}") for key, text in _keys(sweeps, "--sweep").items()}
+    changed = {key: _value(key, text, f"--set {key}") for key, text in _keys(sets, "--set").items()}
+    swept = {key: _values(key, text, f"--sweep {key}") for key, text in _keys(sweeps, "--sweep").items()}
     if both := changed.keys() & swept.keys():
         raise InputError(f"{min(both)} is set and swept", "--sweep")
     if not (changed or swept or replan):
@@ -52,18 +53,29 @@ def plan_fields(texts: Iterable[str]) -> dict[str, Any]:
         InputError: no equals sign, a field given twice, or a value that cannot be read.
     """
     found = pairs(texts, "--fix")
-    return {name: _value(text, f"--fix {name}") for name, text in found.items()}
+    return {name: _value(name, text, f"--fix {name}") for name, text in found.items()}
 
 
-def _value(text: str, where: str) -> Any:
+def _value(key: str, text: str, where: str) -> Any:
+    field = _plan_field(key)
+    if field and not text.startswith("["):
+        return field_value(field, text, where)
     return _as_written(parse_text(text, where), where)
 
 
-def _values(text: str, where: str) -> list[Any]:
+def _plan_field(key: str) -> str:
+    """The plan field that a key path names, where a word, a number or a switch is its value."""
+    part, _, name = key.rpartition(".")
+    return field_name(name) if part in ("", "plan") and is_typed(field_name(name)) else ""
+
+
+def _values(key: str, text: str, where: str) -> list[Any]:
     """Values separated by commas outside brackets."""
     found = parse_text(f"[{text}]", where)
     if not isinstance(found, list) or not found:
         raise InputError(f"must be values between commas, found {shown(text)}", where)
+    if field := _plan_field(key):
+        return [value if isinstance(value, list) else field_value(field, value, where) for value in found]
     return [_as_written(value, where) for value in found]
 
 

@@ -71,6 +71,10 @@ def shown(value: object) -> str:
     """A value of a scenario, abbreviated."""
     if isinstance(value, Mapping):
         return str(value.get("name", "..."))
+    if isinstance(value, tuple):
+        return "+".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -22,6 +22,8 @@ MISTAKES = {
     # The six of the review of 0.6.0.
     "serve": "Did you mean 'plan serve'",
     "whatif p.yaml --set tpp=4": "plan.tensor",
+    "whatif p.yaml --set schedule=1f1bb": "--set schedule: unknown schedule '1f1bb'; did you mean '1f1b'?",
+    "whatif p.yaml --sweep tp=2,eight": "--sweep tp: must be a whole number from 1 to",
     "whatif gpt3-175b-1024-a100": "it names what to change, as --set and --sweep do",
     "export p.yaml --to megatrn -o o": "unknown export target 'megatrn'; did you mean 'megatron-lm'?",
     "plan size p.yaml --tokens 15T --days 1 --gpus 8..16": "16 GPUs of dgx-h100 take",

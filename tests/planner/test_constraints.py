@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hwmodels.errors import InputError, UnknownNameError
-from planner.constraints import Constraints
+from planner.constraints import Constraints, field_value, is_typed
 
 
 def test_reads_each_kind_of_field():
@@ -66,3 +66,25 @@ def test_an_error_names_the_key_of_a_file():
 def test_a_boolean_is_not_a_number():
     with pytest.raises(InputError, match="found True"):
         Constraints.of({"tensor": True})
+
+
+def test_naming_modules_asks_for_their_recomputation():
+    fixed = Constraints.parse(["recompute_modules=layernorm+core_attn"]).fixed
+    assert fixed == {"recompute_modules": ("core_attn", "layernorm"), "recompute": "selective"}
+    kept = Constraints.parse(["recompute_modules=mlp", "recompute=none"]).fixed
+    assert kept["recompute"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("sequence_parallel", "on", True),
+        ("tensor", "8", 8),
+        ("schedule", "1f1b", "1f1b"),
+        ("recompute", "full", "full"),
+    ],
+)
+def test_fix_and_set_read_a_field_alike(name, text, value):
+    assert is_typed(name)
+    assert field_value(name, text, "--set") == Constraints.parse([f"{name}={text}"]).fixed[name] == value
+    assert field_value(name, value, "--set") == value
