@@ -238,16 +238,16 @@ def _context(what: str, published: float, run: str, metric: str, unit: str) -> S
 
 
 FORMATS = (
-    _over(MARLIN, "token gap over that of 4 bits, 16 sequences", 2.8, (2.24, 3.36), "base", "4 bits", GAP),
-    _over(MARLIN, "the same, 1 sequence", 2.9, (2.32, 3.48), "1 sequence", "1 sequence, 4 bits", GAP),
-    _over(MARLIN, "the same, 128 sequences", 1.4, (1.0, 2.0), "128 sequences", "128 sequences, 4 bits", GAP),
+    _over(MARLIN, "token gap over that of 4 bits, 16 sequences", 2.8, (2.24, 3.36), "4 bits", "base", GAP),
+    _over(MARLIN, "the same, 1 sequence", 2.9, (2.32, 3.48), "1 sequence, 4 bits", "1 sequence", GAP),
+    _over(MARLIN, "the same, 128 sequences", 1.4, (1.0, 2.0), "128 sequences, 4 bits", "128 sequences", GAP),
     _over(
         "serve-smoothquant-34b",
         "time of a token in 4 bits on one GPU over 16 bits on two",
         0.68,
         (0.5, 0.75),
-        "4 bits on one",
         "base",
+        "4 bits on one",
         "itl_s.mean",
     ),
     _context("KV of 50K tokens", 12.3, "base", "kv_gb", " GB"),
