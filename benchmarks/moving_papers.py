@@ -11,8 +11,6 @@ from meshwright.questions.keys import set_key
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 
-SHARE = 0.15
-"""CacheBlend's share of tokens that is computed again."""
 LATER = 1.05
 """TTFT over that of a read in no time, at the knee."""
 
@@ -32,7 +30,7 @@ def blend_knee(runs: ServingRuns) -> float:
 
     pool, chunks = make_serving(data, run.where, run.folder).pools[0], data["workload"]["chunks"]
     tokens = chunks["per_prompt"] * chunks["tokens"]
-    again = int(SHARE * tokens)
+    again = int(data["deployment"]["tiers"][0]["recompute"] * tokens)
     whole = tokens + int(data["workload"]["input"])
     computing = pool.costs.steps.step(((whole - tokens + again, tokens - again),), 0, 0)
     expected = tokens * pool.costs.kv_token_bytes / computing
@@ -119,7 +117,7 @@ STOP = "migrations.stop_mean_s"
 LLUMNIX = "serve-llumnix-7b"
 BLEND = "serve-cacheblend-7b"
 MOVING_CLAIMS = (
-    over(BLEND, "TTFT of computing all over texts in host memory, 15 % again", 3.3, (2.0, 3.5), "host"),
+    over(BLEND, "TTFT of computing all over texts in host memory, 16 % again", 3.3, (2.0, 3.5), "host"),
     over(BLEND, "the same, requests alone", 3.3, (2.0, 3.5), "alone, host", "alone"),
     over(BLEND, "the same, texts on SSD", 3.3, (2.0, 3.5), "SSD"),
     over(BLEND, "the same, texts beyond a small host tier on SSD", 3.3, (2.0, 3.5), "small host before SSD"),
@@ -135,7 +133,7 @@ MOVING_CLAIMS = (
     over(BLEND, "TTFT of computing all over nothing computed again (APE)", 4.5, (2.0, 12.0), "APE"),
     ServingClaim(
         BLEND,
-        "slowest SSD that costs 5 % of TTFT, over load = 15 % of prefill",
+        "slowest SSD that costs 5 % of TTFT, over load = share of prefill computed again",
         1.0,
         (0.7, 1.4),
         (),

@@ -16,7 +16,7 @@ from benchmarks.serving_targets import slowed_too_much, smooth_rate
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
-from simulator.ops.counts import model_parameters
+from simulator.ops.counts import flops_per_token, model_parameters
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
@@ -325,7 +325,22 @@ def _users(setting: ServingSetting) -> float:
     return room / 1e9 / _kv_gb(setting)
 
 
+def _peak_prefill(setting: ServingSetting) -> float:
+    """Seconds of a prompt's FLOPs at the peak of one device."""
+    tokens = setting.serving.input.mean()
+    flops = tokens * float(flops_per_token(setting.model, tokens, causal=True))
+    return flops / setting.cluster.device.peak("bf16")
+
+
+def _peak_token(setting: ServingSetting) -> float:
+    """Milliseconds to read the weights and a prompt's KV at the bandwidth of one device."""
+    read = setting.pools[0].costs.weight_bytes + 1e9 * _kv_gb(setting)
+    return 1e3 * read / setting.cluster.device.memory_bandwidth
+
+
 BY_HAND: dict[str, Callable[[ServingSetting], float]] = {
+    "peak_prefill": _peak_prefill,
+    "peak_token": _peak_token,
     "products": _products,
     "kv_gb": _kv_gb,
     "users": _users,
