@@ -30,6 +30,9 @@ PRINTED = {
         "one prediction of Llama 3 70B, ms": rf"llama3-70b .*?prediction +{NUMBER} ms",
         "one prediction of DeepSeek-V3, ms": rf"deepseek-v3 .*?prediction +{NUMBER} ms",
     },
+    "benchmarks.serving --small": {
+        "served, requests/s of CPU": rf'"requests_per_cpu_s": {NUMBER}',
+    },
 }
 """Figures that benchmarks print."""
 Figures = dict[str, float]
@@ -46,12 +49,13 @@ def process(words: tuple[str, ...]) -> Callable[[Path], Figures]:
 
 
 def printed(module: str, patterns: Mapping[str, str]) -> Callable[[Path], Figures]:
-    """The figures that a benchmark prints; none where a version lacks it."""
+    """The figures that a benchmark prints (module and its words); none where a version lacks it."""
 
     def measure(root: Path) -> Figures:
-        if not (root / f"{module.replace('.', '/')}.py").exists():
+        name, *words = module.split()
+        if not (root / f"{name.replace('.', '/')}.py").exists():
             return {}
-        output = run(("-m", module), root)[1]
+        output = run(("-m", name, *words), root)[1]
         found = {name: re.search(pattern, output) for name, pattern in patterns.items()}
         return {name: float(match[1].replace(",", "")) for name, match in found.items() if match}
 
@@ -63,7 +67,7 @@ MEASURES = (
     process(PLAN),
     *(printed(module, patterns) for module, patterns in PRINTED.items()),
 )
-HIGHER_IS_BETTER = "plans/s"
+HIGHER_IS_BETTER = ("plans/s", "requests/s of CPU")
 
 
 def text(figure: float) -> str:

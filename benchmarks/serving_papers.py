@@ -11,8 +11,9 @@ from functools import cached_property
 from math import isfinite
 from typing import Any
 
-from benchmarks.serving_claims import POLICY_CLAIMS, ServingClaim
+from benchmarks.serving_claims import LOWER, POLICY_CLAIMS, ServingClaim
 from benchmarks.serving_targets import slowed_too_much, smooth_rate
+from hwmodels.errors import InputError
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
@@ -29,8 +30,6 @@ GAP_S = 0.25
 """FastGen's target of token gaps: 4 tokens/s."""
 ALONE = {"cluster": "dgx-a100-80gb", "deployment.replicas": 1}
 """The machine on which Splitwise's requests run alone."""
-LOWER = ("itl_s.p95", "itl_s.mean", "ttft_s.mean", "ttft_s.p99", "e2e_s.mean", "e2e_s.p99")
-"""Figures of which less is better."""
 
 
 CLIENTS = ("base", "2 clients", "4 clients", "8 clients", "24 clients")
@@ -314,9 +313,17 @@ def _products(setting: ServingSetting) -> float:
     return setting.cluster.device.settled("bf16") / (2.0 * model_parameters(setting.model))
 
 
+def _prompt(setting: ServingSetting) -> float:
+    """Mean tokens of a prompt."""
+    lengths = setting.serving.input
+    if lengths is None:
+        raise InputError("a claim on prompts needs their lengths", f"{setting.where}: workload.input")
+    return float(lengths.mean())
+
+
 def _kv_gb(setting: ServingSetting) -> float:
     """KV of a prompt, GB."""
-    return setting.serving.input.mean() * setting.pools[0].costs.kv_token_bytes / 1e9
+    return _prompt(setting) * setting.pools[0].costs.kv_token_bytes / 1e9
 
 
 def _users(setting: ServingSetting) -> float:
@@ -327,7 +334,7 @@ def _users(setting: ServingSetting) -> float:
 
 def _peak_prefill(setting: ServingSetting) -> float:
     """Seconds of a prompt's FLOPs at the peak of one device."""
-    tokens = setting.serving.input.mean()
+    tokens = _prompt(setting)
     flops = tokens * float(flops_per_token(setting.model, tokens, causal=True))
     return flops / setting.cluster.device.peak("bf16")
 
@@ -424,9 +431,29 @@ def serving_rows(asked: list[str], claims: Iterable[ServingClaim] = SERVING_CLAI
             continue
         runs = known.setdefault(claim.scenario, ServingRuns(claim.scenario))
         found = gain(claim, runs) if claim.measure is None else claim.measure(runs)
+        figures = found if isinstance(found, tuple) else (found,)
         low, high = claim.band
-        verdict = "inside" if low <= found <= high else "below" if found < low else "above"
         what = f"{claim.what}{' (mechanism alone)' if claim.alone else ''}"
-        times = f"{found:.2f}{claim.unit}" if isfinite(found) else "baseline at no rate"
         expected = f"{claim.published:.2f}{claim.unit} | {low:.2f}-{high:.2f}{claim.unit}"
-        yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {verdict} |"
+        times = (
+            f"{printed(figures, claim.band)}{claim.unit}" if isfinite(max(figures)) else "baseline at no rate"
+        )
+        yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {verdict(figures, claim.band)} |"
+
+
+def verdict(figures: tuple[float, ...], band: tuple[float, float]) -> str:
+    """Whether a figure is inside its band; of a range, at how many of its points."""
+    low, high = band
+    inside = sum(low <= one <= high for one in figures)
+    if 0 < inside < len(figures):
+        return f"inside at {inside} of {len(figures)}"
+    return "inside" if inside else "below" if max(figures) < low else "above"
+
+
+def printed(figures: tuple[float, ...], band: tuple[float, float]) -> str:
+    """A figure or the ends of a range, with the digits that tell them from the band's ends."""
+    ends = (min(figures), max(figures)) if len(figures) > 1 else figures
+    digits = 2
+    while digits < 4 and any(round(one, digits) == end != one for one in ends for end in band):
+        digits += 1
+    return "-".join(f"{one:.{digits}f}" for one in ends)

@@ -83,6 +83,23 @@ def test_verdicts(gain, words):
     assert papers.verdict(claim, [1.0, gain]) == words
 
 
+@pytest.mark.parametrize(
+    ("figures", "words", "shown"),
+    [
+        ((1.3,), "inside", "1.30"),
+        ((1.199,), "below", "1.199"),
+        ((1.2,), "inside", "1.20"),
+        ((1.2, 2.7, 1.4), "inside at 2 of 3", "1.20-2.70"),
+        ((1.9, 2.1), "inside at 1 of 2", "1.90-2.10"),
+        ((2.1, 2.2), "above", "2.10-2.20"),
+    ],
+)
+def test_verdicts_of_serving_claims_and_of_ranges(figures, words, shown):
+    band = (1.2, 2.0)
+    assert serving_papers.verdict(figures, band) == words
+    assert serving_papers.printed(figures, band) == shown
+
+
 @pytest.mark.parametrize("most", [0, 1, 2, 37, 1024])
 def test_the_largest_that_fits(most):
     assert papers.largest(lambda count: count <= most) == most

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.schedulers.priority import Priority
@@ -27,11 +27,22 @@ class ChangingPriority(Priority):
     every: float = Field(default=5.0, ge=1e-3, le=1e6, description="seconds between two draws")
     levels: int = Field(default=4, ge=2, le=64, description="priorities that are drawn")
 
+    _drawn: dict[int, tuple[int, set[int]]] = PrivateAttr(default_factory=dict)
+    """Of each rank: the number of the last draw, and serials of the sequences that have theirs."""
+
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
-        epoch = int(now / self.every)
-        for one in (*batcher.waiting, *batcher.admitted):
+        epoch, key = int(now / self.every), id(batcher)
+        before, drawn = self._drawn.get(key, (-1, set()))
+        coming = [one for one in batcher.waiting if one.request.serial not in drawn]
+        if epoch != before:
+            self._sorted.pop(id(batcher.waiting), None)
+            self._stuck.pop(id(batcher.waiting), None)
+            coming, drawn = [*batcher.waiting, *batcher.admitted], set()
+            self._drawn[key] = epoch, drawn
+        for one in coming:
             one.priority = ((one.request.serial * 7919 + epoch * 104729) * ODD % 2**32 >> 16) % self.levels
+            drawn.add(one.request.serial)
         super().fill(batcher, step, now)
         if batcher.waiting and step.decodes:
             # The next draw may preempt in any step: no stretch of equal steps while sequences wait.

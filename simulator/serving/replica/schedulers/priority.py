@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import ClassVar
+
+from pydantic import PrivateAttr
 
 from simulator.serving.replica.admission import admit, go_on
 from simulator.serving.replica.batcher import Batcher, PlannedStep
@@ -21,13 +24,19 @@ class Priority(Scheduler):
     rule: ClassVar[str] = "as chunked, urgent first, preempting less urgent ones"
     source: ClassVar[str] = "vLLM 1 --scheduling-policy priority; FastSwitch, arXiv 2411.18424"
 
+    _sorted: dict[int, tuple[Sequence, int]] = PrivateAttr(default_factory=dict)
+    """Of each rank's queue that is in order: its last sequence, and its length."""
+
+    _stuck: dict[int, Sequence] = PrivateAttr(default_factory=dict)
+    """Head of each queue that found nothing less urgent; until it is admitted nothing else is."""
+
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         waiting = batcher.waiting
-        if len(waiting) > 1:
-            ordered = sorted(waiting, key=lambda one: (one.priority, one.queued_s))
+        if len(waiting) > 1 and not self._in_order(waiting):
+            urgent_first = sorted(waiting, key=lambda one: (one.priority, one.queued_s))
             waiting.clear()
-            waiting.extend(ordered)
+            waiting.extend(urgent_first)
         if waiting:
             self._make_room(batcher, step)
         batcher.decode(step)
@@ -36,6 +45,17 @@ class Priority(Scheduler):
             tokens = go_on(batcher, step, tokens)
         if waiting:
             admit(batcher, step, tokens, now, not batcher.chunks_prompts)
+        key, ordered, stuck = id(waiting), self._sorted, self._stuck
+        ordered.pop(key, None)
+        if waiting and not step.preempted:
+            ordered[key] = waiting[-1], len(waiting)
+        if key in stuck and not (waiting and stuck[key] is waiting[0]):
+            del stuck[key]
+
+    def _in_order(self, waiting: deque[Sequence]) -> bool:
+        """Whether the queue is as the last fill left it, but for sequences that are gone."""
+        last, length = self._sorted.get(id(waiting), (None, 0))
+        return waiting[-1] is last and len(waiting) <= length
 
     def waits(self, batcher: Batcher) -> bool:
         """Any arrival may be more urgent than a running sequence."""
@@ -50,6 +70,8 @@ class Priority(Scheduler):
         head = batcher.waiting[0]
         need = self._need(batcher, head)
         while batcher.running >= batcher.slots or need > batcher.kv.free:
+            if self._stuck.get(id(batcher.waiting)) is head:
+                return
             running = [
                 one
                 for one in batcher.admitted
@@ -57,6 +79,7 @@ class Priority(Scheduler):
                 and (one.end_step > batcher.steps or one in batcher.prefilling)
             ]
             if not running:
+                self._stuck[id(batcher.waiting)] = head
                 return
             victim = max(running, key=lambda one: (one.priority, one.scheduled_s))
             batcher.admitted.remove(victim)

@@ -1,0 +1,173 @@
+"""Speed of serving policies: ``python -m benchmarks.policy_speed [POLICY ...]``.
+
+Runs a workload on which a policy is active, with it and without, both in turn on this machine, and prints
+requests a CPU second of both and their ratio; at the end the median and the least ratio. What only the policy
+needs (a tier, a draft) is stated with it, what both can have (prefixes, priorities) in both. The simulator
+without policies is compared with another version by ``python -m benchmarks.against REF``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.serving import timed
+from hwmodels.errors import UnknownNameError
+from meshwright.questions.keys import set_key
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+RUNS = 3
+"""Of each scenario; the fastest counts."""
+CORE: dict[str, Any] = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "workload": {
+        "kind": "serving",
+        "requests": 4000,
+        "arrivals": {"kind": "poisson", "rate": 40.0},
+        "input": {"kind": "lognormal", "median": 850, "sigma": 0.9, "most": 4000},
+        "output": {"kind": "lognormal", "median": 150, "sigma": 0.8, "most": 1000},
+    },
+    "deployment": {"engine": "vllm-0.19", "replicas": 4, "options": {"max_context": 32768}},
+}
+"""Chats on four replicas of one H100, at about half of their capacity."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A policy, and the keys of its scenario."""
+
+    policy: dict[str, Any]
+    both: dict[str, Any] = field(default_factory=dict)
+    """Keys of the scenario without it, too."""
+
+
+OPTIONS = "deployment.options"
+TENSOR = {"deployment.tensor": 2}
+PREFIX = {"workload.prefix": {"tokens": 512, "groups": 2000}}
+TURNS = {"workload.program": {"kind": "conversation", "turns": 3, "think": 2.0}}
+TIGHT = {f"{OPTIONS}.kv_blocks": 3000}
+"""Of 16 tokens: about 45 sequences fit."""
+SWAPS = {f"{OPTIONS}.preemption": "swap", "deployment.engine": "vllm-0.6", **TIGHT}
+PROGRAM = {"workload.program": {"kind": "text2sql", "candidates": 3, "fail": 0.3, "deadline": 60}}
+DRAFT = {"deployment.speculation": {"kind": "ngram", "tokens": 3}}
+
+
+def _overlap(kind: str) -> Compared:
+    return Compared({"deployment.overlap": {"kind": kind}}, TENSOR)
+
+
+def _scheduler(name: str, both: dict[str, Any] | None = None) -> Compared:
+    return Compared({f"{OPTIONS}.scheduler": name}, both or {})
+
+
+def _router(name: str, both: dict[str, Any] | None = None) -> Compared:
+    return Compared({"deployment.router": name}, both or {})
+
+
+def _tiers(*places: str, **keys: float) -> Compared:
+    return Compared(
+        {"deployment.tiers": [{"place": one, "gigabytes": 100, **keys} for one in places]}, PREFIX
+    )
+
+
+POLICIES: dict[str, Compared] = {
+    "scheduler prefill-first": _scheduler("prefill-first"),
+    "scheduler spaced-prefill": _scheduler("spaced-prefill"),
+    "scheduler priority": _scheduler("priority", {"workload.priorities": [1, 3]}),
+    "scheduler changing-priority": _scheduler("changing-priority", SWAPS),
+    "scheduler prefix-grouped": _scheduler("prefix-grouped", PREFIX),
+    "scheduler urgency": _scheduler("urgency", PROGRAM),
+    "scheduler gang": _scheduler("gang", PROGRAM),
+    "router least-loaded": _router("least-loaded"),
+    "router freeness": _router("freeness"),
+    "router prefix-aware": _router("prefix-aware", PREFIX),
+    "router scored": _router("scored", PREFIX),
+    "router soonest": _router("soonest"),
+    "migration llumnix": Compared(
+        {"deployment.migrate": {"kind": "llumnix", "interval": 0.1}}, {"deployment.router": "freeness"}
+    ),
+    "swaps in groups": Compared(
+        {
+            f"{OPTIONS}.swap_copies": "groups",
+            f"{OPTIONS}.swap_asynchronous": True,
+            f"{OPTIONS}.swap_keeps": True,
+        },
+        {**SWAPS, f"{OPTIONS}.scheduler": "changing-priority"},
+    ),
+    "tiers": _tiers("host", "nvme"),
+    "tiers on shared links": _tiers("host", "nvme", recompute=0.15),
+    "documents": Compared(
+        {"deployment.tiers": [{"place": "host", "gigabytes": 100, "recompute": 0.15}]},
+        {
+            "workload.chunks": {"documents": 500, "per_prompt": 4, "tokens": 256},
+            "deployment.tiers": [{"place": "host", "gigabytes": 100, "recompute": 1.0}],
+        },
+    ),
+    "adapters": Compared({"deployment.adapters": {"count": 200, "rank": 16, "popularity": {"zipf": 1.5}}}),
+    "adapters in KV": Compared(
+        {"deployment.adapters": {"count": 200, "rank": 16, "memory": "shared"}},
+        {f"{OPTIONS}.prefix_caching": False},
+    ),
+    "conversations": Compared(TURNS),
+    "speculation": Compared(DRAFT),
+    "overlap nano-batches": _overlap("nano-batches"),
+    "overlap halves": _overlap("halves"),
+    "overlap ladder": _overlap("ladder"),
+    "streamed weights": Compared({"deployment.stream": {"resident": 0.9}}),
+    "fine-tuning": Compared({"deployment.finetuning": {"tpot": 0.03}}),
+    "prefill and decode pools": Compared(
+        {"deployment.pools": [{"role": "prefill", "replicas": 2}, {"role": "decode", "replicas": 2}]}
+    ),
+    "reactive scaler": Compared(
+        {
+            "deployment.scaler": "reactive",
+            "deployment.scaler_options": {"interval": 5, "most": 6, "target": 30},
+        }
+    ),
+    "failures": Compared({"deployment.failures": {"at": [{"time": 20, "replica": 0}], "restore": 30}}),
+}
+
+
+def pace(keys: dict[str, Any]) -> float:
+    """Requests a CPU second of one run of the core with other keys; the setting is not counted."""
+    data = CORE
+    for key, value in keys.items():
+        data = set_key(data, key, value, Path(), "benchmark")
+    setting = make_serving(data, "benchmark", Path())
+    seconds, result = timed(lambda: serve(setting))[1:]
+    return len(result.records) / seconds
+
+
+def compared(one: Compared, runs: int) -> tuple[float, float]:
+    """Best requests a CPU second without and with a policy, both in turn."""
+    pairs = [(pace(one.both), pace({**one.both, **one.policy})) for _ in range(runs)]
+    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.policy_speed", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("policies", nargs="*", metavar="POLICY", help=f"{', '.join(POLICIES)}; default: all")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    asked = parser.parse_args()
+    for name in asked.policies:
+        if name not in POLICIES:
+            parser.error(str(UnknownNameError("policy", name, POLICIES)))
+    print("| policy | core, requests/CPU s | with it | share |\n|---|---|---|---|")
+    ratios = []
+    for name in asked.policies or POLICIES:
+        core, with_it = compared(POLICIES[name], asked.runs)
+        ratios.append(with_it / core)
+        print(f"| {name} | {core:,.0f} | {with_it:,.0f} | {ratios[-1]:.2f} |", flush=True)
+    print(f"\nmedian {median(ratios):.2f} (reach 0.5), least {min(ratios):.2f} (reach 0.25)")
+
+
+if __name__ == "__main__":
+    main()
