@@ -22,6 +22,7 @@ from meshwright.results import check_rank
 from meshwright.shown import Shown
 from planner.execution import Execution
 from planner.pareto import Fronts
+from planner.serving.checked import Check, check
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
 from planner.serving.deployment import scenario_of
 from planner.serving.fronts import serving_fronts
@@ -50,13 +51,15 @@ class DeploymentSearch(Shown):
     """Whether Ctrl-C ended the event engine's runs early."""
     policies: PolicySearch | None = None
     """Policies tried around the first deployment, on the event engine."""
+    look: Check | None = None
+    """What the event engine said of the first deployments by default."""
 
     def _tables(self) -> Sequence[Any]:
         if not self.search.plans:
             return ["no deployment meets the targets"]
         from meshwright.reports.serving_plans import deployment_tables
 
-        return deployment_tables(self.search, self.refined)
+        return deployment_tables(self.search, self.refined, self.look)
 
     @property
     def best(self) -> ServingPlan:
@@ -85,7 +88,7 @@ def deploy(
     *,
     split: bool = True,
     top: int = 5,
-    refine: int = 0,
+    refine: int | None = None,
     tries: Mapping[str, Sequence[Any]] | None = None,
     execution: Execution | None = None,
     progress: Callable[[float], None] | None = None,
@@ -99,7 +102,8 @@ def deploy(
         scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
         split: try separate pools for prefill and decode too.
         top: deployments to return.
-        refine: number of best deployments whose highest rate the event engine finds too.
+        refine: number of best deployments whose highest rate the event engine finds too; by default a look
+            at three (``planner.serving.checked``) where that takes below a second.
         tries: values of policies by key of the deployment (``planner.serving.policies.TRIED``; None goes
             without), tried around the first deployment on the event engine.
         execution: where the event engine runs, and the store of its results; by default all cores.
@@ -113,22 +117,23 @@ def deploy(
     given = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
     question = _question(scenario, given, split)
     proof = rows_of_layouts(question.model.name, engines.get(question.engine).engine)
-    found = search_serving(question, max(top, refine), progress, formats=True, proof=proof)
+    found = search_serving(question, max(top, refine or 0), progress, formats=True, proof=proof)
     if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
         most = replace(question, objective="goodput")
-        found = search_serving(most, max(top, refine), progress, formats=True, proof=proof)
-    runs: dict[int, RefinedServing] = {}
+        found = search_serving(most, max(top, refine or 0), progress, formats=True, proof=proof)
+    look = check(found) if refine is None else Check(found, {})
+    found, runs = look.search, dict(look.runs)
     interrupted = False
     try:
-        for number, run in refine_serving(question, found.plans[:refine], execution or Execution()):
+        for number, run in refine_serving(question, found.plans[: refine or 0], execution or Execution()):
             runs[number] = run
     except KeyboardInterrupt:
         interrupted = True
     policies = None
     if tries and found.plans and not interrupted:
         policies = try_policies(question, found.plans[0], tries, execution or Execution())
-    return DeploymentSearch(found, runs, interrupted, policies)
+    return DeploymentSearch(found, runs, interrupted, policies, look)
 
 
 def _budget(watts: float | None) -> float | None:

@@ -72,7 +72,7 @@ class PlanFlags:
     proven: given.Proven = False
     trials: given.Trials = None
     folder: given.Folder = TRIALS
-    refine: given.Refine = 0
+    refine: given.Refine = None
     executor: given.Executor = "local"
     address: given.Address = ""
     workers: given.Workers = None

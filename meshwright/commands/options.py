@@ -160,7 +160,14 @@ Trials = Annotated[
 ]
 Folder = Annotated[Path, typer.Option(help="Folder of --trials.")]
 Raw = Annotated[bool, typer.Option("--all", help="Show near duplicates too, in the order of the objective.")]
-Refine = Annotated[int, typer.Option(min=0, metavar="N", help="Run the best N plans on the event engine.")]
+Refine = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Run the best N plans on the event engine; of serving, a look at three by default, 0 for none.",
+    ),
+]
 Save = Annotated[
     Path | None,
     typer.Option(metavar="FILE.yaml", help="Write a plan as a scenario file."),

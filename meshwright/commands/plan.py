@@ -80,13 +80,15 @@ def answer(flags: PlanFlags) -> None:
         unused = {"--rate": flags.rate, "--mix": flags.mix, "--watts": flags.watts}
         refuse_given(unused, "--day gives the rates")
         asked = {**place, **load, **held}
-        plan_days(flags.scenario, asked, flags.day, flags.cold_start, flags.refine, flags.json, flags.html)
+        plan_days(
+            flags.scenario, asked, flags.day, flags.cold_start, flags.refine or 0, flags.json, flags.html
+        )
     elif flags.mix is not None:
         files.refuse("mixes", "save", "csv")
         unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
         asked = {"model": flags.model, **load, **held, "watts": flags.watts, "split": not flags.together}
-        plan_mix(flags.scenario, asked, flags.mix, flags.refine, flags.json, flags.html)
+        plan_mix(flags.scenario, asked, flags.mix, flags.refine or 0, flags.json, flags.html)
     elif flags.serve or asks_serving(flags.scenario):
         _answer_serving(flags, {**place, **load}, held, files)
     else:
@@ -205,9 +207,8 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     if flags.pareto:
         show_training_fronts(flags.scenario, asked, files, flags.json)
         return
-    asked |= {
-        name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven", "refine")
-    }
+    asked |= {name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven")}
+    asked["refine"] = flags.refine or 0
     asked["execution"] = _execution(flags)
     plan_training(flags.scenario, asked, files, flags.json, flags.trials, flags.folder)
 

@@ -32,7 +32,7 @@ def plan_serving(
     arguments: Mapping[str, Any],
     held: Mapping[str, Mapping[str, str]],
     top: int | None,
-    refine: int,
+    refine: int | None,
     execution: Execution,
     files: PlanFiles,
     json: bool,
@@ -76,15 +76,17 @@ def plan_serving(
     note_model(found.search.question.model)
     if json:
         tried = describe_policies(found.policies)
-        print_json({**describe_deployments(found.search, found.refined), **tried})
+        print_json({**describe_deployments(found.search, found.refined, found.look), **tried})
     elif found.search.plans:
         launch = export_words(engine_target(found.search.question.engine), files.save)
         tried = policy_tables(found.search.question, found.policies)
-        show_tables(*deployment_tables(found.search, found.refined), *tried, launch)
+        show_tables(*deployment_tables(found.search, found.refined, found.look), *tried, launch)
     if files.html is not None and found.search.plans:
         from meshwright.pages.answers import write_deployments
 
-        write_deployments(files.html, found.search, deployment_tables(found.search, found.refined))
+        write_deployments(
+            files.html, found.search, deployment_tables(found.search, found.refined, found.look)
+        )
         note(f"page written: {files.html}")
     if not found.search.plans:
         raise InfeasibleError(nearest_words(found.search))

@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import evidence_words, unproven
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
+from planner.serving.checked import Check
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
@@ -35,7 +37,7 @@ SECOND = {
 """Gap of the second plan to the first, by objective."""
 
 
-def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]:
+def describe_deployments(search: ServingSearch, refined: Runs, look: Check | None = None) -> dict[str, Any]:
     """A search with documented keys."""
     question = search.question
     most = {} if search.most is None else {"most_goodput": _described(search, {}, search.most, 0)}
@@ -82,6 +84,7 @@ def describe_deployments(search: ServingSearch, refined: Runs) -> dict[str, Any]
         "scored": search.scored,
         "removed": search.removed,
         "runner_up_gap": search.runner_up_gap,
+        **describe_check(look),
     }
 
 
@@ -126,7 +129,7 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
     return {"role": group.role, "device": device, "replicas": group.replicas, **degrees, **limits}
 
 
-def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]:
+def deployment_tables(search: ServingSearch, refined: Runs, look: Check | None = None) -> list[Table | str]:
     """Deployments for people, the best first."""
     headings = ["rank", "deployment", "limits", "goodput", "TTFT", "TPOT", "e2e", "tok/s/GPU", "GPUs"]
     headings += ["$/Mtok", "J/tok", *(["on the event engine"] if refined else [])]
@@ -134,7 +137,7 @@ def deployment_tables(search: ServingSearch, refined: Runs) -> list[Table | str]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
     made = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
-    made += [*_most_words(search), *_gap(search), *_choices(search), *_variants(search)]
+    made += [*checked_words(look), *_most_words(search), *_gap(search), *_choices(search), *_variants(search)]
     return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
 
 

@@ -83,7 +83,7 @@ def _plan_serving(data: Mapping[str, Any]) -> dict[str, Any]:
     from meshwright.api import serving as serving_api
     from meshwright.reports.serving_plans import describe_deployments, nearest_words
 
-    found = serving_api.deploy(dict(data), top=1)
+    found = serving_api.deploy(dict(data), top=1, refine=0)
     if not found.search.plans:
         return {"problem": nearest_words(found.search)}
     best = describe_deployments(found.search, found.refined)["deployments"][0]

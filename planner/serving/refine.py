@@ -77,7 +77,7 @@ def refine_scenarios(
         The number of a scenario and its figures, in the order in which they are done.
     """
     calls = [
-        (scenario, question.folder, plan.goodput, question.rate, _lifetime(question, plan))
+        (scenario, question.folder, plan.goodput, question.rate, lifetime(question, plan))
         for scenario, plan in asked
     ]
     for number, run, _ in execution.run(_largest, calls, _inputs):
@@ -110,7 +110,7 @@ def _largest(
     return asdict(RefinedServing(float(np.mean(found)), STUDENT * spread))
 
 
-def _lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
+def lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
     """Seconds of a request in the system where the targets just hold, at most."""
     slo = question.workload.slo
     told = plan.e2e_s if plan.load >= plan.goodput else inf
@@ -128,27 +128,41 @@ def settled(setting: ServingSetting, held: float) -> ServingSetting:
 
 
 def bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
-    """Largest rate of one seed: growing steps from the steady state's rate, then halving the interval.
+    """Largest rate of one seed, requests a second; 0 where no rate meets the targets."""
+    return bracket(setting, expected, natural, FIRST_STEP, CLOSE)[0]
+
+
+def bracket(
+    setting: ServingSetting, expected: float, natural: float | None, factor: float, close: float
+) -> tuple[float, float]:
+    """Interval of the largest rate: growing steps from the steady state's rate, then halves of the interval.
+
+    Args:
+        setting: the run.
+        expected: first rate, requests a second.
+        natural: rate of a trace's own times.
+        factor: to the second rate; squared at every further one.
+        close: width over the upper end at which the interval is narrow enough.
 
     Returns:
-        Requests a second; 0 where no rate meets the targets.
+        Requests a second, of which the first holds and the second does not; zeros where no rate holds.
     """
     low, high = 0.0, inf
-    rate, factor = max(expected, 1e-3), FIRST_STEP
+    rate = max(expected, 1e-3)
     for _ in range(RUNS):
         if _meets(setting, rate, natural):
             low = rate
         else:
             high = rate
         if low and high < inf:
-            if high - low <= CLOSE * high:
+            if high - low <= close * high:
                 break
             rate = 0.5 * (low + high)
         else:
             rate, factor = rate * factor if low else rate / factor, factor**2
             if rate < LEAST_RATE:
                 break
-    return low
+    return (low, high if high < inf else low) if low else (0.0, 0.0)
 
 
 def closed_rate(setting: ServingSetting) -> float:

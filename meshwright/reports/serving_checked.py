@@ -1,0 +1,51 @@
+"""What the event engine said of a search's first deployments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.reports.units import percent
+from planner.serving.checked import CHECKED, Check
+
+
+def describe_check(look: Check | None) -> dict[str, Any]:
+    """Deployments whose rates the engine replaced, with documented keys; nothing where none was."""
+    if look is None or not look.replaced:
+        return {}
+    told = [
+        {
+            "rank": 1 + place,
+            "deployment": plan.describe(),
+            "steady_goodput_requests_s": plan.goodput,
+            "goodput_requests_s": look.search.plans[place].goodput,
+        }
+        for plan, place in look.replaced
+    ]
+    return {"replaced_by_engine": told}
+
+
+def checked_words(look: Check | None) -> list[str]:
+    """A line for each deployment whose rate the engine replaced, or why none was run."""
+    if look is None:
+        return []
+    if look.skipped:
+        return [
+            f"Not run on the event engine: a run of the first {CHECKED} takes {look.skipped:,} requests; "
+            f"--refine {CHECKED} runs them."
+        ]
+    return [
+        f"The event engine contradicts {plan.describe()}: {_rate(look.search.plans[place].goodput)}, where "
+        f"the steady state has {_rate(plan.goodput)} "
+        f"({_gap(look.search.plans[place].goodput, plan.goodput)}). "
+        f"Its rate replaces the other; it ranks {1 + place}."
+        for plan, place in look.replaced
+    ]
+
+
+def _rate(goodput: float) -> str:
+    return f"{goodput:.3g} requests/s" if goodput > 0 else "no rate within the targets"
+
+
+def _gap(found: float, steady: float) -> str:
+    change = found / steady - 1.0
+    return f"{percent(abs(change), 0)} {'more' if change > 0 else 'less'}"

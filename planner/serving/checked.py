@@ -1,0 +1,127 @@
+"""The first deployments of a search on the event engine: a look by default, where it takes below a second.
+
+One seed and an interval of 5 %. Where the engine finds another rate than the steady state by more than the
+printed error, its rate replaces the deployment's and the ranking follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hwmodels.errors import MeshwrightError
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.question import ServingQuestion
+from planner.serving.refine import RefinedServing, bracket, closed_rate, lifetime, settled
+from planner.serving.search import ServingSearch
+from planner.serving.shown import STEADY_ERROR
+from simulator.serving.scenario import make_serving
+from simulator.serving.setting import ServingSetting
+
+CHECKED = 3
+"""Deployments that are run."""
+STEP, WIDTH = 1.05, 0.05
+"""Factor between the first trial rates, and the width of the interval at which they end."""
+MOST_REQUESTS = 10_000
+"""Requests of one run of each deployment, in all: about a second with two or three rates each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Deployments after the look.
+
+    Attributes:
+        search: with rates replaced where the engine contradicts them.
+        runs: rates found, by the number of the deployment.
+        replaced: deployments as the steady state had them, with the number that they have now.
+        skipped: requests of a run of each, where they are too many for a look.
+    """
+
+    search: ServingSearch
+    runs: Mapping[int, RefinedServing]
+    replaced: Sequence[tuple[ServingPlan, int]] = ()
+    skipped: int = 0
+
+
+def check(search: ServingSearch) -> Check:
+    """Run the first deployments, and rank them by what the engine finds.
+
+    Args:
+        search: a search without runs.
+    """
+    question, plans = search.question, list(search.plans)
+    if not question.workload.slo.given:
+        return Check(search, {})
+    settings = [_setting(question, plan) for plan in plans[:CHECKED]]
+    requests = sum(one.serving.requests for one in settings if isinstance(one, ServingSetting))
+    if requests > MOST_REQUESTS:
+        return Check(search, {}, skipped=requests)
+    runs = [_run(one, plan, question.rate) for one, plan in zip(settings, plans, strict=False)]
+    found = [_followed(plan, run, question) for plan, run in zip(plans, runs, strict=False)]
+    after = [*found, *plans[len(found) :]]
+    order = list(range(len(plans)))
+    if any(new is not old for new, old in zip(after, plans, strict=True)):
+        order.sort(key=lambda number: _rank(after[number], question))
+    at = {number: place for place, number in enumerate(order)}
+    moved = [(old, at[number]) for number, old in enumerate(plans) if after[number] is not old]
+    ranked = replace(
+        search,
+        plans=[after[number] for number in order],
+        reasons=[search.reasons[number] for number in order],
+    )
+    return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, moved)
+
+
+def _setting(question: ServingQuestion, plan: ServingPlan) -> ServingSetting | MeshwrightError:
+    """The run of a deployment, or the reason why it has none."""
+    try:
+        made = make_serving(scenario_of(question, plan), "plan", question.folder or Path())
+    except MeshwrightError as error:
+        return error
+    return settled(made, plan.goodput * lifetime(question, plan))
+
+
+def _run(
+    setting: ServingSetting | MeshwrightError, plan: ServingPlan, natural: float | None
+) -> RefinedServing:
+    """The largest rate of a deployment: middle and half width of the interval."""
+    if isinstance(setting, MeshwrightError):
+        return RefinedServing(0.0, 0.0, str(setting))
+    try:
+        arrivals = setting.serving.arrivals
+        if arrivals is not None and arrivals.closed:
+            return RefinedServing(closed_rate(setting), 0.0)
+        low, high = bracket(setting, plan.goodput, natural, STEP, WIDTH)
+    except MeshwrightError as error:
+        return RefinedServing(0.0, 0.0, str(error))
+    return RefinedServing(0.5 * (low + high), 0.5 * (high - low))
+
+
+def _followed(plan: ServingPlan, run: RefinedServing, question: ServingQuestion) -> ServingPlan:
+    """The deployment with the engine's rate where that contradicts its own."""
+    if run.problem or not contradicts(plan, run):
+        return plan
+    load = min(plan.load, run.goodput) if question.objective == "goodput" else plan.load
+    rate = question.rate
+    return replace(
+        plan,
+        goodput=run.goodput,
+        load=load,
+        output_tokens_s=max(load * question.output, 1e-9),
+        meets=run.goodput > 0 and (rate is None or rate <= run.goodput + run.half_width),
+    )
+
+
+def contradicts(plan: ServingPlan, run: RefinedServing) -> bool:
+    """Whether the engine's interval misses the steady state's rate by more than its error."""
+    least, most = run.goodput - run.half_width, run.goodput + run.half_width
+    return plan.goodput > most * (1.0 + STEADY_ERROR) or plan.goodput < least / (1.0 + STEADY_ERROR)
+
+
+def _rank(plan: ServingPlan, question: ServingQuestion) -> tuple[Any, ...]:
+    """Deployments that meet the targets first, then by the figure of the objective."""
+    figure = plan.figure(question.objective)
+    return not plan.meets, -figure if question.objective == "goodput" else figure

@@ -1,0 +1,82 @@
+"""The look at a search's first deployments on the event engine: rates that it contradicts are replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import meshwright as mw
+from meshwright.questions.serving import serving_question
+from meshwright.reports.serving_checked import checked_words, describe_check
+from planner.serving.checked import CHECKED, check, contradicts
+from planner.serving.refine import RefinedServing
+from planner.serving.search import search_serving
+
+ASKED = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 100}
+TARGETS = {"ttft": 0.5, "tpot": 0.03, "engine": "vllm"}
+
+
+@pytest.fixture(scope="module")
+def found():
+    given = {**ASKED, **TARGETS, "rate": 10.0, "share": None, "objective": None}
+    return search_serving(serving_question(None, given, {}, {}), top=4)
+
+
+@pytest.fixture(scope="module")
+def looked(found):
+    return check(found)
+
+
+def test_rates_that_hold_stay(found, looked):
+    """The steady state and the engine agree here: same plans, the first three with an interval."""
+    assert list(looked.search.plans) == list(found.plans)
+    assert set(looked.runs) == set(range(CHECKED))
+    assert not looked.replaced
+    assert checked_words(looked) == []
+    assert describe_check(looked) == {}
+
+
+def test_contradicted_rate_is_replaced_and_ranks_anew(found, looked):
+    """A first deployment that promises four times what the engine carries gets the engine's rate; where the
+    asked rate is above that, it ranks behind those that carry it."""
+    high = replace(found.question, workload=found.question.workload.model_copy(deep=True))
+    wrong = replace(found.plans[0], goodput=4.0 * found.plans[0].goodput)
+    asked = high.workload.model_copy(
+        update={"arrivals": high.workload.arrivals.model_copy(update={"rate": 1.2 * found.plans[0].goodput})}
+    )
+    promised = replace(found, question=replace(high, workload=asked), plans=[wrong, *found.plans[1:]])
+    after = check(promised)
+    assert [plan for plan, _ in after.replaced] == [wrong]
+    place = after.replaced[0][1]
+    assert place > 0
+    own = after.search.plans[place]
+    assert not own.meets
+    assert own.goodput == pytest.approx(looked.runs[0].goodput, rel=0.08)
+    assert describe_check(after)["replaced_by_engine"][0]["rank"] == 1 + place
+    assert "contradicts" in checked_words(after)[0]
+
+
+def test_interval_decides():
+    """Inside of it, or beside it by less than the printed error, a rate stands."""
+    given = {**ASKED, **TARGETS, "rate": None, "share": None, "objective": None}
+    plan = search_serving(serving_question(None, given, {}, {}), top=1).plans[0]
+    for factor, off in ((1.0, False), (1.06, False), (1.08, True), (0.94, False), (0.92, True)):
+        run = RefinedServing(plan.goodput / factor, 0.05 * plan.goodput / factor)
+        assert contradicts(plan, run) is off
+
+
+def test_long_runs_are_left_to_refine():
+    """Many requests in the system need a long run: none is made, and a line says so."""
+    given = {**ASKED, "gpus": 64, "osl": 2000, **TARGETS, "rate": None, "share": None, "objective": None}
+    after = check(search_serving(serving_question(None, given, {"tensor": 1, "pipeline": 1}, {}), top=3))
+    assert after.skipped > 0
+    assert not after.runs
+    assert "--refine" in checked_words(after)[0]
+
+
+def test_api_looks_by_default_and_can_leave_it():
+    """``refine=0`` turns it off; the same question gives the same answer."""
+    given = {**ASKED, **TARGETS, "rate": 10.0, "top": 1}
+    assert mw.deploy(**given).refined == mw.deploy(**given).refined != {}
+    assert mw.deploy(**given, refine=0).refined == {}
