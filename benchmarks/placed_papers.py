@@ -39,5 +39,14 @@ TREES = (
     over(ETS, "tokens/s of steps over REBASE's", 1.4, (1.2, 1.6), "ETS", metric=MADE),
     over(ETS, "the same, one program in flight: no gain", 1.0, (0.95, 1.1), "alone, ETS", "alone", MADE),
 )
+TETRIS = "serve-tetris-70b"
+CHOSEN = (
+    over(
+        TETRIS, "tokens/s over an even share of five drafts", 1.05, (1.0, 1.15), "TETRIS", "no spread", MADE
+    ),
+    over(TETRIS, "the same over verifying all five", 1.09, (1.0, 1.15), "TETRIS", "five", MADE),
+    over(TETRIS, "the same over three drafts of each", 1.05, (1.0, 1.15), "TETRIS", metric=MADE),
+    over(TETRIS, "the same of one sequence: no gain", 1.0, (0.85, 1.02), "one, TETRIS", "one", MADE),
+)
 
-PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES)
+PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES, *CHOSEN)

@@ -19,6 +19,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.quantities import Duration
 from simulator.serving.engines.engine import Figure
+from simulator.serving.question.draft_budget import Verified, verified
 
 FILE = Path(__file__).with_name("speculation.yaml")
 
@@ -118,6 +119,18 @@ class Speculation(Strict):
         description="a draft on devices of its own keeps a pipeline full of runs of `tokens` proposals, "
         "and a rejection cancels the runs behind it (PipeInfer)",
     )
+    budget: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**20,
+        description="tokens of a step that verify proposals of all sequences; likeliest first (TETRIS)",
+    )
+    spread: float = Field(
+        default=0.0,
+        ge=0,
+        lt=0.5,
+        description="standard deviation of the acceptance between proposals, with `budget`; 0: all alike",
+    )
     host: Duration | None = Field(
         default=None, description="host time of a step for drafts and verification; default: by kind"
     )
@@ -177,6 +190,13 @@ class Speculation(Strict):
         reached = acceptance ** np.arange(self.chain + 1)
         return reached - np.append(reached[1:], 0.0)
 
+    def in_batch(self, sequences: int) -> Verified:
+        """Proposals that a batch of so many sequences verifies, and what is accepted of them."""
+        if self.budget is None:
+            return Verified(float(self.queries), self.shares())
+        acceptance = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
+        return verified(float(np.mean(acceptance)), self.spread, self.tokens, self.budget, sequences)
+
     def mean(self) -> float:
         """Tokens that a step yields on average."""
         return float(self.shares() @ np.arange(1, self.chain + 2))
@@ -205,6 +225,16 @@ class Speculation(Strict):
             raise ValueError(
                 "`asynchronous` drafts go on after `tokens`; give `acceptance` as one number, or by position"
             )
+        if self.budget is not None and (self.asynchronous or self.expanded or self.verified is not None):
+            raise ValueError("`budget` divides chains; it excludes `asynchronous`, `expanded` and `verified`")
+        if self.budget is not None and (isinstance(self.acceptance, list) or self.acceptance_by_position):
+            raise ValueError("`budget` needs `acceptance` as one number")
+        if self.spread and self.budget is None:
+            raise ValueError("`spread` tells proposals of a `budget` apart; give one")
+        mean = self.acceptance if isinstance(self.acceptance, float) else self.defaults.acceptance.value
+        if self.spread**2 >= mean * (1.0 - mean) and self.spread:
+            most = (mean * (1.0 - mean)) ** 0.5
+            raise ValueError(f"`spread` must be below {most:.3g} with an acceptance of {mean:g}")
         if self.acceptance is not None and self.acceptance_by_position is not None:
             raise ValueError("`acceptance` and `acceptance_by_position` exclude each other")
         for name in ("acceptance", "acceptance_by_position"):

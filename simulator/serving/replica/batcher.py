@@ -226,7 +226,9 @@ class Batcher:
         if not self.reserves:
             self.phases[(sequence.target - self.steps) % self.block_tokens] += 1
         sequence.join_step, sequence.join_kv = self.steps, sequence.target
-        sequence.end_step = self.steps + (left if self.drafts is None else self.drafts.steps(left))
+        sequence.end_step = self.steps + (
+            left if self.drafts is None else self.drafts.steps(left, self.decodes)
+        )
         self.serial += 1
         heappush(self.ends, (sequence.end_step, self.serial, sequence.ticket, sequence))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
+from simulator.serving.question.draft_budget import Verified
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, StepTimes, Stretch
 
@@ -15,16 +17,33 @@ class Drafts:
 
     def __init__(self, speculation: Speculation, seed: list[int]) -> None:
         self.pace = speculation.mean()
-        """Mean tokens of a step."""
+        """Mean tokens of a step; under a budget, of the batch that a sequence last joined."""
         self._ends = np.cumsum(speculation.shares())
         self._ends /= self._ends[-1]
         self._random = np.random.default_rng(seed)
+        self._budgeted = None if speculation.budget is None else Budgeted(speculation)
 
-    def steps(self, tokens: int) -> int:
-        """Steps that yield the given number of tokens."""
+    def steps(self, tokens: int, sequences: int) -> int:
+        """Steps that yield the given number of tokens, beside a batch as when the sequence joins."""
+        if self._budgeted is not None:
+            found = self._budgeted[sequences]
+            self.pace, self._ends = found.mean, np.cumsum(found.shares)
         # `Generator.choice` with probabilities, without its checks of each call.
         draws = np.searchsorted(self._ends, self._random.random(tokens), side="right") + 1
         return int(np.searchsorted(np.cumsum(draws), tokens)) + 1
+
+
+class Budgeted(dict[int, Verified]):
+    """What batches verify under a budget, by their sequences; made when first asked for."""
+
+    def __init__(self, speculation: Speculation) -> None:
+        super().__init__()
+        self._speculation = speculation
+
+    def __missing__(self, sequences: int) -> Verified:
+        """A batch of another size."""
+        found = self[sequences] = self._speculation.in_batch(sequences)
+        return found
 
 
 class DraftHeads:
@@ -76,13 +95,24 @@ class SpeculativeSteps:
         self.host_s = speculation.host_s
         self.stages = target.stages
         self._growth = speculation.mean() / self.queries
+        self._budgeted = None if speculation.budget is None else Budgeted(speculation)
         self.expanded = speculation.expanded
 
     def _verify(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
         """Seconds of verification; where expanded, each token is a sequence of its own."""
         if self.expanded:
             return self.target.step(prefills, decodes * self.queries, kv_tokens * self.queries)
-        return self.target.step(prefills, decodes, kv_tokens, self.queries)
+        if self._budgeted is None or not decodes:
+            return self.target.step(prefills, decodes, kv_tokens, self.queries)
+        few, more, share = self._between(decodes)
+        least = self.target.step(prefills, decodes, kv_tokens, few)
+        return least + share * (self.target.step(prefills, decodes, kv_tokens, more) - least)
+
+    def _between(self, decodes: int) -> tuple[int, int, float]:
+        """Whole tokens below and above the mean of a sequence under the budget, and the place between."""
+        queries = self.queries if self._budgeted is None else self._budgeted[max(decodes, 1)].queries
+        few = int(queries)
+        return few, max(ceil(queries), 1), queries - few
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Proposals, then verification; prompts pass through target and draft."""
@@ -101,10 +131,28 @@ class SpeculativeSteps:
             many = self.queries
             verify_s, verify_growth_s, steps = self.target.stretch(decodes * many, kv_tokens * many)
             verify_growth_s *= many
-        else:
+        elif self._budgeted is None:
             verify_s, verify_growth_s, steps = self.target.stretch(decodes, kv_tokens, self.queries)
+        else:
+            return self._budgeted_stretch(decodes, kv_tokens, self._budgeted[decodes].mean)
         pace = self._growth * self.queries
         seconds, growth_s = verify_s + self.host_s, verify_growth_s * self._growth
+        return self._proposed(decodes, kv_tokens, pace, (seconds, growth_s, steps))
+
+    def _budgeted_stretch(self, decodes: int, kv_tokens: int, pace: float) -> Stretch:
+        """A stretch whose sequences verify a mean of tokens that is no whole number."""
+        few, more, share = self._between(decodes)
+        (low_s, low_growth_s, low), (high_s, high_growth_s, high) = (
+            self.target.stretch(decodes, kv_tokens, queries) for queries in (few, more)
+        )
+        growth_s = (1.0 - share) * low_growth_s / few + share * high_growth_s / more
+        seconds = low_s + share * (high_s - low_s) + self.host_s
+        steps = max(int(min(low * few, high * more) / pace), 1)
+        return self._proposed(decodes, kv_tokens, pace, (seconds, growth_s * pace, steps))
+
+    def _proposed(self, decodes: int, kv_tokens: int, pace: float, verified: Stretch) -> Stretch:
+        """A stretch of verification with its proposals."""
+        seconds, growth_s, steps = verified
         if self.draft is not None and self.passes:
             propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens)
             seconds += self.passes * propose_s
@@ -114,7 +162,11 @@ class SpeculativeSteps:
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Verification and proposals of ranks that step together."""
-        seconds = self.target.lockstep(ranks, self.queries)
+        # Ranks share what follows: they verify as many tokens a sequence as the fullest.
+        tokens = (
+            self.queries if self._budgeted is None else self._between(max(one.decodes for one in ranks))[1]
+        )
+        seconds = self.target.lockstep(ranks, tokens)
         if any(batch.decodes for batch in ranks):
             seconds += self.host_s
         if self.draft is None:

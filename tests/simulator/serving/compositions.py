@@ -99,7 +99,8 @@ def _shape(deployment, one_of, perhaps):
         deployment["pools"] = [{"role": "prefill"}, {"role": "decode"}]
         deployment["transfer"] = one_of("layer-wise", "whole")
     elif shape == "speculation":
-        deployment["speculation"] = {"kind": "ngram", "tokens": 3}
+        budget = one_of({}, {"budget": 40, "spread": 0.2})
+        deployment["speculation"] = {"kind": "ngram", "tokens": 3, **budget}
 
 
 def _state(deployment, workload, one_of, perhaps):

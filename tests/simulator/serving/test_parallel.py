@@ -87,7 +87,7 @@ def test_lockstep_ranks_wait_for_the_longest():
 def test_a_step_yields_the_mean_of_its_acceptance(acceptance):
     speculation = Speculation(draft="x", tokens=3, acceptance=acceptance)
     drafts = Drafts(speculation, [1])
-    needed = np.mean([drafts.steps(400) for _ in range(300)])
+    needed = np.mean([drafts.steps(400, 1) for _ in range(300)])
     # The last step may yield more than is left.
     assert needed == pytest.approx(400 / speculation.mean(), rel=0.02)
     if isinstance(acceptance, float):
