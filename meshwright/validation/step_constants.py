@@ -165,9 +165,6 @@ CONSTANTS = (
         _load(2.3),
     ),
     StepConstant(
-        "load of a trained router (words)", "1.06", ("ZOOMX",), "the two rows themselves", _load(1.06)
-    ),
-    StepConstant(
         "fetch of a micro batch, Megatron-LM (frameworks)",
         "3.6 ms",
         ("ZB",),
