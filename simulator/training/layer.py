@@ -16,7 +16,7 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
-from simulator.training.combined import Work, alone_share, beside_partner
+from simulator.training.combined import Work, alone_share, beside_partner, waits_together
 from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER, Transfer, exchange_slowdown
 from simulator.training.tensor import products, tensor_traffic
@@ -35,7 +35,8 @@ class PassCosts:
 
     ``after_read`` are those of the kernels that the host launches after it has read how many tokens each
     expert has, where it does; ``reads`` says for which plans. ``blocked``: for which plans the host launches
-    nothing while tokens are exchanged with experts.
+    nothing while tokens are exchanged with experts. ``waits``: share of its waits for the host that a pass
+    has beside those it is combined with, shape (plans,).
     """
 
     work: KernelTimes
@@ -46,6 +47,7 @@ class PassCosts:
     after_read: KernelTimes = field(default_factory=KernelTimes)
     reads: np.ndarray | bool = False
     blocked: np.ndarray | bool = False
+    waits: np.ndarray | float = 1.0
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -69,16 +71,23 @@ class PassCosts:
         host, device = self._host(self.work), self.device * setting.pace
         if not setting.launches_ahead:
             return device + host
-        beside = self.tensor.exposed + self.context.exposed
-        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
-        free = np.maximum(device, host - (beside + exchanged))
+        free = device + self.waits * np.maximum(self.lag, 0.0)
         if not np.any(self.reads):
             return free
+        beside = self.tensor.exposed + self.context.exposed
+        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
         first = self._host(self.after_read)
         late = np.maximum(first - self.after_read.device * setting.pace, 0.0)
         # The host waits for the dispatch, and launches while tokens are combined.
         hidden = beside + exchanged / 2
         return np.where(self.reads, np.maximum(device + late, host - hidden), free)
+
+    @cached_property
+    def lag(self) -> np.ndarray:
+        """Seconds by which launching the kernels takes longer than they and what is exposed beside them."""
+        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
+        beside = self.tensor.exposed + self.context.exposed + exchanged
+        return self._host(self.work) - beside - self.device * self.setting.pace
 
     def _host(self, work: KernelTimes) -> np.ndarray | float:
         setting = self.setting
@@ -247,11 +256,14 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
         Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), slows, alone)
         for costs, seconds in zip((ahead, back), beside, strict=True)
     )
-    return replace(
-        layer,
-        forward=replace(ahead, expert=first, reads=ahead.reads & ~chosen),
-        backward_input=replace(back, expert=second),
+    forward = replace(ahead, expert=first, reads=ahead.reads & ~chosen)
+    backward = replace(back, expert=second)
+    combined = chosen & (ahead.expert.total > 0)
+    waits = np.where(combined, waits_together(forward.lag, backward.lag, layer.backward_weight.lag), 1.0)
+    forward, backward, weight = (
+        replace(costs, waits=waits) for costs in (forward, backward, layer.backward_weight)
     )
+    return replace(layer, forward=forward, backward_input=backward, backward_weight=weight)
 
 
 def _blocked(setting: Setting, plans: Plans) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simulator.plan import Plan, Plans
-from simulator.training.combined import Work, alone_share, beside_partner
+from simulator.training.combined import Work, alone_share, beside_partner, waits_together
 
 ATTENTION, EXPERTS = Work(1.0, 2.0, 0.5), Work(3.0, 4.0, 1.0)
 
@@ -45,3 +45,12 @@ def test_the_first_and_the_last_pass_are_alone(make_setting):
     micro_batches = batch // 16
     expected = 1 / micro_batches, 8 / (2 * micro_batches + 3)
     assert alone_share(setting, plans) == pytest.approx(np.minimum(expected, 1.0))
+
+
+def test_one_host_launches_both_micro_batches():
+    # Three passes wait 3, 0 and 1 s for the host; in turn, the kernels of the second hide 3 of these.
+    lags = [np.array([value, value]) for value in (3.0, -3.0, 1.0)]
+    lags[1][1] = -9.0
+    kept = waits_together(*lags)
+    assert kept == pytest.approx([1 / 4, 0.0])
+    assert waits_together(np.array([-1.0]), np.array([-2.0])) == pytest.approx([1.0])
