@@ -31,6 +31,8 @@ LOOSE = {
     "grok-1": 0.006,  # stated as 314 billion, the released shape has 315.7
     "nemotron-4-15b": 0.005,  # sum of two rounded figures
     "falcon-180b": 0.009,  # the rounded name
+    "ministral-3-8b": 0.011,  # the card cuts 8.49 to 8.4
+    "ernie-4.5-21b-a3b": 0.04,  # the name cuts 21.8 to 21
 }
 
 
