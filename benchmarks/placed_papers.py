@@ -48,5 +48,36 @@ CHOSEN = (
     over(TETRIS, "the same over three drafts of each", 1.05, (1.0, 1.15), "TETRIS", metric=MADE),
     over(TETRIS, "the same of one sequence: no gain", 1.0, (0.85, 1.02), "one, TETRIS", "one", MADE),
 )
+PACKED, TARGETS = "serve-prepacking-8b", "serve-by-targets-8b"
+BATCHES = (
+    over(PACKED, "prompt tokens/s over padded prompts", 6.0, (1.5, 6.0), "packed", metric="input_rate"),
+    over(
+        PACKED,
+        "the same, prompts of one length: no gain",
+        1.0,
+        (0.99, 1.01),
+        "one length, packed",
+        "one length",
+        "input_rate",
+    ),
+    over(
+        TARGETS,
+        "dollars of a fixed count that meets targets",
+        1.36,
+        (1.0, 1.6),
+        "enough",
+        "by targets",
+        SPENT,
+    ),
+    over(
+        TARGETS,
+        "the same at a constant load: no gain",
+        1.0,
+        (0.9, 1.1),
+        "constant",
+        "constant, by targets",
+        SPENT,
+    ),
+)
 
-PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES, *CHOSEN)
+PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES, *CHOSEN, *BATCHES)

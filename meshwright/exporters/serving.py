@@ -169,6 +169,8 @@ def pool_options(
         gaps.append(f"pool.data = {shape.data}: attention data parallelism is over all ranks or none")
     if shape.speculation is not None and shape.speculation.asynchronous:
         gaps.append("pool.speculation.asynchronous: drafts take turns with their target in this engine")
+    if shape.speculation is not None and shape.speculation.budget is not None:
+        gaps.append("pool.speculation.budget: this engine verifies as many proposals of each sequence")
     if pool.options.scheduler_options:
         gaps.append(f"options.scheduler_options: {known.version} has no option for it")
     return options, gaps

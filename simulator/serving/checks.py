@@ -8,6 +8,7 @@ from typing import Any
 from hwmodels.errors import InputError
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.routers.migration import Migration, make_migration
+from simulator.serving.scalers import Scaler
 from simulator.serving.steps.step_times import StepTimes
 from simulator.serving.workload import Serving
 from simulator.serving.workload.programs import SPAN
@@ -109,6 +110,18 @@ def check_lending(serving: Serving, deployment: Deployment, migration: Migration
     if found:
         raise InputError(
             f"{migration.name!r} lends plain blocks of one pool; found {', '.join(found)}", place
+        )
+
+
+def check_scalers(serving: Serving, scalers: Iterable[Scaler], where: str) -> None:
+    """Refuse scaling by targets without a target.
+
+    Raises:
+        InputError: the workload states none.
+    """
+    if any(scaler.watches for scaler in scalers) and not serving.slo.given:
+        raise InputError(
+            "scaling by targets needs one: ttft, tpot or e2e in workload.slo", f"{where}: deployment.scaler"
         )
 
 

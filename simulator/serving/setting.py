@@ -14,7 +14,13 @@ from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
-from simulator.serving.checks import check_deadline, check_lending, check_tiers, migration_of
+from simulator.serving.checks import (
+    check_deadline,
+    check_lending,
+    check_scalers,
+    check_tiers,
+    migration_of,
+)
 from simulator.serving.engines import Engine
 from simulator.serving.kv_states import (
     Around,
@@ -180,6 +186,7 @@ def serving_setting(
     moving = [pool for pool in pools if pool.pool.role != "prefill"]
     several = any(pool.pool.replicas > 1 or pool.scaler.name != "fixed" for pool in moving)
     migration = migration_of(deployment.migrate, several, f"{where}: deployment")
+    check_scalers(serving, (pool.scaler for pool in pools), where)
     check_lending(serving, deployment, migration, where)
     if migration is not None and migration.lends:
         # A prompt in parts would wait for blocks that another one holds.

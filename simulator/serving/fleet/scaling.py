@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import numpy as np
+
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 from simulator.serving.setting import PoolSetting
@@ -17,7 +19,7 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
     Requests that no replica takes wait, and count for the pool that prompts enter.
     """
     scaler, clock = pool.scaler, fleet.clock
-    starting = 0
+    starting = seen = 0
     decodes = pool.pool.role == "decode"
     # A prompt that waits brings the first pool back from zero; nothing would bring back the second.
     fewest = 1 if decodes else scaler.fewest
@@ -41,13 +43,42 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         running = sum(member.replica.running for member in up)
         held = 0 if decodes else fleet.held
         waiting = sum(member.queue for member in up) + held
-        wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, pool.options.max_sequences)
+        slots = pool.options.max_sequences
+        if scaler.watches:
+            met, seen = met_targets(fleet, seen), len(fleet.records)
+            wanted = scaler.within(len(up) + starting, running, waiting, slots, met)
+        else:
+            wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, slots)
         for _ in range(wanted - len(up) - starting):
             clock.process(begin())
         drained = sorted(up, key=lambda member: (member.load, -member.index))
         for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
             fleet.close(member)
             member.drained_s = clock.now
+
+
+def met_targets(fleet: Fleet, seen: int) -> float:
+    """Share of requests within the targets, of those that ended behind the first ``seen`` and those that have
+    waited for too long; 1 where there is none."""
+    slo, now = fleet.setting.serving.slo, fleet.clock.now
+    ended = fleet.records.since(seen)
+    kept = np.ones(len(ended["arrival_s"]), bool)
+    first_s = ended["first_s"] - ended["arrival_s"]
+    whole_s = ended["last_s"] - ended["arrival_s"]
+    if slo.ttft is not None:
+        kept &= first_s <= slo.ttft
+    if slo.tpot is not None:
+        kept &= whole_s - first_s <= slo.tpot * np.maximum(ended["output"] - 1, 1)
+    if slo.e2e is not None:
+        kept &= whole_s <= slo.e2e
+    patience = slo.ttft or slo.e2e
+    late = 0
+    if patience is not None:
+        queues = {
+            id(batcher.waiting): batcher.waiting for one in fleet.members for batcher in one.replica.batchers
+        }
+        late = sum(now - one.request.arrival_s > patience for queue in queues.values() for one in queue)
+    return float(kept.sum()) / max(len(kept) + late, 1) if len(kept) + late else 1.0
 
 
 def seconds_up(member: Member, end: float) -> float:

@@ -82,6 +82,12 @@ class Records:
             for name, values in zip(Record._fields, cells.T, strict=True)
         }
 
+    def since(self, count: int) -> dict[str, np.ndarray]:
+        """Rows behind the first ``count`` that ended, as arrays by column in the order of their ends."""
+        self._pack()
+        cells = np.frombuffer(self._whole).reshape(-1, len(Record._fields))[count:].copy()
+        return dict(zip(Record._fields, cells.T, strict=True))
+
     def __iter__(self) -> Iterator[Record]:
         """Rows in the order of serials."""
         columns = self.columns()

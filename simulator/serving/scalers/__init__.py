@@ -8,12 +8,13 @@ from typing import Any
 
 from simulator.serving.question.policies import make_policy
 from simulator.serving.scalers.base import Scaler
+from simulator.serving.scalers.by_targets import ByTargets
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scalers.reactive import Reactive
 from simulator.serving.scalers.scheduled import Scheduled
 
 scalers: Mapping[str, type[Scaler]] = MappingProxyType(
-    {kind.name: kind for kind in (FixedReplicas, Reactive, Scheduled)}
+    {kind.name: kind for kind in (FixedReplicas, Reactive, Scheduled, ByTargets)}
 )
 
 

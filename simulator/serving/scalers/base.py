@@ -18,11 +18,13 @@ class Scaler(Strict):
         name: name in deployments.
         rule: description for people.
         source: publication.
+        watches: it looks at the share of requests that meet the targets (`within`).
     """
 
     name: ClassVar[str]
     rule: ClassVar[str]
     source: ClassVar[str]
+    watches: ClassVar[bool] = False
 
     interval: float = Field(10.0, ge=0.1, le=1e6, description="seconds between two looks at the pool")
     start: Duration = Field(
@@ -45,3 +47,12 @@ class Scaler(Strict):
             waiting: sequences in their queues.
             slots: maximum concurrent sequences of one replica.
         """
+
+    def within(self, replicas: int, running: int, waiting: int, slots: int, met: float) -> int:
+        """Replicas that the pool should have by the share of requests that met the targets.
+
+        Args:
+            replicas, running, waiting, slots: as in `wanted`.
+            met: share since the last look.
+        """
+        return replicas

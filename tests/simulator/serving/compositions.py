@@ -144,13 +144,15 @@ def _events(deployment, workload, one_of, perhaps):
     if perhaps(0.3):
         deployment["drains"] = [{"time": one_of(0.2, 1.5), "replica": 0, "until": 30.0}]
     if perhaps(0.2):
-        deployment["scaler"] = "reactive"
-        deployment["scaler_options"] = {"interval": 0.5, "start": 1.0, "target": 6, "most": 4}
+        deployment["scaler"] = kind = one_of("reactive", "by-targets")
+        own = {"target": 6} if kind == "reactive" else {}
+        deployment["scaler_options"] = {"interval": 0.5, "start": 1.0, "most": 4, **own}
+        workload["slo"] = {"ttft": one_of(0.02, 1.0)}
     if perhaps(0.4):
         workload["priorities"] = [1, 3]
     if perhaps(0.3):
         deployment["start"] = {"from": one_of("peer", "host", "sleep-1"), "engine": 1.0}
-    if "scaler" in deployment and perhaps(0.5):
+    if deployment.get("scaler") == "reactive" and perhaps(0.5):
         deployment["scaler_options"]["least"] = 0
     if perhaps(0.2):
         deployment["finetuning"] = {"tpot": one_of(0.01, 0.05)}

@@ -14,12 +14,14 @@ from simulator.serving.replica.schedulers.base import Scheduler
 class Static(Scheduler):
     """The next batch starts when the last has ended, and runs until its longest output is complete.
 
-    Shorter outputs are padded: their sequences stay in the batch and end with it.
+    Shorter outputs are padded: their sequences stay in the batch and end with it. Prompts are packed without
+    padding (Prepacking, arXiv 2404.09529; EnergonAI), or padded as Hugging Face's are; KV holds no padding.
     """
 
     name: ClassVar[str] = "static"
     rule: ClassVar[str] = "a batch runs until its longest output ends; others wait"
     source: ClassVar[str] = "FasterTransformer; Yu et al., OSDI 2022, section 2"
+    pads: bool = Field(default=False, description="prompts are padded to the longest of their batch")
     batch: int = Field(0, ge=0, le=2**16, description="most sequences of a batch; 0: max_sequences")
 
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
@@ -33,6 +35,10 @@ class Static(Scheduler):
             later = [waiting.pop() for _ in range(len(waiting) - len(chosen))]
             admit(batcher, step, 1 << 60, now, whole=True)
             waiting.extend(reversed(later))
+            if self.pads and step.chunks:
+                most = max(tokens for tokens, _ in step.chunks)
+                step.chunks = ((most, 0),) * len(step.chunks)
+                step.prompt = most * len(step.chunks)
             return
         if batcher.prefilling:
             go_on(batcher, step, batcher.budget)
