@@ -79,5 +79,18 @@ BATCHES = (
         SPENT,
     ),
 )
+BLOCKS, TAIL = "serve-blockllm-7b", "e2e_s.p95"
+SHARED = (
+    over(BLOCKS, "P95 of one model at a time over shared blocks", 1.5, (1.2, 5.0), "base", "blocks", TAIL),
+    over(
+        BLOCKS,
+        "the same, all ask for one model: no gain",
+        1.0,
+        (0.95, 1.05),
+        "one model",
+        "one model, blocks",
+        TAIL,
+    ),
+)
 
-PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES, *CHOSEN, *BATCHES)
+PLACED_CLAIMS = (*STATES, *LOANS, *SPLIT, *TREES, *CHOSEN, *BATCHES, *SHARED)

@@ -29,6 +29,10 @@ class AdapterKernel(Strict):
     source: ClassVar[str]
     mixes: ClassVar[bool] = True
 
+    def bytes(self, shapes: AdapterShapes) -> float:
+        """Bytes of one adapter over the replica."""
+        return shapes.bytes
+
     @abstractmethod
     def seconds(self, distinct: Array, shapes: AdapterShapes, tensor: int, device: Device) -> Array:
         """Seconds that a step is longer with ``distinct`` adapters in its batch.

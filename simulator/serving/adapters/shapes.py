@@ -20,12 +20,14 @@ class AdapterShapes:
         products: of one layer that have an adapter.
         widths: input and output features of those products of one layer, added up.
         rank: of the adapter.
+        weight_bytes: of the base model over the replica.
     """
 
     layers: int
     products: int
     widths: float
     rank: int
+    weight_bytes: float = 0.0
 
     @classmethod
     def of(cls, model: Model, adapters: Adapters) -> AdapterShapes:

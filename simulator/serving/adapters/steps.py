@@ -13,6 +13,7 @@ from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from hwmodels.loading import build
 from simulator.models import Model
 from simulator.serving.adapters.base import AdapterKernel
+from simulator.serving.adapters.blocks import Blocks
 from simulator.serving.adapters.merged import Merged
 from simulator.serving.adapters.popularity import mean_distinct
 from simulator.serving.adapters.sgmv import Sgmv
@@ -23,7 +24,7 @@ from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
-kernels: Mapping[str, type[AdapterKernel]] = {kind.name: kind for kind in (Sgmv, Merged)}
+kernels: Mapping[str, type[AdapterKernel]] = {kind.name: kind for kind in (Sgmv, Merged, Blocks)}
 
 
 def make_kernel(adapters: Adapters, where: str) -> AdapterKernel:
@@ -118,24 +119,25 @@ def with_adapters(
         InputError: an unknown kernel or a wrong parameter of it; KV that cannot share memory with adapters.
         InfeasibleError: the adapters leave no KV block.
     """
-    kernel, shapes = make_kernel(adapters, where), AdapterShapes.of(model, adapters)
-    devices = pool.tensor * pool.pipeline
+    kernel, devices = make_kernel(adapters, where), pool.tensor * pool.pipeline
+    shapes = dataclasses.replace(AdapterShapes.of(model, adapters), weight_bytes=costs.weight_bytes * devices)
+    size = kernel.bytes(shapes)
     running = options.max_sequences if kernel.mixes else 1
     room = min(adapters.count, running * pool.data)
     block = costs.kv_token_bytes * options.block_tokens
     shared = adapters.memory == "shared"
     if shared and options.prefix_caching:
         raise InputError("KV that shares memory with adapters needs options.prefix_caching: false", where)
-    own = ceil(shapes.bytes / block) if shared else 0
-    taken = own if shared else room * shapes.bytes / block
+    own = ceil(size / block) if shared else 0
+    taken = own if shared else room * size / block
     if isinstance(adapters.memory, float):
-        room = int(1e9 * adapters.memory / shapes.bytes)
-        taken = room * shapes.bytes / block
+        room = int(1e9 * adapters.memory / size)
+        taken = room * size / block
     blocks = int(costs.kv_blocks - taken)
     if blocks < 1 or room < 1:
         held, asked = max(room, 1), adapters.memory if isinstance(adapters.memory, float) else None
         raise InfeasibleError(
-            f"{held:,} adapters of rank {adapters.rank} take {held * shapes.bytes / 1e9:.2f} GB; beside the "
+            f"{held:,} adapters of rank {adapters.rank} take {held * size / 1e9:.2f} GB; beside the "
             f"weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
             f"{'one for each running sequence' if asked is None else f'{asked:g} GB'}; "
             "fewer or smaller adapters, another `adapters.memory` or more devices help"
@@ -145,8 +147,8 @@ def with_adapters(
     extra[0] = 0.0
     steps = AdapterSteps(costs.steps, extra, kernel.token_s(shapes, pool.tensor, cluster.device))
     link = cluster.device.kernels.calibration.host_copy
-    load_s = shapes.layers * link.overhead_s + shapes.bytes / devices / link.bandwidth
+    load_s = shapes.layers * link.overhead_s + size / devices / link.bandwidth
     return (
         dataclasses.replace(costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks),
-        HeldAdapters(kernel, room, load_s, shapes.bytes, own),
+        HeldAdapters(kernel, room, load_s, size, own),
     )

@@ -134,6 +134,8 @@ def _state(deployment, workload, one_of, perhaps):
         ]
     if perhaps(0.2):
         deployment["adapters"] = {"count": 5, "rank": 8, "popularity": {"zipf": 1.0}}
+        if perhaps(0.3):
+            deployment["adapters"]["kernel"] = "blocks"
 
 
 def _events(deployment, workload, one_of, perhaps):

@@ -157,3 +157,32 @@ def test_adapters_in_the_memory_of_kv_leave_more_of_it_than_one_for_each_slot():
 def test_kv_with_a_prefix_cache_cannot_hold_adapters():
     with pytest.raises(InputError, match=r"prefix_caching: false"):
         setting(adapters={"count": 2, "rank": 8, "memory": "shared"})
+
+
+def test_models_that_share_blocks_hold_and_read_their_own():
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 5,
+            "arrivals": {"kind": "burst"},
+            "input": 9,
+            "output": 9,
+        },
+        "deployment": {"options": {"max_context": 1024, "max_sequences": 8}},
+    }
+
+    def pool(**adapters):
+        held = {"adapters": {"count": 4, "rank": 1, "kernel": "blocks", **adapters}} if adapters else {}
+        asked = {**data, "deployment": {**data["deployment"], **held}}
+        return make_serving(asked, "test", Path()).pools[0]
+
+    plain, most, half = pool(), pool(options={"shared": 0.75}), pool(options={"shared": 0.5})
+    assert half.adapters.bytes == pytest.approx(0.5 * plain.costs.weight_bytes)
+    assert half.adapters.bytes == pytest.approx(2 * most.adapters.bytes)
+    assert plain.costs.kv_blocks > most.costs.kv_blocks > half.costs.kv_blocks
+    # One model in the batch costs nothing; of two, each reads its own blocks.
+    one = pool(popularity="identical", options={"shared": 0.5}).costs.steps
+    assert one.step((), 8, 800) == plain.costs.steps.step((), 8, 800)
+    assert half.costs.steps.step((), 8, 800) > most.costs.steps.step((), 8, 800) > one.step((), 8, 800)
