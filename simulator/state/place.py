@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hwmodels.loading import Strict
 
@@ -19,6 +19,17 @@ UNIT_PARAMETERS: Mapping[Unit, float] = MappingProxyType(
 )
 """Parameters that one copy moves at most; 0: those of a layer. Sub-groups: sub_group_size defaults to 1e9
 (DeepSpeed, runtime/zero/config.py); chunks: default_chunk_size of 64 Mi elements (PatrickStar, examples)."""
+
+
+def checked_share(share: Share) -> Share:
+    """A share as it is given.
+
+    Raises:
+        ValueError: neither auto nor a number from 0 to 1.
+    """
+    if share != "auto" and not 0 <= share <= 1:
+        raise ValueError("a share from 0 to 1 or auto is needed")
+    return share
 
 
 class Shares(Strict):
@@ -43,12 +54,13 @@ class Shares(Strict):
         description="units copied ahead of their use, beside kernels; 0: kernels wait for each copy",
     )
 
+    @field_validator("host", "nvme")
+    @classmethod
+    def _a_share(cls, share: Share) -> Share:
+        return checked_share(share)
+
     @model_validator(mode="after")
     def _add_up(self) -> Shares:
-        for name in ("host", "nvme"):
-            share = getattr(self, name)
-            if share != "auto" and not 0 <= share <= 1:
-                raise ValueError(f"{name}: a share from 0 to 1 or auto is needed, found {share:g}")
         if self.automatic:
             return self
         off = self.off_device
@@ -135,11 +147,14 @@ class Update(Strict):
         description="share of the parameters that the device updates in every step (top-k)",
     )
 
+    @field_validator("share_on_device")
+    @classmethod
+    def _a_share(cls, share: Share) -> Share:
+        return checked_share(share)
+
     @model_validator(mode="after")
     def _consistent(self) -> Update:
         share = self.share_on_device
-        if share != "auto" and not 0 <= share <= 1:
-            raise ValueError(f"share_on_device: a share from 0 to 1 or auto is needed, found {share:g}")
         if self.on == "device" and (self.delayed or self.beside_backward or share or self.every > 1):
             raise ValueError(
                 "on: device updates all state in every step; delayed, shares and every need on: host"
