@@ -131,7 +131,7 @@ class Plan(Levers):
         None,
         description="level over which each class of state is sharded, beyond `zero` and `shard_group`",
     )
-    wire: Wire | None = Field(None, description="formats of gathers and reductions")
+    wire: Wire | None = Field(None, description="formats of gathers, reductions and boundary tensors")
     place: Tiers | None = Field(None, description="shares of each class of state on host and SSDs")
     update: Update | None = Field(None, description="where and when the optimizer runs")
     sync: Sync | None = Field(None, description="steps between exchanges of replicas, and what they exchange")

@@ -217,7 +217,7 @@ def _state_needs(plans: Plans) -> np.ndarray:
 
 def _full_sharding(policy: StatePolicy) -> str:
     """The field that needs sharded parameters, which are gathered in passes."""
-    if policy.shard or policy.wire:
+    if policy.shard or (policy.wire and policy.wire.of_state):
         return "shard" if policy.shard else "wire"
     return "place.parameters" if policy.place and policy.place.parameters.off_device else ""
 

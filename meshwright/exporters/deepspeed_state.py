@@ -59,6 +59,8 @@ def _wires(plan: Plan, options: Options, gaps: list[str]) -> None:
     wire = plan.wire
     if wire is None:
         return
+    if wire.send:
+        gaps.append(f"plan.wire.send = {wire.send}: DeepSpeed sends boundary tensors as they are computed")
     if wire.gather == "int8":
         options[f"{ZERO}.zero_quantized_weights"] = True
     elif wire.gather:

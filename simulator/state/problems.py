@@ -29,9 +29,13 @@ def _levels(cluster: Cluster, policy: StatePolicy) -> str:
     return ""
 
 
+CODED = "gather", "reduce", "send"
+"""Fields of ``wire`` that name a format."""
+
+
 def _formats(cluster: Cluster, policy: StatePolicy) -> str:
     """A device converts to a format of products only if it multiplies it."""
-    named = {"wire.gather": policy.wire.gather, "wire.reduce": policy.wire.reduce} if policy.wire else {}
+    named = {f"wire.{name}": getattr(policy.wire, name) for name in CODED} if policy.wire else {}
     if policy.sync:
         named["sync.payload"] = policy.sync.payload
     able = [

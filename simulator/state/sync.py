@@ -33,7 +33,7 @@ class Sync(Strict):
         "ring", description="shape of the outer exchange: a ring, or a tree of aggregators"
     )
     link_gbps: float | None = Field(
-        None, gt=0, le=1e6, description="Gb/s between two groups; by default the cluster's network"
+        None, ge=1e-6, le=1e6, description="Gb/s between two groups; by default the cluster's network"
     )
     latency_s: float = Field(0.0, ge=0, le=60, description="one-way latency between two groups, s")
     window_bytes: float | None = Field(
@@ -41,6 +41,18 @@ class Sync(Strict):
         gt=0,
         le=1e12,
         description="bytes in flight on a link, in all its connections: it carries no more in one round trip",
+    )
+    leaves_per_day: float = Field(
+        0.0, ge=0, le=1000, description="times a day that a group leaves and another joins in its place"
+    )
+    blocks_joins: bool = Field(
+        False, description="whether all groups wait while one that joins receives the state"
+    )
+    timeout_s: float = Field(
+        60.0,
+        ge=0,
+        le=86400,
+        description="s until an exchange without a group that left is given up and begins again",
     )
     extra_steps: float = Field(
         1.0, ge=1, le=1000, description="steps to the same loss, over those of synchronous training; an input"

@@ -67,7 +67,7 @@ def codec_bytes(form: WireFormat, encoded: Elements, decoded: Elements) -> Eleme
 
 
 class Wire(Strict):
-    """Formats in which parameters and gradients move, where they are not the framework's."""
+    """Formats in which parameters, gradients and boundary tensors move, where not the framework's."""
 
     gather: WireName | None = Field(None, description="parameters gathered for a forward pass")
     reduce: WireName | None = Field(None, description="gradients")
@@ -76,3 +76,11 @@ class Wire(Strict):
         description="hops of a reduction: 1 over all ranks, 2 inside a node and then between nodes; a coded "
         "format takes an all-to-all for each, a plain one a reduce-scatter",
     )
+    send: WireName | None = Field(
+        None, description="boundary tensors between pipeline stages, and their gradients"
+    )
+
+    @property
+    def of_state(self) -> bool:
+        """Whether gathers or reductions have a format of their own."""
+        return bool(self.gather or self.reduce or self.reduce_hops > 1)

@@ -15,6 +15,7 @@ from hwmodels.cluster import Cluster
 from hwmodels.collectives.cost import Cost
 from simulator.plan import Plans
 from simulator.setting import Setting
+from simulator.state.wire import WIRE_FORMATS, codec_bytes
 
 FIELDS = (
     "tensor",
@@ -25,6 +26,7 @@ FIELDS = (
     "sequence_parallel",
     "rank_order",
     "overlap_pipeline",
+    "policy",
 )
 """The plan fields that the cost of a boundary tensor depends on."""
 
@@ -53,12 +55,28 @@ def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:
     With sequence parallelism a boundary tensor is already sharded over the tensor-parallel ranks; without
     it each rank sends a slice and the receivers gather (Narayanan et al. 2021, section 4.1).
     """
-    cluster, size = setting.cluster, setting.tokens(plans) * setting.model.hidden * setting.width
+    cluster, elements = setting.cluster, setting.tokens(plans) * setting.model.hidden
+    width, coding = sent_format(setting, plans, elements / plans.tensor)
+    size = elements * width
     cost = cluster.hop_cost(size / plans.tensor, plans.pipeline_stride, level)
     whole = (plans.sequence_parallel == 0) & (plans.tensor > 1)
     if whole.any():
         cost = cost + cluster.collective_cost("all_gather", size, plans.tensor, 1) * whole
-    return replace(cost, seconds=cost.seconds + setting.framework.host.exchange_seconds)
+    return replace(cost, seconds=cost.seconds + coding + setting.framework.host.exchange_seconds)
+
+
+def sent_format(
+    setting: Setting, plans: Plans, elements: np.ndarray
+) -> tuple[np.ndarray | float, np.ndarray | float]:
+    """Bytes of a sent element, and seconds to encode and decode so many; shape (plans,)."""
+    wires = [policy.wire.send if policy.wire else None for policy in plans.policies]
+    if not any(wires):
+        return float(setting.width), 0.0
+    forms = [WIRE_FORMATS[name] if name else None for name in wires]
+    width = np.array([form.bytes if form else float(setting.width) for form in forms])[plans.policy]
+    moved = np.array([codec_bytes(form, 1.0, 1.0) if form else 0.0 for form in forms])[plans.policy]
+    coding = setting.kernels.memory_bound(moved * elements)
+    return width, np.where(moved > 0, coding, 0.0)
 
 
 def level_shares(cluster: Cluster, plans: Plans) -> NDArray[np.float64]:

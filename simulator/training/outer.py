@@ -17,17 +17,26 @@ from simulator.training.sharding import Sharding
 OUTER_BYTES = {"nesterov": 8.0, "average": 4.0, "none": 0.0}
 """Bytes a parameter of the outer optimizer: parameters of the last exchange, and momentum, in 32 bits."""
 
+WEIGHTS = 4.0
+"""Bytes a parameter of the weights that a group receives as it joins."""
+
+MOST_LASTS = 50.0
+"""Departures of a group in a round from which on no work remains worth counting."""
+
 
 @record()
 class OuterExchange:
     """Outer exchange and update of each plan; arrays of shape (plans,).
 
-    ``seconds`` and ``bytes`` (that a group sends) are those of one whole exchange of all fragments.
+    ``seconds`` and ``bytes`` (that a group sends) are those of one whole exchange of all fragments,
+    ``joining`` the seconds in which a group that joins receives weights and outer optimizer.
     """
 
     seconds: np.ndarray
     bytes: np.ndarray
     kernels: np.ndarray
+    joining: np.ndarray
+    groups: np.ndarray | int
     policies: tuple[Sync | None, ...]
     policy: np.ndarray
 
@@ -42,29 +51,34 @@ class OuterExchange:
         """
         plans, kernels = sharding.plans, sharding.setting.kernels
         syncs = tuple(policy.sync for policy in plans.policies)
-        seconds, sent, update = (np.zeros(len(plans)) for _ in range(3))
+        seconds, sent, update, joining = (np.zeros(len(plans)) for _ in range(4))
         for number, sync in enumerate(syncs):
             chosen = plans.policy == number
             if sync is None or not sync.apart or sync.outer == "none" or not chosen.any():
                 continue
             form = WIRE_FORMATS[sync.payload]
             groups = sharding.replica_groups
+            state = held * plans.tensor * plans.pipeline * (WEIGHTS + OUTER_BYTES[sync.outer])
             whole = held * plans.tensor * plans.pipeline * form.bytes
             around = 2 * (groups - 1) / groups if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             hops = 2 * (groups - 1) if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             if sync.link_bytes_s is not None:
                 took = around * whole / sync.link_bytes_s + hops * sync.latency_s
+                joins = state / sync.link_bytes_s + sync.latency_s
             else:
                 apart = np.maximum(plans.devices // groups, 1)
                 cluster = sharding.setting.cluster
                 took = cluster.collective("all_reduce", owned * form.bytes, groups, apart)
                 took = took + hops * sync.latency_s
+                # All devices of a group receive their part of the state at once.
+                joins = cluster.collective("broadcast", state * owned / whole * form.bytes, 2, apart)
             coded = kernels.memory_bound(codec_bytes(form, owned, owned)) if form.coded else 0.0
             outer = OUTER_BYTES[sync.outer] + 12.0
             seconds = np.where(chosen, took + coded, seconds)
             sent = np.where(chosen, around * whole, sent)
             update = np.where(chosen, kernels.memory_bound(owned * outer), update)
-        return cls(seconds, sent, update, syncs, plans.policy)
+            joining = np.where(chosen, joins, joining)
+        return cls(seconds, sent, update, joining, sharding.replica_groups, syncs, plans.policy)
 
     def exposed(self, step: np.ndarray) -> np.ndarray:
         """Seconds that exchanges and outer updates add to each inner step in the mean, shape (plans,).
@@ -82,8 +96,28 @@ class OuterExchange:
                 shown = sync.fragments * np.maximum(self.seconds / sync.fragments - step, 0.0)
             else:
                 shown = np.maximum(self.seconds - sync.every * step, 0.0)
-            found = np.where(self.policy == number, (shown + self.kernels) / sync.every, found)
+            added = (shown + self.kernels) / sync.every
+            if sync.leaves_per_day:
+                added = added + self._departures(sync, step, step + added)
+            found = np.where(self.policy == number, added, found)
         return found
+
+    def _departures(self, sync: Sync, step: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Seconds a step that groups cost which leave and join; ``mean`` is a step with its exchange.
+
+        A group that leaves takes with it what it trained since the last exchange: of departures at rate ``r``
+        in rounds of ``t`` seconds a share ``r t / (exp(r t) - 1)`` of the work remains. An exchange that a
+        group leaves is given up after the time-out and begins again, with the others. Joins at exchanges cost
+        the others nothing, unless they wait.
+        """
+        rate = sync.leaves_per_day / 86400
+        lasts = rate * sync.every * mean
+        remains = np.where(lasts > 0, lasts / np.expm1(np.clip(lasts, 1e-12, MOST_LASTS)), 1.0)
+        left = 1 - np.exp(-self.groups * rate * self.seconds)
+        waits = left * (self.seconds + sync.timeout_s)
+        if sync.blocks_joins:
+            waits = waits + (1 - np.exp(-self.groups * lasts)) * self.joining
+        return step * (1 / remains - 1) + waits / sync.every
 
 
 def outer_seconds(

@@ -72,11 +72,37 @@ def test_late_exchanges_hide_behind_steps():
     assert outer <= max(whole / 100 - base, 0) + float(none.kernels[0]) / 100 + 1e-9
 
 
-@pytest.mark.parametrize("late", ["none", "inner-step", "outer-step"])
-def test_both_timings_agree(late):
-    made = scenario({**DILOCO, "late": late})
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"late": "inner-step"}, {"late": "outer-step"}, {"leaves_per_day": 4.0, "blocks_joins": True}],
+)
+def test_both_timings_agree(more):
+    made = scenario({**DILOCO, **more})
     assert simulate(made.setting, made.plan).period == pytest.approx(seconds(made), rel=0.02)
     assert step_time(made.setting, Plans.of(made.plan))[0] == pytest.approx(seconds(made))
+
+
+def test_groups_that_leave_make_long_rounds_dear():
+    """The best period is Young's (1974): the square root of twice the cost over the rate of departures."""
+    periods = (50, 100, 150, 200, 250, 300, 400, 600, 1200, 2400)
+    often = {"leaves_per_day": 8.0, "timeout_s": 0.0}
+    steps = [seconds(scenario({**DILOCO, "every": every, **often})) for every in periods]
+    best = periods[int(np.argmin(steps))]
+    step = seconds(scenario({**DILOCO, "outer": "none"}))
+    young = np.sqrt(2 * float(exchange(scenario(DILOCO)).seconds[0]) * 86400 / 8.0) / step
+    assert best == pytest.approx(young, rel=0.3)
+    assert min(steps[0], steps[-1]) > min(steps)
+    # Without departures a longer round is never slower.
+    stay = [seconds(scenario({**DILOCO, "every": every})) for every in periods]
+    assert stay == sorted(stay, reverse=True)
+
+
+def test_joins_that_block_cost_more_than_those_that_do_not():
+    plain, beside, blocks = (
+        seconds(scenario({**DILOCO, **more}))
+        for more in ({}, {"leaves_per_day": 1.0}, {"leaves_per_day": 1.0, "blocks_joins": True})
+    )
+    assert plain < beside < blocks
 
 
 def test_the_outer_optimizer_is_held():

@@ -124,3 +124,54 @@ def test_a_plan_without_state_fields_is_written_as_before():
     assert Plan(**ZEROPP).model_dump()["wire"]["gather"] == "int8"
     plans = Plans.of([Plan(), Plan(zero=3, **ZEROPP), Plan()])
     assert [plan.wire is not None for plan in plans] == [False, True, False]
+
+
+def sends(hidden=1024, send=None):
+    """Seconds of sends and of all else, of four T4 on 1 Gb/s links."""
+    model = {"name": "wide", "layers": 4, "hidden": hidden, "heads": hidden // 64, "kv_heads": hidden // 64}
+    model |= {"feed_forward": 4 * hidden, "vocabulary": 32000, "max_sequence": 512, "activation": "gelu"}
+    cluster = {"name": "volunteers", "device": "t4", "devices_per_node": 1, "nodes": 4}
+    cluster |= {"levels": [{"name": "pcie", "kind": "pcie", "devices": 1, "bandwidth": 12e9}]}
+    cluster |= {
+        "network": {
+            "fabric": "tcp",
+            "nics_per_node": 1,
+            "nic_gbps": 1,
+            "shape": "fat-tree",
+            "nodes_per_leaf": 16,
+        }
+    }
+    data = {
+        "model": {**model, "norm": "layernorm", "position": "rope", "bias": True},
+        "cluster": cluster,
+        "gpus": 4,
+        "workload": {"seq_len": 512, "global_batch": 64, "precision": "fp16"},
+        "framework": "torch-eager",
+        "plan": {
+            "pipeline": 4,
+            "micro_batch": 4,
+            "recompute": "full",
+            **({"wire": {"send": send}} if send else {}),
+        },
+    }
+    made = make_scenario(data, "test", Path())
+    step = predict(made.setting, Plans.of(made.plan))
+    sent = float(step.communication["pipeline"][0])
+    return sent, float(sum(step.seconds[name][0] for name in ("gemm", "recompute")))
+
+
+def test_wider_layers_compute_more_for_each_byte_that_they_send():
+    """Square-cube law (Ryabinin et al. 2023, SWARM): computation grows with the square of the width."""
+    (thin, work), (wide, more) = sends(2048), sends(8192)
+    assert wide / thin == pytest.approx(4, rel=0.02)
+    # Layers alone: 16 times; the output layer grows with the width, small products are slower.
+    assert 8 < more / work < 16
+
+
+def test_eight_bits_halve_what_a_boundary_sends():
+    plain, coded = sends()[0], sends(send="int8")[0]
+    assert coded / plain == pytest.approx((1 + 4 / 2048) / 2, rel=0.05)
+
+
+def test_a_plan_without_sharded_parameters_may_code_what_it_sends():
+    assert sends(send="int4")[0] < sends(send="int8")[0]
