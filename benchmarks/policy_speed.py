@@ -152,7 +152,7 @@ def compared(one: Compared, runs: int) -> tuple[float, float]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.policy_speed", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.policy_speed", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=f"{', '.join(POLICIES)}; default: all")
     parser.add_argument("--runs", type=int, default=RUNS)

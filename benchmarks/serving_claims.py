@@ -226,8 +226,17 @@ PLACEMENT = (
 
 BURSTS = "serve-bursts-8b"
 ARRIVALS = (
-    _over(BURSTS, "P99 of TTFT over that of Poisson, CV 2", 3.0, (1.5, 5.0), "base", "cv 2", "ttft_s.p99"),
-    _over(BURSTS, "the same, CV 4", 3.0, (1.5, 5.0), "base", "cv 4", "ttft_s.p99"),
+    *(
+        over_range(
+            BURSTS,
+            f"P99 of TTFT over that of Poisson, CV {cv}, four seeds",
+            3.0,
+            (1.5, 5.0),
+            tuple((f"seed {seed}", f"seed {seed}, cv {cv}") for seed in range(4)),
+            "ttft_s.p99",
+        )
+        for cv in (2, 4)
+    ),
 )
 
 SWIFT = "serve-swiftkv-70b"
