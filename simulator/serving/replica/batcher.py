@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 from simulator.serving.replica.kv.paged import PagedBlocks
@@ -34,6 +35,7 @@ class PlannedStep:
         "preempted",
         "prompt",
         "read_s",
+        "until_s",
     )
 
     def __init__(self) -> None:
@@ -46,6 +48,8 @@ class PlannedStep:
         self.firsts: tuple[Sequence, ...] = ()
         self.leaving: tuple[Sequence, ...] = ()
         self.preempted = False
+        self.until_s = inf
+        """Time from which the scheduler may decide otherwise: no stretch of equal steps goes past it."""
         self.read_s = 0.0
         """Seconds to read KV from tiers, beside the computation."""
         self.copied = 0

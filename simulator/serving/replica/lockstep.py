@@ -193,6 +193,8 @@ class LockstepReplica(StepLoop):
             for one in (step, after):
                 if one.chunks or one.leaving or one.preempted or one.decodes != step.decodes:
                     return 0
+                if one.until_s < inf:
+                    return 0
             most = min(most, rank.quiet())
         return most
 

@@ -210,7 +210,8 @@ class PipelinedReplica(StepLoop):
         if step is None:
             return
         chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
-        if self.stretches and decodes and not (chunks or step.leaving or step.preempted):
+        changes = chunks or step.leaving or step.preempted or step.until_s < inf
+        if self.stretches and decodes and not changes:
             seconds, lane.growth_s, lane.valid = self.steps.stretch(decodes, kv_tokens)
         else:
             seconds, lane.growth_s, lane.valid = self.steps.step(chunks, decodes, kv_tokens), 0.0, 0

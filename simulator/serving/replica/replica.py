@@ -173,6 +173,11 @@ class Replica(StepLoop):
                 first, growth, count = self.steps.stretch(decodes, step.kv_tokens)
                 if count > more:
                     count = more + 1
+                until_s = step.until_s
+                if self._planned is not None and self._planned.until_s < until_s:
+                    until_s = self._planned.until_s
+                if until_s < inf:
+                    count = min(count, steps_done(until_s - self._start_s, first, growth, count))
                 self._count, self._first_s, self._growth_s = count, first, growth
                 return count * first + growth * count * (count - 1) * 0.5
         self._count = 1

@@ -45,8 +45,11 @@ class ChangingPriority(Priority):
             drawn.add(one.request.serial)
         super().fill(batcher, step, now)
         if batcher.waiting and step.decodes:
-            # The next draw may preempt in any step: no stretch of equal steps while sequences wait.
-            step.preempted = True
+            if self._stuck.get(id(batcher.waiting)) is batcher.waiting[0]:
+                step.until_s = (epoch + 1) * self.every
+            else:
+                # The head may be admitted in any step: no stretch of equal steps.
+                step.preempted = True
 
     def _need(self, batcher: Batcher, head: Sequence) -> int:
         """All blocks of the sequence: those of a swapped one are taken again."""
