@@ -124,6 +124,9 @@ DRAFT_METHODS: Mapping[Kind, tuple[str, str, str]] = {
     "medusa": ("medusa", "", "Medusa"),
     "mtp": ("mtp", "NEXTN", "MTP"),
     "ngram": ("ngram", "NGRAM", "NGram"),
+    "hidden-transfer": ("", "", ""),
+    "copied": ("", "", ""),
+    "jacobi": ("", "", ""),
     "lookahead": ("", "", "Lookahead"),
 }
 """Names of a kind of speculation in vLLM, SGLang and TensorRT-LLM; empty where the engine has none."""

@@ -23,7 +23,18 @@ from simulator.serving.question.draft_budget import Verified, verified
 
 FILE = Path(__file__).with_name("speculation.yaml")
 
-Kind = Literal["draft-model", "eagle", "eagle3", "medusa", "mtp", "ngram", "lookahead"]
+Kind = Literal[
+    "draft-model",
+    "eagle",
+    "eagle3",
+    "medusa",
+    "hidden-transfer",
+    "mtp",
+    "ngram",
+    "copied",
+    "jacobi",
+    "lookahead",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DRAFT_MODEL: Kind = "draft-model"
 LONGEST_CHAIN = 64
