@@ -105,6 +105,7 @@ POINTS = (
     Point("L0046/45", "co2-7b", ("DDP", "CO2"), 13.4, "times", 0.20),
     Point("L0048", "intellect-1-10b", ("base",), 83, "%", 0.0),
     Point("L0049", "intellect-1-10b", ("United States",), 96, "%", (92, 100)),
+    Point("SWARM", "swarm-1b", ("base", "8 bits"), 2.0, "times", (1.0, 2.0)),
     Point("L0060", "three-level-20b", ("ZeRO++", "three levels"), 1.71, "times", (1.0, 1.9)),
     Point("L0060", "three-level-20b", ("64 GCDs, three levels", "three levels"), 0.94, "a GPU", 0.0),
     Point("L0050", "diloco-1b", ("base",), 109, "h", 0.10),
