@@ -35,7 +35,7 @@ FIRST_POINTS = np.array([0, 4, 7]), np.array([1, 2, 3, 5, 6])
 """Of the lowest rate and ``FIRST_GRID``, by number: those tried of all cases, and those tried of the rest."""
 PARTS = 4
 """Parts of the remaining interval, between which the later trial rates lie; powers of it for few cases."""
-MOST_POINTS = 768
+MOST_POINTS = 2048
 """Trial rates of all cases for which intervals are cut into more parts."""
 SLOWEST = 4e-4
 """Lowest trial rate, as a share of the rate of a lone request's decode steps."""
@@ -81,14 +81,17 @@ class ReplicaCases:
     ) -> ReplicaCases:
         """Every role of every shape with every pair of limits up to the engine's defaults, unless fixed.
 
+        A decode replica has one budget for each number of sequences, the engine's own.
+
         Raises:
             InputError: more sequences are fixed than a step has tokens.
         """
         limits = [_limits(question, shape) for shape in shapes]
         parts = [
-            (np.full(budget.shape, index), np.full(budget.shape, role), budget, sequences)
+            (np.full(len(some), index), np.full(len(some), role), budget[some], sequences[some])
             for role in roles
             for index, (budget, sequences) in enumerate(limits)
+            for some in [_decoding(budget, sequences) if role == DECODE else np.arange(len(budget))]
             if role != PREFILL or shapes[index].pool.speculation is None
         ]
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -285,6 +288,12 @@ def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Arra
             "--fix",
         )
     return budget.ravel()[keep], sequence.ravel()[keep]
+
+
+def _decoding(budget: Array, sequences: Array) -> Ints:
+    """Pairs of limits that differ to a replica that only decodes: prompts fill no budget of its steps."""
+    largest = np.lexsort((-budget, sequences))
+    return np.sort(largest[np.unique(sequences[largest], return_index=True)[1]])
 
 
 def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], default: int) -> Array:

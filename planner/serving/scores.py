@@ -157,15 +157,22 @@ def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> In
     wanted = rates[best] * (1.0 - 2.0 * CLOSE)
     budget, sequences = cases.budget[best][group], cases.sequences[best][group]
     every = np.ones(len(cases), bool)
-    found, left = best.copy(), rates[best] > 0
+    carries = rates[best] > 0
+    owns, tried = [], []
     for among in (every, cases.budget == budget, cases.sequences == sequences):
         order = np.flatnonzero(among)
         order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
-        own = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
-        tried = left & (own != best)
-        tried[tried] = cases[own[tried]].held(wanted[tried])
-        rates[own[tried]] = np.maximum(rates[own[tried]], wanted[tried])
-        found, left = np.where(tried, own, found), left & ~tried
+        owns.append(order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)])
+        tried.append(carries & (owns[-1] != best))
+    # One call for the three of all groups: it costs little more than one for a few.
+    index = np.concatenate([own[some] for own, some in zip(owns, tried, strict=True)])
+    held = np.zeros((len(owns), len(best)), bool)
+    held[np.stack(tried)] = cases[index].held(np.concatenate([wanted[some] for some in tried]))
+    found, left = best.copy(), carries
+    for own, good in zip(owns, held, strict=True):
+        taken = left & good
+        rates[own[taken]] = np.maximum(rates[own[taken]], wanted[taken])
+        found, left = np.where(taken, own, found), left & ~taken
     return found
 
 
