@@ -172,7 +172,7 @@ def _fields(place: Place) -> dict[str, Any]:
     if place.path.startswith("deployment") and place.path.endswith("options"):
         known = EngineOptions.model_fields if place.path.endswith(".options") else {}
         return dict.fromkeys((*known, *(place.value or {})))
-    if place.path.startswith("deployment.pools."):
+    if place.path.rpartition(".")[0] == "deployment.pools":
         return {name: info.annotation for name, info in Pool.model_fields.items()}
     kinds = _kinds(place.kind)
     if place.value is None and NoneType in kinds:

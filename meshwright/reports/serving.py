@@ -10,6 +10,7 @@ from rich.table import Table
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.serving.fleet.row_power import RowPower
+from simulator.serving.kv_states import AttentionReplicas
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
 from simulator.serving.moved import moved
 from simulator.serving.replica.records import Record
@@ -50,8 +51,15 @@ def _setting(result: ServingResult) -> dict[str, str]:
             f"{count:,} x {cluster.device.name} ({cluster.name})" for cluster, count in setting.occupied
         ),
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
+        **{f"pool {one.pool.name or one.pool.role}": _attention(one) for one in setting.attention},
         "router": setting.router.name,
     }
+
+
+def _attention(found: AttentionReplicas) -> str:
+    """A pool that holds the KV of another, in one line."""
+    degree = f"TP{found.pool.tensor}" if found.pool.tensor > 1 else "one GPU"
+    return f"{found.pool.replicas} x {degree} {found.cluster.device.name}, KV and attention of decodes"
 
 
 def describe_pool(pool: PoolSetting) -> str:

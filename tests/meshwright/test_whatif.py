@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hwmodels.cluster import clusters
+from hwmodels.errors import UnknownNameError
 from meshwright.questions.keys import key_paths, set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
@@ -370,3 +371,16 @@ def test_a_choice_that_was_a_key_of_the_framework_is_read_and_named(tmp_path):
     with pytest.warns(FutureWarning, match="graphs became plan fields"):
         changed = set_key(data, "framework.graphs", "step", tmp_path, "mine.yaml")
     assert make_scenario(changed, "mine.yaml", tmp_path).setting.choices.graphs == "step"
+
+
+def test_a_key_inside_an_unset_part_of_a_pool_gets_the_part(tmp_path):
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "workload": {"kind": "serving", "arrivals": {"kind": "burst"}, "input": 100, "output": 10},
+        "deployment": {"pools": [{"role": "mixed"}]},
+    }
+    with pytest.raises(UnknownNameError, match=r"deployment\.pools\.0\.state"):
+        set_key(data, "deployment.pools.0.state.kind", "evicted", tmp_path, "test")
+    changed = set_key(data, "deployment.pools.0.state", {"kind": "evicted"}, tmp_path, "test")
+    assert changed["deployment"]["pools"][0]["state"] == {"kind": "evicted"}
