@@ -94,7 +94,7 @@ def compare(other: Path, runs: int) -> None:
 
 def main() -> None:
     """Check the other version out, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ref")
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
