@@ -1,11 +1,13 @@
 """How much a few measured steps improve the prediction of the rest of a family.
 
     python -m benchmarks.learning RUNS.csv [MORE.csv ...] [--draws 20] [--shown 3] [--seed 1]
+    python -m benchmarks.learning --servers FILE [--draws 20] [--fit]   (`benchmarks.learned_servers`)
 
 A family is a source, framework, device and kind of number format (16 bits, fewer) with at least twice as
 many measured plans as are shown. ``SHOWN`` rows are drawn, ``learn`` sees them, the rest is predicted.
 Errors are means of the sizes of the errors of the rest, over all draws; rows with an assumed micro batch are
-left out.
+left out. Two bounds stand beside them: each row predicted from all others of its family, and all rows from
+themselves, which no number of shown rows can pass by much.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.learned_servers import show_fit, show_servers
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.plan import Plans
 from simulator.schedules import schedules
@@ -50,7 +53,9 @@ class Family:
 def arguments() -> argparse.Namespace:
     """Files of runs, and how many rows are drawn how often."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--servers", type=Path, help="measured servers instead: a file of closed loops")
+    parser.add_argument("--fit", action="store_true", help="fit the spreads of servers' errors")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--shown", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -90,24 +95,40 @@ def judged(family: Family, draws: int, shown: int, seed: int) -> tuple[float, fl
     return float(np.mean(before)), float(np.mean(after))
 
 
+def bounded(family: Family) -> tuple[float, float]:
+    """Mean sizes of errors over those before: each row from all others, and all rows from themselves."""
+    found = learn_site(family.steps)
+    before = np.abs(found.before).mean()
+    return float(np.abs(found.left_out).mean() / before), float(np.abs(found.after).mean() / before)
+
+
 def main() -> None:
     """Print the errors of every family before and after."""
     asked = arguments()
+    if asked.servers is not None:
+        show_fit(asked.servers) if asked.fit else show_servers(asked.servers, asked.draws, asked.seed)
+        return
     cases = [case for path in asked.files for case in read_cases(path)[0]]
-    ratios, worse = [], []
+    ratios, worse, bounds = [], [], []
     print(f"{asked.shown} rows shown, {asked.draws} draws; mean error of the rest")
-    print(f"{'family':58s} {'rows':>5s} {'before':>8s} {'after':>8s} {'ratio':>6s}")
+    heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s}"
+    print(f"{'family':58s} {'rows':>5s} {heads}")
     for family in families(cases, 2 * asked.shown):
         if not re.search(asked.only, family.name):
             continue
         before, after = judged(family, asked.draws, asked.shown, asked.seed)
-        print(f"{family.name:58s} {len(family.steps):5d} {before:8.1%} {after:8.1%} {after / before:6.2f}")
+        bound = bounded(family)
+        shown = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {bound[0]:7.2f} {bound[1]:6.2f}"
+        print(f"{family.name:58s} {len(family.steps):5d} {shown}")
         if before > HIGH_ERROR:
             ratios.append(after / before)
+            bounds.append(bound)
         else:
             worse.append(after - before)
     if ratios:
         print(f"{len(ratios)} families above {HIGH_ERROR:.0%}: median ratio {np.median(ratios):.2f}")
+        others, every = np.median(bounds, axis=0)
+        print(f"with all other rows shown {others:.2f}, with all rows shown {every:.2f}")
     if worse:
         print(f"{len(worse)} others: worst change {100 * max(worse):+.1f} points")
 

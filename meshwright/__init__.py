@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meshwright.api.launch import Export, Imported, export, import_
-    from meshwright.api.learning import Learning, learn
+    from meshwright.api.learning import Learning, ServerLearning, learn
     from meshwright.api.runs import RunRanking, RunSimulation, plan_run, run
     from meshwright.api.serving import (
         DayPlan,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         size,
         whatif,
     )
+    from meshwright.live_server import Observation, observe
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.sizing import Sizing
 
@@ -60,10 +61,12 @@ __all__ = [
     "MeshwrightError",
     "Mix",
     "MixedSimulation",
+    "Observation",
     "PlanReport",
     "PlanSearch",
     "RunRanking",
     "RunSimulation",
+    "ServerLearning",
     "Sizing",
     "StepSimulation",
     "SweepResult",
@@ -74,6 +77,7 @@ __all__ = [
     "import_",
     "learn",
     "mix",
+    "observe",
     "plan",
     "plan_run",
     "run",
@@ -88,7 +92,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
-    "meshwright.api.learning": ("Learning", "learn"),
+    "meshwright.api.learning": ("Learning", "ServerLearning", "learn"),
     "meshwright.api.runs": ("RunRanking", "RunSimulation", "plan_run", "run"),
     "meshwright.api.serving": (
         "DayPlan",
@@ -101,6 +105,7 @@ _ELSEWHERE = {
         "mix",
         "serving_front",
     ),
+    "meshwright.live_server": ("Observation", "observe"),
     "meshwright.sweeps.api": ("SweepResult", "sweep"),
     "planner.sizing": ("Sizing",),
 }

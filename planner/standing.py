@@ -17,7 +17,7 @@ from simulator.setting import Setting
 from simulator.training import Step
 from simulator.uncertainty import band, covariance
 from simulator.uncertainty.bands import MEDIAN, ratio_spread
-from simulator.uncertainty.parts import NINETY
+from simulator.uncertainty.parts import NINETY, exposure
 
 DRAWS = 4096
 SEED = 2026
@@ -68,13 +68,14 @@ def chances(times_s: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, n
 
 def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
     """What is known about plans whose step has a breakdown."""
-    together = covariance(setting, step)
+    exposed = exposure(step)
+    together = covariance(setting, step, exposed)
     fastest = int(np.argmin(step.time))
     spread = ratio_spread(together, fastest)
     best, loss = chances(step.time, together)
     known = RunEvidence(setting)
     return Standing(
-        band(setting, step),
+        band(setting, step, exposed),
         NINETY * spread,
         np.log(step.time / step.time[fastest]) > MEDIAN * spread,
         best,

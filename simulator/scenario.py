@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
-from simulator.faults import read_faults
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.levers import LEVERS, stated
 from simulator.models import models
@@ -26,12 +26,14 @@ from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
 from simulator.rules import adapter_problem, check
-from simulator.runs.question import AskedRun, RunQuestion
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.site import Site, check_site, read_site
 from simulator.stragglers import Straggler, check_stragglers
 from simulator.workload import Training
+
+if TYPE_CHECKING:
+    from simulator.runs.question import AskedRun, RunQuestion
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -135,7 +137,7 @@ class Definition(Strict):
         default_factory=list,
         description="slow stages of single replicas; the event engine then times the step",
     )
-    run: RunQuestion | None = Field(
+    run: Any = Field(
         None, description="a run of weeks: length, faults, recovery, checkpoints, spares (docs/runs.md)"
     )
     site: Reference | None = Field(
@@ -144,6 +146,18 @@ class Definition(Strict):
     placement: Placement | None = Field(
         None, description="which group of a cluster of groups carries which stages or replicas"
     )
+
+
+def _definition(data: Mapping[str, Any]) -> type[Definition]:
+    """What checks a scenario's keys; only one with a run imports faults and checkpoints."""
+    return Definition if data.get("run") is None else _run_definition()
+
+
+@cache
+def _run_definition() -> type[Definition]:
+    from simulator.runs.question import RunQuestion
+
+    return create_model("RunDefinition", __base__=Definition, run=(RunQuestion, Field()))
 
 
 @dataclass(frozen=True)
@@ -241,6 +255,9 @@ def asked_run(question: RunQuestion | None, where: str, folder: Path) -> AskedRu
     """
     if question is None:
         return None
+    from simulator.faults import read_faults
+    from simulator.runs.question import AskedRun
+
     return AskedRun(question, read_faults(question.faults, f"{where}: run.faults", folder), f"{where}: run")
 
 
@@ -258,7 +275,7 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         raise InputError(
             "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
         )
-    written = build(Definition, data, where)
+    written = build(_definition(data), data, where)
     if written.placement is None or written.plan is None:
         missing = "placement" if written.placement is None else "plan"
         raise InputError(f"key {missing!r} is missing; a cluster of groups needs plan and placement", where)
@@ -291,7 +308,7 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         raise InputError(
             "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
         )
-    written = build(Definition, data, where)
+    written = build(_definition(data), data, where)
     if mixed_cluster(written.cluster, f"{where}: cluster", folder):
         raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")
     if written.placement is not None:

@@ -34,6 +34,10 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 )
 """Parts of kernel classes; all others are memory-bound."""
 
+SERVER_FACTORS = ("products", "experts", "attention", "prefill", "host", "sequence")
+"""Parts of a server's steps whose times a site scales: products, norms and all-reduces; routed experts;
+attention of decodes; all that prompts add; launches and gaps of a step; host work of each sequence."""
+
 LEAST, MOST = 0.1, 10.0
 """Factors outside are no calibration of a working machine."""
 
@@ -47,14 +51,49 @@ class SiteMemory(Strict):
     )
 
 
+def _known_factors(value: dict[str, float], allowed: tuple[str, ...]) -> dict[str, float]:
+    for name, factor in value.items():
+        if name not in allowed:
+            raise ValueError(f"{name!r} is no part; allowed: {', '.join(allowed)}")
+        if not LEAST <= factor <= MOST:
+            raise ValueError(f"{name}: must be a factor from {LEAST:g} to {MOST:g}, found {factor:g}")
+    return value
+
+
+class ServerSite(Strict):
+    """Learned factors of servers of one device and engine."""
+
+    source: str = Field(description="the measured servers that it was learned from")
+    device: str
+    engine: str = Field(description="preset of the engine")
+    factors: dict[str, float] = Field(
+        default_factory=dict, description="measured over priced time, by part of a step"
+    )
+    front_s: float = Field(
+        default=0.0, ge=-60, le=60, description="seconds of TTFT outside of steps beyond the engine's own"
+    )
+
+    @field_validator("factors")
+    @classmethod
+    def _known(cls, value: dict[str, float]) -> dict[str, float]:
+        return _known_factors(value, SERVER_FACTORS)
+
+    def factor(self, part: str) -> float:
+        """Measured over priced time of a part of a step."""
+        return self.factors.get(part, 1.0)
+
+
 class Site(Strict):
-    """Learned factors of one device and framework."""
+    """Learned factors of one device: of training with one framework, of servers of one engine, or both."""
 
     site_format: int = Field(description="version of the file")
     source: str = Field(description="the runs that it was learned from")
     device: str
-    framework: str
-    factors: dict[str, float] = Field(description="measured over calibrated time, by part")
+    framework: str = Field(default="", description="of the training runs; empty where there are none")
+    factors: dict[str, float] = Field(
+        default_factory=dict, description="measured over calibrated time, by part"
+    )
+    server: ServerSite | None = Field(default=None, description="what measured servers taught")
     memory: SiteMemory = SiteMemory()
     parts: list[str] = Field(default_factory=list, description="parts of ``covariance``")
     covariance: list[list[float]] = Field(
@@ -76,12 +115,7 @@ class Site(Strict):
     @field_validator("factors")
     @classmethod
     def _known(cls, value: dict[str, float]) -> dict[str, float]:
-        for name, factor in value.items():
-            if name not in FACTORS:
-                raise ValueError(f"{name!r} is no part; allowed: {', '.join(FACTORS)}")
-            if not LEAST <= factor <= MOST:
-                raise ValueError(f"{name}: must be a factor from {LEAST:g} to {MOST:g}, found {factor:g}")
-        return value
+        return _known_factors(value, FACTORS)
 
     def factor(self, part: str) -> float:
         """Measured over calibrated time of a part."""
@@ -113,8 +147,34 @@ def check_site(site: Site, device: str, framework: str, where: str) -> None:
     """Refuse a site of another device or framework.
 
     Raises:
+        InputError: it is, or it was learned from servers only.
+    """
+    if not site.framework:
+        raise InputError("was learned from servers only, not from training steps", where)
+    _check_place((("device", site.device, device), ("framework", site.framework, framework)), where)
+
+
+def server_site(site: Site, where: str) -> ServerSite:
+    """What measured servers taught.
+
+    Raises:
+        InputError: the site was learned from training steps only.
+    """
+    if site.server is None:
+        raise InputError("was learned from training steps only, not from servers", where)
+    return site.server
+
+
+def check_server(site: ServerSite, device: str, engine: str, where: str) -> None:
+    """Refuse a site of another device or engine.
+
+    Raises:
         InputError: it is.
     """
-    for name, own, asked in (("device", site.device, device), ("framework", site.framework, framework)):
+    _check_place((("device", site.device, device), ("engine", site.engine, engine)), where)
+
+
+def _check_place(places: tuple[tuple[str, str, str], ...], where: str) -> None:
+    for name, own, asked in places:
         if own != asked:
             raise InputError(f"was learned on the {name} {own}, the question has {asked}", where)

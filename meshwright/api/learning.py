@@ -1,4 +1,5 @@
-"""``mw.learn``: what a user's measured steps say about kernels, links, host and memory of their machines."""
+"""``mw.learn``: what a user's measured steps say about kernels, links, host and memory of their machines, and
+measured servers about an engine's steps and front end."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from typing import Any
 
 from hwmodels.errors import InputError
 from hwmodels.files import write_text
+from meshwright.server_results import is_servers, read_servers
 from meshwright.shown import Shown
 from meshwright.training_logs import SUFFIXES, read_log
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.schedules import schedules
-from simulator.site import Site
+from simulator.site import SITE_FORMAT, Site, read_site
 from simulator.uncertainty.learning import CONTRADICTS, Learned, MeasuredStep, learn_site
+from simulator.uncertainty.servers import LearnedServer, MeasuredLoad, learn_server
 
 MOST_APART = 1.5
 """Measured times of one plan further apart than this factor cannot both be right."""
@@ -48,11 +51,7 @@ class Learning(Shown):
         Raises:
             InputError: the file cannot be written.
         """
-        import yaml
-
-        data = self.site.model_dump(mode="json", exclude_none=True)
-        write_text(Path(path), yaml.safe_dump(data, sort_keys=False, width=110))
-        return Path(path)
+        return _save(self.site, path)
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.learning import learned_tables
@@ -66,18 +65,148 @@ class Learning(Shown):
         return describe_learning(self)
 
 
-def learn(runs: str | Path | Sequence[str | Path]) -> Learning:
-    """Learn a site's factors from measured steps.
+@dataclass(frozen=True, eq=False, repr=False)
+class ServerLearning(Shown):
+    """Factors learned from measured servers, and what they do to the predictions of these loads.
+
+    Attributes:
+        site: the factors; ``save`` writes them as a site file.
+        learned: errors before, after, and with each load left out.
+        loads: the measured loads.
+        skipped: rows that were left out, and the reasons.
+        contradictions: loads that contradict each other or all others, in words.
+    """
+
+    site: Site
+    learned: LearnedServer
+    loads: Sequence[MeasuredLoad]
+    skipped: Sequence[tuple[str, str]]
+    contradictions: Sequence[str]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the site file.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        return _save(self.site, path)
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.learned_servers import server_tables
+
+        return server_tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output of ``meshwright learn --json``."""
+        from meshwright.reports.learned_servers import describe_servers
+
+        return describe_servers(self)
+
+
+def _save(site: Site, path: str | Path) -> Path:
+    import yaml
+
+    data = site.model_dump(mode="json", exclude_none=True)
+    write_text(Path(path), yaml.safe_dump(data, sort_keys=False, width=110))
+    return Path(path)
+
+
+def learn(
+    runs: str | Path | Sequence[str | Path], *, site: str | Path | None = None
+) -> Learning | ServerLearning:
+    """Learn a site's factors from measured steps, or from measured servers.
 
     Args:
-        runs: CSV files with the columns of ``validate --cases``, and logs of Megatron-LM or torchtitan with
-            their scenario beside them (``meshwright.training_logs``); all of one device and framework.
+        runs: of training: CSV files with the columns of ``validate --cases``, and logs of Megatron-LM or
+            torchtitan with their scenario beside them (``meshwright.training_logs``); of servers: results of
+            benchmark clients with their scenario beside them, and CSV files with the columns of closed loops
+            (``meshwright.server_results``). All of one device, and of one framework or engine.
+        site: a site file of the device, whose other half is kept: servers beside steps, or the reverse.
 
     Raises:
-        InputError: unreadable, no usable row or line, several devices or frameworks, or times of one plan
-            that cannot both be right.
+        InputError: unreadable, no usable row or line, several devices, frameworks or engines, or times of one
+            plan that cannot both be right.
+        InfeasibleError: a server's model does not fit.
     """
     files = [Path(runs)] if isinstance(runs, str | Path) else [Path(path) for path in runs]
+    served = [path for path in files if is_servers(path)]
+    if served and len(served) < len(files):
+        other = next(path for path in files if path not in served)
+        raise InputError(f"holds training steps, {served[0]} servers; learn each apart", str(other))
+    kept = None if site is None else read_site(site, "site", Path())
+    return _learn_servers(files, kept, site) if served else _learn_steps(files, kept, site)
+
+
+def _joined(found: Site, kept: Site | None, name: str | Path | None, half: str) -> Site:
+    """A site with the other half of an older one.
+
+    Raises:
+        InputError: the older one is of another device.
+    """
+    if kept is None:
+        return found
+    if kept.device != found.device:
+        raise InputError(
+            f"was learned on the device {kept.device}, the runs are of {found.device}", str(name)
+        )
+    if half == "server":
+        return kept.model_copy(update={"server": found.server})
+    return found.model_copy(update={"server": kept.server})
+
+
+def _learn_servers(files: Sequence[Path], kept: Site | None, name: str | Path | None) -> ServerLearning:
+    """Learn from measured servers; see `learn`."""
+    loads: list[MeasuredLoad] = []
+    skipped: list[tuple[str, str]] = []
+    for path in files:
+        found, left_out = read_servers(path)
+        loads += found
+        skipped += left_out
+    where = ", ".join(map(str, files))
+    if not loads:
+        raise InputError(f"no load to learn from{_reasons(skipped)}", where)
+    learned = learn_server(loads, where)
+    server = learned.site
+    made = Site(site_format=SITE_FORMAT, source=where, device=server.device, server=server)
+    words = _twice(loads, where) + [
+        f"{loads[index].name} {kind.replace('_', ' ')} lies {abs(value):.1f} standard deviations from what "
+        "the other loads say"
+        for index, kind, value in zip(learned.loads, learned.kinds, learned.surprise.tolist(), strict=True)
+        if abs(value) > CONTRADICTS
+    ]
+    return ServerLearning(_joined(made, kept, name, "server"), learned, loads, skipped, words)
+
+
+def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped[:3])
+    return f" ({reasons})" if reasons else ""
+
+
+def _twice(loads: Sequence[MeasuredLoad], where: str) -> list[str]:
+    """Equal loads with different times per output token.
+
+    Raises:
+        InputError: times that cannot both be right.
+    """
+    words = []
+    same: dict[str, list[tuple[float, str]]] = {}
+    for load in loads:
+        kind = next((kind for kind in load.chosen if kind.startswith("tpot")), None)
+        if kind is not None:
+            key = repr((kind, {**load.data, "workload": {**load.data["workload"], "requests": 0}}))
+            same.setdefault(key, []).append((load.measured[kind], load.name))
+    for values in same.values():
+        (low, first), (high, last) = min(values), max(values)
+        told = f"{first} (TPOT {1e3 * low:.4g} ms) and {last} ({1e3 * high:.4g} ms) are of one load"
+        if high > MOST_APART * low:
+            raise InputError(f"{told}: they cannot both be right; leave one out", where)
+        if high > (1 + TWICE) * low:
+            words.append(told)
+    return words
+
+
+def _learn_steps(files: Sequence[Path], kept: Site | None, name: str | Path | None) -> Learning:
+    """Learn from measured steps; see `learn`."""
     cases: list[TrainingCase] = []
     skipped: list[tuple[str, str]] = []
     steps = [read_log(path) for path in files if path.suffix in SUFFIXES]
@@ -96,13 +225,12 @@ def learn(runs: str | Path | Sequence[str | Path]) -> Learning:
         else:
             steps.append(_step(case, case.measured_step_s))
     if not steps:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped[:3])
-        raise InputError(f"no row to learn from{reasons and f' ({reasons})'}", where)
+        raise InputError(f"no row to learn from{_reasons(skipped)}", where)
     _one_place(steps, where)
-    found = learn_site(steps, where)
-    return Learning(
-        found.site, found, steps, skipped, _contradictions(steps, found, where), _too_large(steps)
-    )
+    learned = learn_site(steps, where)
+    words = _contradictions(steps, learned, where)
+    made = _joined(learned.site, kept, name, "steps")
+    return Learning(made, learned, steps, skipped, words, _too_large(steps))
 
 
 def _step(case: TrainingCase, seconds: float) -> MeasuredStep:

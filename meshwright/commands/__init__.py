@@ -13,6 +13,7 @@ COMMANDS = (
     "show",
     "profile",
     "calibrate",
+    "observe",
     "learn",
     "export",
     "import",

@@ -104,7 +104,7 @@ Recipe = Annotated[
 ]
 Site = Annotated[
     str | None,
-    typer.Option(metavar="FILE.yaml", help="What `learn` found in measured steps of your machines."),
+    typer.Option(metavar="FILE.yaml", help="What `learn` found in measured steps or servers of yours."),
 ]
 OneCluster = Annotated[
     str | None,

@@ -24,7 +24,7 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", "tries", *ASKS, *LEVERS)
 OF_TRAINING = (
     *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
-    *("proven", "trials", "site", "tokens", "days", "budget"),
+    *("proven", "trials", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -119,7 +119,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
     if flags.save is None and flags.rank != 1:
         refuse(("rank",), "it says which plan --save writes")
     if day or mix:
-        refuse((*ASKS, *LEVERS), "it is of rankings of deployments")
+        refuse((*ASKS, *LEVERS, "site"), "it is of rankings of deployments")
         read = ("refine", "together") if mix else ("refine",)
         refuse((*(name for name in OF_RANKINGS if name not in read), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
@@ -133,11 +133,11 @@ def _answer_serving(flags: PlanFlags, asked: dict[str, Any], held: dict[str, Any
 
     if flags.pareto:
         refuse_given({"--watts": flags.watts}, "fronts show every power")
-        unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS)}
+        unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS, "site")}
         refuse_given({**unused, "--try": flags.tries}, "fronts do not read it")
         show_serving_fronts(flags.scenario, asked, held, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ASKS}
+    asked |= {name: getattr(flags, name) for name in (*ASKS, "site")}
     held = {**held, "fix": held["fix"] | _levers(flags, held["fix"])}
     asked = {**asked, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
     asked["tries"] = tried_policies(flags.tries or ())

@@ -226,7 +226,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
         "objective": arguments["objective"],
         "watts": arguments["watts"],
-        **{name: arguments.get(name) for name in ("prefix", "use", "concurrency")},
+        **{name: arguments.get(name) for name in ("prefix", "use", "concurrency", "site")},
         "requests": None if arguments.get("requests") is None else str(arguments["requests"]),
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
         **_targets(arguments),

@@ -46,6 +46,7 @@ UNTOLD = (
     "replicas",
     "engine",
     "options",
+    "site",
     "speculation",
     "scaler",
     "scaler_options",

@@ -148,6 +148,7 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
             and, without ``rate``, arrivals.
         use: chat, code, agents or batch: lengths and targets where none are stated.
         concurrency: requests in flight at any time, instead of ``rate``, on one pool.
+        site: file or mapping of what ``learn`` found on a measured server.
     """
 
     objective: str | None
@@ -155,6 +156,7 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
     requests: str | None
     use: str | None
     concurrency: int | str | None
+    site: Reference | None
 
 
 def check_names(arguments: Mapping[str, Any], kind: type, more: Iterable[str] = ()) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hwmodels.errors import InputError
 from hwmodels.mixed import MixedCluster, mixed_cluster
 from simulator.models import Model, models
@@ -31,6 +29,8 @@ def refuse_groups(data: Mapping[str, Any], where: str, folder: Path) -> None:
     except InputError:
         advice = "`meshwright simulate` takes it with plan and placement (docs/clusters.md)"
         raise InputError(f"{told}; {advice}", f"{where}: cluster") from None
+    import yaml
+
     text = yaml.safe_dump(ready, sort_keys=False, default_flow_style=None, width=100)
     advice = "`meshwright simulate FILE.yaml` times a plan of it; to start from:"
     raise InputError(f"{told}; {advice}\n\n{text}", f"{where}: cluster")

@@ -14,6 +14,7 @@ from hwmodels.parsing import exists
 from meshwright.questions.numbers import as_numbers
 from meshwright.questions.policies import kept_policies
 from meshwright.questions.scenarios import scenario_path
+from meshwright.questions.training import from_here
 from meshwright.questions.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
@@ -31,6 +32,7 @@ from simulator.serving.question.speculation import (
 from simulator.serving.scenario import ServingDefinition
 from simulator.serving.setting import pools_of
 from simulator.serving.workload.traces.detection import detect_format
+from simulator.site import ServerSite, check_server
 
 DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
@@ -88,6 +90,9 @@ def serving_question(
     own = pools[0].speculation
     if own is not None and own.kind != DRAFT_MODEL:
         stated["speculation"] = own
+    site, engine = written.at_site(where, folder).site, _engine(given, written.deployment.engine)
+    if site is not None:
+        _check_site(site, [offer.cluster for offer in offers] or [cluster], engine, f"{where}: site")
     if isinstance(drafts := held.get("speculation"), Speculation):
         check_heads(drafts, model.mtp_layers, model.name, "--speculate")
     return ServingQuestion(
@@ -98,7 +103,7 @@ def serving_question(
         watts=given.get("watts"),
         concurrency=given.get("concurrency"),
         workload=written.workload,
-        engine=_engine(given, written.deployment.engine),
+        engine=engine,
         objective=given["objective"] or _default_objective(given, offers or (of_cluster(cluster),)),
         unasked=given["objective"] is None and _states_a_load(given),
         fix={**stated, **held},
@@ -106,7 +111,18 @@ def serving_question(
         seed=written.seed,
         folder=folder,
         policies=kept_policies(written.deployment),
+        site=site,
     )
+
+
+def _check_site(site: ServerSite, clusters: Sequence[Cluster], engine: str, where: str) -> None:
+    """Refuse a site whose device no GPU type has, or of another engine.
+
+    Raises:
+        InputError: the reason.
+    """
+    devices = [cluster.device.name for cluster in clusters]
+    check_server(site, site.device if site.device in devices else devices[0], engine, where)
 
 
 def _check_clients(given: Mapping[str, Any]) -> None:
@@ -199,6 +215,7 @@ def _data(
         "model": given["model"],
         "cluster": given["cluster"],
         "gpus": given["gpus"],
+        "site": None if given.get("site") is None else from_here(given["site"], folder),
         "workload.input": _fixed(_new_tokens(given)),
         "workload.output": _fixed(given["osl"]),
         "workload.arrivals": None if given["rate"] is None else {"kind": "poisson", "rate": given["rate"]},

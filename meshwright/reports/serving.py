@@ -53,6 +53,7 @@ def _setting(result: ServingResult) -> dict[str, str]:
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
         **{f"pool {one.pool.name or one.pool.role}": _attention(one) for one in setting.attention},
         "router": setting.router.name,
+        **({"site": f"learned from {', '.join(sites)}"} if (sites := setting.sites) else {}),
     }
 
 

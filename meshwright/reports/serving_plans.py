@@ -59,6 +59,7 @@ def describe_deployments(search: ServingSearch, refined: Runs, look: Check | Non
             "slo_share": question.workload.slo.share,
             **({"repeated_prompt_tokens": question.repeated} if question.repeated else {}),
             "watts": question.watts,
+            **({} if question.site is None else {"site": question.site.source}),
             "types": [
                 {"device": one.name, "available": one.devices, "usd_per_hour": one.usd_per_hour}
                 for one in question.types
@@ -331,6 +332,7 @@ def _basis(search: ServingSearch) -> Table:
             "--refine N runs the best N there",
             "kernels": ", ".join(dict.fromkeys(kernels)),
             **unproven(search),
+            **({} if question.site is None else {"site": f"learned from {question.site.source}"}),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
         },
         "What this rests on",

@@ -20,6 +20,7 @@ from planner.serving.sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.question.deployment import Pool
 from simulator.serving.workload import Serving
+from simulator.site import ServerSite
 
 OBJECTIVES = ("goodput", "cost", "energy", "latency")
 FIELDS = (
@@ -63,6 +64,7 @@ class ServingQuestion:
         concurrency: requests in flight at any time, instead of a rate.
         named: whether replicas are described with their GPU type.
         policies: keys of the scenario's deployment that the steady state does not price, and runs keep.
+        site: factors of a server that ``learn`` found, for replicas on its device.
     """
 
     model: Model
@@ -82,6 +84,7 @@ class ServingQuestion:
     concurrency: int | None = None
     named: bool = False
     policies: Mapping[str, Any] = field(default_factory=dict)
+    site: ServerSite | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -227,4 +230,6 @@ class ServingQuestion:
         Raises:
             InputError: a fixed field has a value that no pool takes.
         """
+        if self.site is not None and self.site.device == self.cluster.device.name:
+            fields = {"site": self.site, **fields}
         return build(Pool, {"engine": self.engine, **fields}, "--fix")

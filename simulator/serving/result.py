@@ -48,6 +48,7 @@ class ServingResult:
             "device": setting.cluster.device.name,
             "gpus": setting.gpus,
             "seed": setting.seed,
+            **({"site": ", ".join(setting.sites)} if setting.sites else {}),
             "pools": [
                 {
                     "name": pool.name,

@@ -18,6 +18,7 @@ from simulator.serving.question.deployment import Deployment
 from simulator.serving.setting import ServingSetting, pools_of, serving_setting
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.workload import Serving
+from simulator.site import read_site, server_site
 
 KIND = "serving"
 
@@ -33,10 +34,24 @@ class ServingDefinition(Strict):
     deployment: Deployment = Field(
         default_factory=lambda: Deployment.model_validate({}), description="how the model is served"
     )
+    site: Reference | None = Field(
+        default=None, description="what `learn` found on a server: a site file or its mapping"
+    )
     seed: int = Field(0, ge=0, le=10**18, description="of all random draws")
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )
+
+    def at_site(self, where: str, folder: Path) -> Deployment:
+        """The deployment with the site's factors, which pools without a site of their own have.
+
+        Raises:
+            InputError: an unreadable site, or one without servers.
+        """
+        if self.site is None or self.deployment.site is not None:
+            return self.deployment
+        site = server_site(read_site(self.site, f"{where}: site", folder), f"{where}: site")
+        return self.deployment.model_copy(update={"site": site})
 
 
 def is_serving(data: Mapping[str, Any]) -> bool:
@@ -54,7 +69,7 @@ def check_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingD
     written = build(ServingDefinition, data, where)
     find(models, written.model, folder, f"{where}: model")
     find(clusters, written.cluster, folder, f"{where}: cluster")
-    pools_of(written.deployment, f"{where}: deployment")
+    pools_of(written.at_site(where, folder), f"{where}: deployment")
     return written
 
 
@@ -76,7 +91,8 @@ def make_serving(
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
-    pools = pools_of(written.deployment, f"{where}: deployment")
+    deployment = written.at_site(where, folder)
+    pools = pools_of(deployment, f"{where}: deployment")
     # Pools that name a cluster of their own take its devices.
     needed = sum(pool.devices * pool.replicas for pool in pools if pool.cluster in (None, written.cluster))
     try:
@@ -88,7 +104,7 @@ def make_serving(
         model,
         cluster,
         written.workload,
-        written.deployment,
+        deployment,
         written.seed,
         folder,
         where,

@@ -47,6 +47,7 @@ from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.steps.stream import StreamedSteps, host_seconds, stream_seconds
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload import Serving
+from simulator.site import check_server
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,12 @@ class ServingSetting:
         """The scaler of the first pool that changes its replicas; the first pool's where none does."""
         scalers = [pool.scaler for pool in self.pools]
         return next((one for one in scalers if one.name != "fixed"), scalers[0])
+
+    @property
+    def sites(self) -> list[str]:
+        """Measured servers from which the pools' factors were learned."""
+        found = [pool.pool.site.source for pool in self.pools if pool.pool.site is not None]
+        return list(dict.fromkeys(found))
 
     @property
     def gpus(self) -> int:
@@ -246,6 +253,9 @@ def _pool_setting(
     """
     if pool.data > 1 and pool.pipeline > 1:
         raise InputError("data-parallel attention with pipeline stages is not modelled", place)
+    if pool.site is not None:
+        engine = engine_of(pool.engine, folder, f"{place}.engine").name
+        check_server(pool.site, own.device.name, engine, f"{place}.site")
     options = options_of(pool, own.device, folder, place)
     if pool.speculation is not None:
         options = options.model_copy(update={"preemption": "none"})

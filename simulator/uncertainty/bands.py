@@ -53,19 +53,19 @@ def calibration_band(setting: Setting, step: Step) -> np.ndarray:
     return NINETY * np.sqrt(exposure(step) ** 2 @ own**2)
 
 
-def band(setting: Setting, step: Step) -> np.ndarray:
-    """Relative half-width of the 90 % band; shape (plans,)."""
-    exposed = exposure(step)
+def band(setting: Setting, step: Step, exposed: np.ndarray | None = None) -> np.ndarray:
+    """Relative half-width of the 90 % band; shape (plans,). ``exposed``: the step's `exposure`, if known."""
+    exposed = exposure(step) if exposed is None else exposed
     variance = np.einsum("np,pq,nq->n", exposed, part_covariance(setting), exposed)
     return NINETY * np.sqrt(np.maximum(variance, 0.0) + _residual(setting) ** 2)
 
 
-def covariance(setting: Setting, step: Step) -> np.ndarray:
+def covariance(setting: Setting, step: Step, exposed: np.ndarray | None = None) -> np.ndarray:
     """Covariance of the relative errors of plans of one question, as it bears on their ratios.
 
     Errors that all plans share cancel in a ratio; the residual of a plan does not. Shape (plans, plans).
     """
-    exposed, together = exposure(step), part_covariance(setting)
+    exposed, together = exposure(step) if exposed is None else exposed, part_covariance(setting)
     own = _residual(setting) ** 2 * np.eye(len(exposed))
     widened = 1.0 if setting.site else model_errors().parts.ratio_scale / NINETY / _scale(setting)
     return widened**2 * (exposed @ together @ exposed.T + own)

@@ -20,6 +20,7 @@ from simulator.site import FACTORS, LEAST, MOST, SITE_FORMAT, Site, SiteMemory
 from simulator.training import Step, predict
 from simulator.training.memory import memory
 from simulator.uncertainty.bands import part_variance
+from simulator.uncertainty.bayes import Posterior, posterior
 from simulator.uncertainty.errors import evidence_of, model_errors
 from simulator.uncertainty.parts import NINETY, PARTS, exposure
 
@@ -38,10 +39,6 @@ distribution with heavy tails. Chosen over 52 families of published runs (`bench
 
 IDENTIFIED = 0.7
 """A factor is identified where its standard deviation falls below this share of the prior's."""
-
-FREEDOM = 3.0
-"""Degrees of freedom of the errors of runs, as of setups in `benchmarks.part_errors`."""
-REWEIGHTED = 8
 
 CONTRADICTS = 2.5
 """Standard deviations from which on a run contradicts the others."""
@@ -91,12 +88,6 @@ class Learned:
         return {name: bool(ratio[PARTS.index(name)] < IDENTIFIED) for name in FACTORS}
 
 
-@record()
-class _Posterior:
-    mean: np.ndarray
-    covariance: np.ndarray
-
-
 class _Runs:
     """Measured steps of one device and framework, and their prior."""
 
@@ -111,23 +102,13 @@ class _Runs:
     def steps(self, site: Site | None) -> list[Step]:
         return [predict(replace(run.setting, site=site), Plans.of(run.plan)) for run in self.runs]
 
-    def posterior(self, exposed: np.ndarray, errors: np.ndarray) -> _Posterior:
-        """Of the logs of the factors, given exposures (runs, parts) and log errors (runs,).
-
-        Errors of runs are t with ``FREEDOM`` degrees of freedom: an odd run counts less.
-        """
-        prior = np.diag(self.variance)
-        noise = RUN_VARIANCE * self.residual**2
-        weight, mean, gain = np.ones(len(errors)), np.zeros(len(PARTS)), np.zeros((len(PARTS), len(errors)))
-        for _ in range(REWEIGHTED):
-            together = exposed @ prior @ exposed.T + np.diag(noise / weight)
-            gain = prior @ exposed.T @ np.linalg.inv(together)
-            mean = gain @ errors
-            weight = (FREEDOM + 1) / (FREEDOM + ((errors - exposed @ mean) / self.residual) ** 2)
-        return _Posterior(mean, prior - gain @ exposed @ prior)
+    def posterior(self, exposed: np.ndarray, errors: np.ndarray) -> Posterior:
+        """Of the logs of the factors, given exposures (runs, parts) and log errors (runs,)."""
+        own = np.full(len(errors), self.residual)
+        return posterior(exposed, errors, np.diag(self.variance), own, RUN_VARIANCE * own**2)
 
 
-def _site_of(runs: _Runs, found: _Posterior, source: str, held: SiteMemory) -> Site:
+def _site_of(runs: _Runs, found: Posterior, source: str, held: SiteMemory) -> Site:
     """The factors of a posterior; the factor of the whole step scales every part."""
     setting = runs.runs[0].setting
     logs = found.mean[APPLIED] + found.mean[WHOLE]
@@ -155,7 +136,7 @@ def learn_site(steps: Sequence[MeasuredStep], source: str = "") -> Learned:
     runs, held = _Runs(steps), _memory(steps)
     plain = runs.steps(None)
     before = np.array([float(step.time[0]) for step in plain])
-    site, found = None, _Posterior(np.zeros(len(PARTS)), np.diag(runs.variance))
+    site, found = None, Posterior(np.zeros(len(PARTS)), np.diag(runs.variance))
     exposed, errors = np.zeros((0, 0)), np.zeros(0)
     for _ in range(ROUNDS):
         predicted = plain if site is None else runs.steps(site)

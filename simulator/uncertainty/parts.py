@@ -8,6 +8,8 @@ and collective calibrations state about a device and a fabric adds to them.
 
 from __future__ import annotations
 
+from statistics import median
+
 import numpy as np
 
 from hwmodels.kernels.memory_bound import KINDS
@@ -109,7 +111,7 @@ def calibration_errors(setting: Setting) -> dict[str, float]:
         # Steps price experts as dense products, which are unmeasured; grouped products of serving are.
         "experts": grouped,
         "attention": kernels.error("attention", setting.core_dtype)[1],
-        "memory": float(np.median([kernels.error(kind)[1] for kind in KINDS])),
+        "memory": median(kernels.error(kind)[1] for kind in KINDS),
         "node": LINK_ERROR,
         "network": across,
         "exchange": across if setting.cluster.devices > setting.cluster.domain else LINK_ERROR,

@@ -30,6 +30,8 @@ SLOW = (
     "validate --kernels",
     "my-cpu.yaml",
     "simulate best",
+    "observe http",
+    "server/results",
 )
 """Commands that measure for a minute, or need what others wrote."""
 

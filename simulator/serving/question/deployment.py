@@ -19,6 +19,7 @@ from simulator.serving.question.start import StagedStart
 from simulator.serving.question.state import KvState
 from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
+from simulator.site import ServerSite
 
 Role = Literal["mixed", "prefill", "decode", "attention"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
@@ -97,6 +98,9 @@ class Pool(Strict):
     scaler_options: dict[str, Any] = Field(default_factory=dict, description="parameters of the scaler")
     start: StagedStart | None = Field(
         None, description="stages of a replica's start; default: the scaler's and the failures' own seconds"
+    )
+    site: ServerSite | None = Field(
+        None, description="factors of a server that `learn` found; the scenario's key `site` sets it"
     )
 
     @property

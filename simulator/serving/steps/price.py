@@ -34,6 +34,7 @@ from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.steps.weight_only import WeightFormats, widened_experts, widened_product
+from simulator.site import ServerSite
 
 Array = NDArray[np.float64]
 
@@ -44,6 +45,25 @@ SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
 """Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
 Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
 (Mutinifni/splitwise-sim)."""
+
+
+UNLEARNED = ServerSite(source="", device="", engine="")
+"""Factors of a server that nobody measured."""
+
+
+def _at_site(times: LayerTimes, site: ServerSite, engine: Engine) -> LayerTimes:
+    """Times around kernels under a site's factors; TTFT's part outside of steps stays positive."""
+    host = site.factor("host")
+    return times.model_copy(
+        update={
+            "layer_s": host * times.layer_s,
+            "all_reduce_s": host * times.all_reduce_s,
+            "eager_layer_s": host * times.eager_layer_s,
+            "sequence_s": site.factor("sequence") * times.sequence_s,
+            "prefill_factor": site.factor("prefill") * times.prefill_factor,
+            "first_token_s": max(times.first_token_s + site.front_s, -engine.first_token_s.value),
+        }
+    )
 
 
 def layer_class(model: Model) -> LayerClass:
@@ -92,6 +112,11 @@ class StepPrice:
         """Times of layers without experts beside layers with them."""
         if model.moe is not None and model.linear is None and model.dense_layers:
             self.dense_times, _ = layer_times(engine, "dense", format_class(pool.stored), generation)
+        self.site = pool.site or UNLEARNED
+        if pool.site is not None:
+            alike = self.dense_times is self.times
+            self.times = _at_site(self.times, pool.site, engine)
+            self.dense_times = self.times if alike else _at_site(self.dense_times, pool.site, engine)
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
         """Number of layers by kind."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
@@ -110,7 +135,7 @@ class StepPrice:
         for kind, layers in self.layer_kinds.items():
             ops = [op for op in layer_ops(rank, *kind) if op.depends_on == "tokens"]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
-        return seconds
+        return self.site.factor("products") * seconds
 
     def experts(self, tokens: ArrayLike) -> Array:
         """Routed experts, and the exchange of tokens between attention ranks, for tokens of all ranks."""
@@ -124,7 +149,7 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        return layers * (self._seconds(ops) + self._exchange(count))
+        return self.site.factor("experts") * layers * (self._seconds(ops) + self._exchange(count))
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
@@ -138,7 +163,8 @@ class StepPrice:
         rank = self._rank(Batch.decode(sequences, keys))
         if self.times.reads_kv_per_head:
             rank = replace(rank, model=self.model.model_copy(update={"kv_heads": self.model.heads}))
-        return self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
+        seconds = self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
+        return self.site.factor("attention") * seconds
 
     @property
     def mixes(self) -> bool:
@@ -175,7 +201,7 @@ class StepPrice:
             )
             chunk = kernels.mixed_attention(1.0, 1.0, 0.0, 1.0, *shape, kv_dtype=self.formats.kv)
             seconds = seconds + layers * np.maximum(both - chunk, 0.0)
-        return seconds
+        return self.site.factor("attention") * seconds
 
     def head(self, rows: ArrayLike) -> Array:
         """Output layer and two passes over its logits in fp32, for sequences that are sampled."""
@@ -183,11 +209,12 @@ class StepPrice:
         rank = self._rank(Batch.decode(rows, 1.0))
         logits = 2.0 * 4.0 * rows * self.model.vocabulary
         passes = self.prices.kernels.memory_bound(logits, "softmax")
-        return self._seconds(head_ops(rank)) + passes
+        return self.site.factor("products") * (self._seconds(head_ops(rank)) + passes)
 
     def around(self, sequences: ArrayLike) -> Array:
         """Engine time around the kernels of a step with ``sequences`` sequences, s."""
-        return self.engine.step_s.value + self.gaps + self.times.sequence_s * np.asarray(sequences)
+        step = self.site.factor("host") * self.engine.step_s.value
+        return step + self.gaps + self.times.sequence_s * np.asarray(sequences)
 
     @property
     def gaps(self) -> float:

@@ -1,0 +1,314 @@
+"""A short ladder of loads on a live OpenAI-compatible server: ``mw.observe``.
+
+Every client of a level sends its next request when the last one has ended. Prompts are random words, which
+no prefix cache knows. The file is JSON Lines with the keys of ``vllm bench serve --append-result``, which
+``meshwright learn`` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from statistics import fmean, median
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from hwmodels.errors import InputError
+from hwmodels.files import write_text
+from meshwright.shown import Shown
+
+LADDER = (1, 4, 16)
+"""Default concurrencies."""
+ROUNDS = 4
+"""Requests of a client at each level, at most."""
+LEAST = 8
+"""Requests of a level, at least."""
+MOST_CLIENTS, MOST_REQUESTS, MOST_SECONDS, MOST_TOKENS = 512, 10_000, 3600.0, 2**17
+REQUESTS, SECONDS, PROMPT, OUTPUT = 200, 120.0, 512, 128
+TOKENS_A_WORD = 1.3
+"""Tokens of a short English word with the blank before it, about; the server counts them."""
+WORDS = (
+    "amber",
+    "basin",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "heron",
+    "inlet",
+    "kelp",
+    "maple",
+    "river",
+)
+SEED = 2026
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One streamed request: seconds to the first token and to the end, and tokens as the server counts."""
+
+    first_s: float
+    end_s: float
+    prompt: int
+    output: int
+
+    @property
+    def token_s(self) -> float:
+        """Mean time per output token after the first."""
+        return (self.end_s - self.first_s) / max(self.output - 1, 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Observation(Shown):
+    """Measured levels of a server, as results of ``vllm bench serve``.
+
+    Attributes:
+        results: one mapping a level.
+        cut: whether requests or seconds ran out before the last level had ended.
+    """
+
+    results: Sequence[dict[str, Any]]
+    cut: bool
+
+    def save(self, path: str | Path) -> Path:
+        """Write the results as JSON Lines.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        write_text(Path(path), "".join(json.dumps(result) + "\n" for result in self.results))
+        return Path(path)
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.learned_servers import observed_tables
+
+        return observed_tables(self.results, self.cut)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output of ``meshwright observe --json``."""
+        return {"observed": list(self.results), "cut_short": self.cut}
+
+
+class _Server:
+    """A server's completions endpoint."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"must be the address of a server as http://host:8000, found {url!r}", "URL")
+        self.url, self.timeout_s = url, timeout_s
+        self.kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self.place = parts.hostname, parts.port
+        self.base = parts.path.rstrip("/").removesuffix("/v1") + "/v1"
+        key = os.environ.get("OPENAI_API_KEY")
+        self.headers = {"Content-Type": "application/json"} | (
+            {"Authorization": f"Bearer {key}"} if key else {}
+        )
+
+    def open(self, method: str, path: str, body: dict[str, Any] | None = None) -> HTTPResponse:
+        """The answer of a request.
+
+        Raises:
+            InputError: no connection, or another status than 200.
+        """
+        connection = self.kind(*self.place, timeout=self.timeout_s)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, self.base + path, text, self.headers)
+            response = connection.getresponse()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise InputError(f"no answer: {error}", self.url) from None
+        if response.status != 200:
+            told = response.read(300).decode("utf-8", "replace").strip()
+            connection.close()
+            raise InputError(f"answered {response.status} {response.reason}: {told}", self.url + path)
+        return response
+
+    def model(self) -> str:
+        """The first model that the server lists.
+
+        Raises:
+            InputError: it lists none.
+        """
+        try:
+            with self.open("GET", "/models") as response:
+                return str(json.loads(response.read(2**20))["data"][0]["id"])
+        except (ValueError, LookupError, TypeError):
+            raise InputError("lists no model; give --model", self.url) from None
+
+    def complete(self, model: str, prompt: str, tokens: int) -> Answer:
+        """Stream one completion.
+
+        Raises:
+            InputError: no answer, no token, or no count of tokens.
+        """
+        body = {
+            "model": model,
+            "prompt": prompt,
+            "max_tokens": tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        sent, first, last, usage = time.perf_counter(), 0.0, 0.0, {}
+        try:
+            with self.open("POST", "/completions", body) as response:
+                for event in _events(response):
+                    if any(choice.get("text") for choice in event.get("choices") or ()):
+                        last = time.perf_counter() - sent
+                        first = first or last
+                    usage = event.get("usage") or usage
+        except (OSError, HTTPException, ValueError) as error:
+            raise InputError(f"the stream broke: {error}", self.url) from None
+        if not first:
+            raise InputError("streamed no token", self.url)
+        if not usage.get("prompt_tokens") or not usage.get("completion_tokens"):
+            raise InputError("states no usage (prompt_tokens, completion_tokens) at a stream's end", self.url)
+        return Answer(first, last, int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
+
+
+def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
+    """Server-sent events of a stream up to its end."""
+    for line in response:
+        text = line.decode("utf-8", "replace").strip()
+        if text.startswith("data:"):
+            text = text.removeprefix("data:").strip()
+            if text == DONE:
+                return
+            event = json.loads(text)
+            if isinstance(event, dict):
+                yield event
+
+
+def observe(
+    url: str,
+    *,
+    model: str | None = None,
+    concurrency: Sequence[int] = LADDER,
+    isl: int = PROMPT,
+    osl: int = OUTPUT,
+    requests: int = REQUESTS,
+    seconds: float = SECONDS,
+    progress: Callable[[float], None] | None = None,
+) -> Observation:
+    """Measure a live OpenAI-compatible server at a short ladder of concurrencies.
+
+    Args:
+        url: of the server, as ``http://host:8000``.
+        model: name; by default the first that the server lists.
+        concurrency: clients of each level.
+        isl, osl: tokens of a prompt, about, and of an output.
+        requests: sent in all, at most; one more warms the server up.
+        seconds: after which no request is sent.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong argument, no answer, or a stream without tokens or their count.
+    """
+    _check(concurrency, isl, osl, requests, seconds)
+    server = _Server(url, max(seconds, 10.0))
+    name = model or server.model()
+    prompts = _prompts(isl)
+    end = time.monotonic() + seconds
+    server.complete(name, next(prompts), min(osl, LEAST))
+    results, left, cut = [], requests, False
+    for number, clients in enumerate(concurrency):
+        wanted = max(ROUNDS * clients, LEAST)
+        count = min(wanted, left)
+        began = time.perf_counter()
+        answers = _level(server, name, prompts, clients, count, osl, end) if count else []
+        took = time.perf_counter() - began
+        left -= len(answers)
+        cut = cut or len(answers) < wanted
+        if len(answers) >= clients:
+            results.append(_result(name, clients, answers, took))
+        if progress:
+            progress((number + 1) / len(concurrency))
+    if not results:
+        raise InputError(f"no level ended within {seconds:g} s and {requests:,} requests", url)
+    return Observation(results, cut)
+
+
+def _check(concurrency: Sequence[int], isl: int, osl: int, requests: int, seconds: float) -> None:
+    """Refuse loads without bounds.
+
+    Raises:
+        InputError: a value that is too small or too large.
+    """
+    if not concurrency:
+        raise InputError("must hold a number of clients, found none", "concurrency")
+    limits: list[tuple[str, float, float, float]] = [
+        ("concurrency", clients, 1, MOST_CLIENTS) for clients in concurrency
+    ]
+    limits += [("isl", isl, 1, MOST_TOKENS), ("osl", osl, 2, MOST_TOKENS)]
+    limits += [("requests", requests, 1, MOST_REQUESTS), ("seconds", seconds, 1, MOST_SECONDS)]
+    for name, value, least, most in limits:
+        if not least <= value <= most:
+            raise InputError(f"must be from {least:,} to {most:,}, found {value:,}", name)
+
+
+def _prompts(tokens: int) -> Iterator[str]:
+    """Prompts of random words, all different."""
+    draw = random.Random(SEED)
+    words = max(round(tokens / TOKENS_A_WORD), 1)
+    while True:
+        yield " ".join(draw.choices(WORDS, k=words))
+
+
+def _level(
+    server: _Server, model: str, prompts: Iterator[str], clients: int, count: int, tokens: int, end: float
+) -> list[Answer]:
+    """Answers of one level; ``clients`` threads share ``count`` requests until ``end``."""
+    texts, answers, lock = [next(prompts) for _ in range(count)], [], Lock()
+
+    def client() -> None:
+        while time.monotonic() < end:
+            with lock:
+                if not texts:
+                    return
+                text = texts.pop()
+            answer = server.complete(model, text, tokens)
+            with lock:
+                answers.append(answer)
+
+    with ThreadPoolExecutor(clients) as pool:
+        for done in [pool.submit(client) for _ in range(clients)]:
+            done.result()
+    return answers
+
+
+def _result(model: str, clients: int, answers: Sequence[Answer], took_s: float) -> dict[str, Any]:
+    """A level with the keys of ``vllm bench serve``."""
+    first = [answer.first_s for answer in answers]
+    token = [answer.token_s for answer in answers]
+    outputs = sum(answer.output for answer in answers)
+    return {
+        "backend": "openai",
+        "label": "meshwright observe",
+        "model_id": model,
+        "request_rate": "inf",
+        "max_concurrency": clients,
+        "num_prompts": len(answers),
+        "completed": len(answers),
+        "duration": took_s,
+        "total_input_tokens": sum(answer.prompt for answer in answers),
+        "total_output_tokens": outputs,
+        "request_throughput": len(answers) / took_s,
+        "output_throughput": outputs / took_s,
+        "mean_ttft_ms": 1e3 * fmean(first),
+        "median_ttft_ms": 1e3 * median(first),
+        "mean_tpot_ms": 1e3 * fmean(token),
+        "median_tpot_ms": 1e3 * median(token),
+    }

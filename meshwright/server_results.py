@@ -1,0 +1,265 @@
+"""Measured loads of servers, in the result files of benchmark clients.
+
+Read are JSON and JSON Lines of ``vllm bench serve`` (vllm/benchmarks/serve.py) and of SGLang's
+``bench_serving`` (python/sglang/bench_serving.py), which share their keys; ``profile_export_aiperf.json`` of
+AIPerf (docs: JSON export schema); ``benchmarks.json`` of guidellm (benchmark/schemas/generative/metrics.py).
+The server itself is a serving scenario, ``plan.yaml`` in the file's folder. Rows of a CSV with the columns of
+closed loops (docs/validation.md) state their server themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hwmodels.errors import InputError, shown
+from hwmodels.loading import read_mapping, read_text
+from meshwright.training_logs import PLAN
+from simulator.serving.scenario import is_serving
+from simulator.uncertainty.servers import MeasuredLoad
+
+if TYPE_CHECKING:
+    from meshwright.validation.serving.case import ServingCase
+
+SUFFIXES = (".json", ".jsonl")
+"""Suffixes of files that are read as results of a benchmark client."""
+LATENCIES = ("ttft_mean", "ttft_p50", "tpot_mean", "tpot_p50")
+MOST_TOKENS, MOST_REQUESTS = 2**24, 2**24
+ROUNDS = 10
+"""Requests of a client where a file states none, as InferenceX's."""
+
+
+def is_servers(path: Path) -> bool:
+    """Whether a file holds measured servers: results of a client, or a CSV with the columns of closed loops.
+
+    Raises:
+        InputError: unreadable.
+    """
+    if path.suffix in SUFFIXES:
+        return True
+    if path.suffix != ".csv":
+        return False
+    from meshwright.validation.serving.closed_loop import NEEDS
+
+    header = next(csv.reader(read_text(path).splitlines()[:1]), [])
+    return set(NEEDS) - {"harness"} <= set(header)
+
+
+def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
+    """Loads of a file, and rows that were left out with the reasons.
+
+    Raises:
+        InputError: unreadable, no known format, or no scenario of the server beside a client's results.
+    """
+    return _rows(path) if path.suffix == ".csv" else (_results(path), [])
+
+
+def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
+    from meshwright.validation.rows import SkippedRow
+    from meshwright.validation.serving import closed_loop
+    from meshwright.validation.serving.case import MeasuredRow
+
+    found, skipped = [], []
+    for number, row in enumerate(csv.DictReader(read_text(path).splitlines()), 2):
+        values = {"harness": "", "case_id": f"{path.name}:{number}", **row}
+        try:
+            case = closed_loop.read(MeasuredRow(values, f"{path}:{number}"), path.name)
+            if case.question.prefill is not None or case.question.speculates:
+                raise SkippedRow("pools of prompts and speculation have no factors of their own")
+            load = load_of(case)
+            if not load.measured:
+                raise SkippedRow("neither ttft nor tpot measured")
+        except SkippedRow as error:
+            skipped.append((values["case_id"], str(error)))
+            continue
+        found.append(load)
+    return found, skipped
+
+
+def load_of(case: ServingCase) -> MeasuredLoad:
+    """The load of a row of closed loops."""
+    from meshwright.validation.serving.closed_loop import scenario
+
+    keys = {name: "{}_ms_{}".format(*name.split("_")) for name in LATENCIES}
+    measured = {name: 1e-3 * case.measured[key] for name, key in keys.items() if key in case.measured}
+    return MeasuredLoad(case.case_id, scenario(case.question), measured)
+
+
+def _results(path: Path) -> list[MeasuredLoad]:
+    server = path.parent / PLAN
+    if not server.is_file():
+        raise InputError(
+            f"the scenario of a measured server is {PLAN} in its folder; there is none", str(path)
+        )
+    data = dict(read_mapping(server))
+    if not is_serving(data):
+        raise InputError("asks about training; a serving scenario is needed", str(server))
+    entries = list(_entries(_parsed(path), str(path)))
+    if not entries:
+        raise InputError("holds no result", str(path))
+    return [
+        _load(
+            entry, data, server.parent, f"{path.parent.name}/{path.name}:{number}", f"{path}: result {number}"
+        )
+        for number, entry in enumerate(entries, 1)
+    ]
+
+
+def _parsed(path: Path) -> list[Any]:
+    """The values of a JSON or JSON Lines file.
+
+    Raises:
+        InputError: it is neither.
+    """
+    text = read_text(path)
+    try:
+        return [json.loads(text)]
+    except json.JSONDecodeError:
+        pass
+    try:
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        raise InputError(f"is neither JSON nor JSON Lines: {error}", str(path)) from None
+
+
+def _entries(values: Sequence[Any], where: str) -> Iterator[Mapping[str, float]]:
+    """One mapping a load: ``clients`` or ``rate``, ``requests``, ``prompt``, ``output`` and latencies in s.
+
+    Raises:
+        InputError: a value in no known format.
+    """
+    for value in values:
+        if isinstance(value, Mapping) and "mean_ttft_ms" in value and "total_input_tokens" in value:
+            yield _of_bench(value)
+        elif isinstance(value, Mapping) and isinstance(value.get("time_to_first_token"), Mapping):
+            yield _of_aiperf(value)
+        elif isinstance(value, Mapping) and isinstance(value.get("benchmarks"), list):
+            yield from (_of_guidellm(each) for each in value["benchmarks"] if isinstance(each, Mapping))
+        else:
+            raise InputError(
+                "is no result of vllm bench serve, SGLang's bench_serving, AIPerf or guidellm: found "
+                f"{shown(list(value)[:6] if isinstance(value, Mapping) else value)}",
+                where,
+            )
+
+
+def _number(value: Any) -> float:
+    """A number; 0 for anything else."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return float(value) if known and abs(value) < float("inf") else 0.0
+
+
+def _of_bench(value: Mapping[str, Any]) -> dict[str, float]:
+    """A result of ``vllm bench serve`` or SGLang's ``bench_serving``."""
+    requests = max(_number(value.get("completed")), 1.0)
+    found = {
+        "clients": _number(value.get("max_concurrency")),
+        "rate": _number(value.get("request_rate")),
+        "requests": requests,
+        "prompt": _number(value.get("total_input_tokens")) / requests,
+        "output": _number(value.get("total_output_tokens")) / requests,
+    }
+    if not found["clients"] and not found["rate"]:
+        found["clients"] = requests  # an infinite rate sends all requests at once
+    for name in ("ttft", "tpot"):
+        found[f"{name}_mean"] = 1e-3 * _number(value.get(f"mean_{name}_ms"))
+        found[f"{name}_p50"] = 1e-3 * _number(value.get(f"median_{name}_ms"))
+    return found
+
+
+def _of_aiperf(value: Mapping[str, Any]) -> dict[str, float]:
+    """AIPerf's export; its latency between tokens is that of a request, without the first token."""
+
+    def figure(name: str, kind: str = "avg") -> float:
+        block = value.get(name)
+        if not isinstance(block, Mapping):
+            return 0.0
+        scale = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(str(block.get("unit")), 1.0)
+        return scale * _number(block.get(kind))
+
+    asked = value.get("input_config")
+    asked = asked if isinstance(asked, Mapping) else {}
+    inner = asked.get("loadgen")
+    load = inner if isinstance(inner, Mapping) else asked
+    return {
+        "clients": _first(load.get("concurrency")),
+        "rate": _first(load.get("request_rate")),
+        "requests": figure("request_count"),
+        "prompt": figure("input_sequence_length"),
+        "output": figure("output_sequence_length"),
+        **{
+            f"{name}_{ours}": figure(theirs, kind)
+            for name, theirs in (("ttft", "time_to_first_token"), ("tpot", "inter_token_latency"))
+            for ours, kind in (("mean", "avg"), ("p50", "p50"))
+        },
+    }
+
+
+def _first(value: Any) -> float:
+    """A number, or the first of a list of them."""
+    return _number(value[0] if isinstance(value, list) and value else value)
+
+
+def _of_guidellm(value: Mapping[str, Any]) -> dict[str, float]:
+    """One benchmark of guidellm's report; its latency between tokens leaves out the first token."""
+    metrics = value.get("metrics")
+    metrics = metrics if isinstance(metrics, Mapping) else {}
+
+    def figure(name: str, kind: str = "mean") -> float:
+        block = metrics.get(name)
+        block = block.get("successful") if isinstance(block, Mapping) else None
+        return _number(block.get(kind)) if isinstance(block, Mapping) else 0.0
+
+    asked = value.get("config") or value.get("args")
+    strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
+    strategy = strategy if isinstance(strategy, Mapping) else {}
+    alone = strategy.get("type_") == "synchronous"
+    totals = metrics.get("request_totals")
+    return {
+        "clients": 1.0 if alone else _number(strategy.get("streams")),
+        "rate": _number(strategy.get("rate")),
+        "requests": _number(totals.get("successful")) if isinstance(totals, Mapping) else 0.0,
+        "prompt": figure("prompt_token_count"),
+        "output": figure("output_token_count"),
+        **{
+            f"{name}_{ours}": 1e-3 * figure(theirs, kind)
+            for name, theirs in (("ttft", "time_to_first_token_ms"), ("tpot", "inter_token_latency_ms"))
+            for ours, kind in (("mean", "mean"), ("p50", "median"))
+        },
+    }
+
+
+def _load(
+    entry: Mapping[str, float], data: Mapping[str, Any], folder: Path, name: str, where: str
+) -> MeasuredLoad:
+    """A load on the server of a scenario.
+
+    Raises:
+        InputError: no load, no lengths or no latencies.
+    """
+    for key, words in (("prompt", "prompt tokens"), ("output", "output tokens")):
+        if not 1 <= entry[key] <= MOST_TOKENS:
+            raise InputError(f"states no {words}", where)
+    clients, rate = round(entry["clients"]), entry["rate"]
+    if clients < 1 and rate <= 0:
+        raise InputError("states neither a concurrency nor a rate", where)
+    measured = {kind: entry[kind] for kind in LATENCIES if entry[kind] > 0}
+    if not measured:
+        raise InputError("states neither TTFT nor TPOT", where)
+    arrivals = (
+        {"kind": "closed", "concurrency": clients}
+        if clients >= 1
+        else {"kind": "poisson", "rate": float(rate)}
+    )
+    workload = {
+        "kind": "serving",
+        "requests": min(round(entry["requests"]) or ROUNDS * max(clients, ROUNDS), MOST_REQUESTS),
+        "arrivals": arrivals,
+        "input": {"kind": "fixed", "tokens": round(entry["prompt"])},
+        "output": {"kind": "fixed", "tokens": round(entry["output"])},
+    }
+    kept = {key: value for key, value in data.items() if key not in ("workload", "variations", "site")}
+    return MeasuredLoad(name, {**kept, "workload": workload}, measured, folder)
