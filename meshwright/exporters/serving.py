@@ -40,7 +40,14 @@ OF_FLEETS = {
     "finetuning": "no engine here fine-tunes beside its requests",
 }
 """Pool fields that no engine has an option for, and why."""
+GRAPHS = {
+    "vllm": "set --max-cudagraph-capture-size",
+    "sglang": "set --cuda-graph-max-bs",
+    "tensorrt-llm": "set cuda_graph_config.max_batch_size",
+}
+"""How an engine takes ``largest_graph``."""
 UNTOLD = (
+    "largest_graph",
     "name",
     "role",
     "replicas",
@@ -207,6 +214,8 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             gaps.append(f"{given}.cluster = {pool.cluster.name}: the files are for {setting.cluster.name}")
         if pool.pool.clock_mhz is not None:
             gaps.append(f"{given}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
+        if pool.pool.largest_graph is not None:
+            gaps.append(f"{given}.largest_graph: {GRAPHS.get(target, 'set it by the engine')}")
         if pool.pool.power_cap_w is not None:
             gaps.append(
                 f"{given}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from rich.table import Table
 
+from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.serving.fleet.row_power import RowPower
@@ -39,7 +40,7 @@ def serving_tables(result: ServingResult) -> list[Table]:
     return [
         facts(_setting(result), result.setting.title),
         table(("latency", *PERCENTILES), latencies),
-        facts(figures(result)),
+        facts(figures(result) | error_words(run_errors(result))),
     ]
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from meshwright.measured_servers import Evidence, evidence
+from meshwright.served_errors import ServedError, served_errors
 from planner.serving.plan import ServingPlan
 from planner.serving.search import ServingSearch
-from simulator.serving.engines import engines
+from simulator.serving.engines import Engine, engines
+from simulator.serving.question.deployment import Pool
+from simulator.serving.result import ServingResult
+from simulator.serving.steps.price import layer_class
+
+PLAIN = "one pool without pipeline stages and speculation"
+"""Servers whose rows are in fits of engine constants."""
 
 
 def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:
@@ -35,10 +45,61 @@ def _unmeasured(plan: ServingPlan) -> list[str]:
 def _evidence(search: ServingSearch, plan: ServingPlan) -> Evidence:
     """Measured servers nearest to a plan; two pools have none of their layout."""
     pool = plan.groups[-1].shape.pool
+    return _nearest(_place(search, plan), pool, _plain(len(plan.groups), pool))
+
+
+def _nearest(place: Mapping[str, str], pool: Pool, plain: bool) -> Evidence:
+    """Measured servers nearest to a pool; only plain ones have their layout."""
     layout = {name: str(getattr(pool, name)) for name in ("tensor", "data", "expert")}
-    plain = len(plan.groups) == 1 and pool.speculation is None and pool.pipeline == 1
     layout["weights"] = pool.stored if plain else ""
-    return evidence(_place(search, plan), layout)
+    return evidence(place, layout)
+
+
+def _plain(pools: int, pool: Pool) -> bool:
+    """Whether fits of engine constants have servers of this kind."""
+    return pools == 1 and pool.speculation is None and pool.pipeline == 1
+
+
+def _plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedError]:
+    """Errors to expect of a plan's latencies, by metric; none where no fit has servers of its kind."""
+    place, pool = _place(search, plan), plan.groups[-1].shape.pool
+    if not _plain(len(plan.groups), pool):
+        return {}
+    layers = layer_class(search.question.model)
+    return served_errors(_evidence(search, plan), place["engine"], layers, place["device"])
+
+
+def run_errors(result: ServingResult) -> dict[str, ServedError]:
+    """Errors to expect of a run's latencies, by metric; none where no fit has servers of its kind."""
+    setting = result.setting
+    last = setting.pools[-1]
+    pool, named = last.pool, last.pool.engine
+    if not _plain(len(setting.pools), pool):
+        return {}
+    family = (named if isinstance(named, Engine) else engines.get(named)).engine
+    place = {"model": setting.model.name, "device": last.cluster.device.name, "engine": family}
+    nearest = _nearest(place, pool.of(setting.model), plain=True)
+    return served_errors(nearest, family, layer_class(setting.model), place["device"])
+
+
+def error_words(errors: Mapping[str, ServedError]) -> dict[str, str]:
+    """Errors to expect, for people."""
+    if not errors:
+        return {"expected error": f"not known: measured servers of the fits are {PLAIN}"}
+    return {f"expected error, {name.upper()}": error.words() for name, error in errors.items()}
+
+
+def error_rows(search: ServingSearch) -> dict[str, str]:
+    """Errors to expect of the first plan, for people."""
+    return error_words(_plan_errors(search, search.plans[0])) if search.plans else {}
+
+
+def describe_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, Any]:
+    """Errors to expect of a plan, with documented keys."""
+    return {
+        name: {"median": one.median, "p90": one.p90, "rows": one.rows, "left_out": one.left_out}
+        for name, one in _plan_errors(search, plan).items()
+    }
 
 
 def unproven(search: ServingSearch) -> dict[str, str]:

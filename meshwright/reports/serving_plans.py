@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.serving_checked import checked_words, describe_check
-from meshwright.reports.serving_evidence import evidence_words, unproven
+from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.checked import Check
@@ -105,6 +105,7 @@ def _described(search: ServingSearch, refined: Runs, plan: ServingPlan, index: i
         "usd_per_hour": plan.usd_per_hour,
         "usd_per_million_tokens": plan.usd_per_million,
         "joules_per_token": plan.joules_per_token,
+        "expected_errors": describe_errors(search, plan),
         "pools": [_group(group) for group in plan.groups],
     }
     if index in refined:
@@ -331,6 +332,7 @@ def _basis(search: ServingSearch) -> Table:
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
             "--refine N runs the best N there",
             "kernels": ", ".join(dict.fromkeys(kernels)),
+            **error_rows(search),
             **unproven(search),
             **({} if question.site is None else {"site": f"learned from {question.site.source}"}),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",

@@ -156,6 +156,7 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         drafts=drafts,
         stated=stated,
     )
+    question = _captured(question)
     return ServingCase(
         case_id=row.text("case_id"),
         file=file,
@@ -166,6 +167,29 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
         group=row.text("repeat_group"),
         question=question,
     )
+
+
+CAPTURES = "tensorrt-llm"
+"""Engine whose decode workers InferenceX configures with graphs of all of their batches (Dynamo's recipes:
+``cuda_graph_config.batch_sizes`` up to ``max_batch_size``)."""
+
+
+def _captured(question: ClosedLoop) -> ClosedLoop:
+    """The same question with the largest graph that its server captured."""
+    serving = question.serving
+    engine, pool = serving.engine, serving.pool
+    sizes = engine.graphs(serving.cluster.device, pool.tensor)
+    tokens = 1 + question.speculation["tokens"] if question.speculates else 1
+    largest = 0
+    if tokens > 1 and engine.captures_batches and len(sizes):
+        largest = tokens * int(sizes[-1])
+    if question.bursts and question.prefill is not None and engine.engine == CAPTURES:
+        sequences = int(np.ceil(question.concurrency / question.replicas / pool.data))
+        largest = max(largest, tokens * sequences, int(sizes[-1]))
+    if not largest:
+        return question
+    captured = pool.model_copy(update={"largest_graph": largest})
+    return replace(question, serving=replace(serving, pool=captured))
 
 
 def _flags(row: MeasuredRow, serving: Setup) -> Flags:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     if precision in ("fp8", "fp4") and not row.text("kv_precision"):
         pool["kv"] = "fp8"
     found = setup(row, row.text("engine", "trtllm"), row.text("engine_version", "0.5.0"), pool, precision)
+    if found.engine.graph_sizes.value:
+        # The page's options list graphs of all batches (perf-overview.md, llm_options.yml: 1 to 8,192).
+        captured = {"largest_graph": found.engine.sequence_limit(found.cluster.device)}
+        found = replace(found, pool=found.pool.model_copy(update=captured))
     at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds
     question = TableCase(
         found,

@@ -43,6 +43,10 @@ class Figure(Strict, Generic[ValueT]):
     """Median relative error of TPOT on rows that the fit did not see."""
 
 
+BATCH_GRAPHS = "sglang", "tensorrt-llm"
+"""Engine families that capture decode steps by their number of sequences (SGLang cuda_graph_runner.py,
+``num_tokens_per_bs``; TensorRT-LLM cuda_graph_runner.py, key of batch size and draft length). vLLM captures
+numbers of tokens."""
 BOUNDS: dict[str, tuple[float, float]] = {
     "block_tokens": (1, 2**13),
     "memory_share": (0.01, 1),
@@ -291,12 +295,22 @@ class Engine(Strict):
         """Whether any times come from published runs of this version."""
         return any(entry.kind != "assumed" for entry in self.times)
 
-    def graphs(self, device: Device | None = None, tensor: int = 1) -> NDArray[np.int64]:
+    @property
+    def captures_batches(self) -> bool:
+        """Whether a graph holds a number of sequences, however many drafts each verifies, or of tokens."""
+        return self.engine in BATCH_GRAPHS
+
+    def graphs(
+        self, device: Device | None = None, tensor: int = 1, largest: int | None = None
+    ) -> NDArray[np.int64]:
         """Return the captured sizes on a device, ascending; empty where every step is eager.
 
         Args:
             device: limits the sizes where the engine's defaults do; all sizes where not given.
             tensor: tensor-parallel degree.
+            largest: stated largest size. Beyond the engine's own sizes, they double up to it, as
+                TensorRT-LLM makes them for ``cuda_graph_config.max_batch_size`` (llm_args.py,
+                ``_generate_cuda_graph_batch_sizes``).
         """
         sizes: set[int] = set()
         for part in self.graph_sizes.value.split():
@@ -306,6 +320,10 @@ class Engine(Strict):
             first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[0], 1)
             sizes.update(range(first, last + 1, step))
         ascending = np.array(sorted(sizes), dtype=np.int64)
+        if largest is not None:
+            doubled = 2 ** np.arange(17)
+            more = doubled[(doubled > np.max(ascending, initial=0)) & (doubled < largest)]
+            return np.concatenate([ascending[ascending < largest], more, [largest]])
         limits = None if device is None else self._limits(device)
         if limits is None or limits.largest_graph is None:
             return ascending

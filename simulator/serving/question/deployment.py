@@ -75,6 +75,12 @@ class Pool(Strict):
     clock_mhz: float | None = Field(
         None, gt=0, le=1e4, description="clock at which the devices are locked; default: as high as they go"
     )
+    largest_graph: int | None = Field(
+        None,
+        ge=1,
+        le=2**16,
+        description="most tokens of a rank's decode step that is in a captured graph; default: the engine's",
+    )
     power_cap_w: float | None = Field(
         None, gt=0, le=1e5, description="power limit of one device; default: the device's own"
     )

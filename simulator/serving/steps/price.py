@@ -229,6 +229,15 @@ class StepPrice:
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
+    def largest_graph(self) -> int | None:
+        """Most tokens of a decode step in a graph, where they are not the engine's own sizes."""
+        drafts = self.pool.speculation
+        if self.pool.largest_graph or drafts is None or not self.engine.captures_batches:
+            return self.pool.largest_graph
+        sizes = self.engine.graphs(self.cluster.device, self.pool.tensor)
+        return int(sizes[-1]) * drafts.queries if len(sizes) else None
+
+    @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2

@@ -100,6 +100,13 @@ def test_limits_follow_the_device(engine, device, budget, sequences, largest):
     assert preset.graphs(hardware)[-1] == largest
 
 
+def test_a_stated_largest_graph_is_the_last_size():
+    """Sizes double beyond the engine's own up to it, and none is above it."""
+    preset = engines.get("tensorrt-llm-1.2")
+    assert preset.graphs(devices.get("b200"), 1, 700)[-4:].tolist() == [128, 256, 512, 700]
+    assert preset.graphs(devices.get("b200"), 1, 20).tolist() == [1, 2, 4, 8, 16, 20]
+
+
 def test_sglang_captures_larger_batches_over_four_tensor_ranks():
     assert engines.get("sglang-0.5.12").graphs(devices.get("h100-sxm"), 4)[-1] == 512
 

@@ -7,6 +7,7 @@ from hwmodels.cluster import usual_cluster
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
+from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_arrays import StepArrays
 from simulator.serving.steps.step_times import RankBatch
@@ -145,6 +146,28 @@ def test_a_step_without_a_graph_takes_no_less_than_its_launches():
     assert table.step([(4096, 0)] * 4, 0, 0) > 1.01 * launched, "those of many tokens hide their launches"
     assert float(table.cases.mixed_seconds(64, 0.0, 0.0, 1.0)) == pytest.approx(table.step([(64, 0)], 0, 0))
     assert table.step([], 8, 8 * 500) < 0.5 * launched, "decodes run in graphs"
+
+
+def test_decodes_beyond_the_largest_graph_are_launched_one_by_one():
+    """SGLang and TensorRT-LLM capture numbers of sequences: verified drafts do not leave the graph."""
+    price = made("launched").price
+    launched = price.model.layers * 2e-3
+    price.times = price.dense_times = price.times.model_copy(update={"eager_layer_s": 2e-3})
+    least, engine = {}, price.engine
+    for name, pool in (
+        ("engine's", price.pool),
+        ("stated", price.pool.model_copy(update={"largest_graph": 256})),
+        ("drafts", price.pool.model_copy(update={"speculation": Speculation(kind="mtp", tokens=1)})),
+    ):
+        price.pool = pool
+        table = IterationTable(price, 512, 256, 16384)
+        least[name] = [table.padded_s[tokens] + price.gaps >= launched for tokens in (128, 200, 300)]
+    assert engine.graphs()[-1] == 128
+    assert least == {
+        "engine's": [False, True, True],
+        "stated": [False, False, True],
+        "drafts": [False, False, True],
+    }
 
 
 def test_one_rank_in_lockstep_is_a_step(table):

@@ -1,0 +1,89 @@
+"""How far predictions of servers were off on measured rows that no constant saw, by what is measured.
+
+``served_errors.csv`` is written by ``python -m benchmarks.fit_engines FOLDER --errors``: constants of engines
+are fitted without the rows of a layout, a model, or an engine on a device, and predict those rows. A line
+pools rows of an engine family, a class of layers and a device; an empty name stands for all.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from meshwright.measured_servers import Evidence
+
+FILE = Path(__file__).with_suffix(".csv")
+
+LEFT_OUT = {3: "nothing", 2: "layout", 1: "model", 0: "place"}
+"""What fits leave out, by the closeness of the nearest measured rows: an answer whose model was not measured
+is as far off as predictions of models that the fit did not see."""
+WORDS = {
+    "nothing": "on the rows of the fit",
+    "layout": "on layouts left out of the fit",
+    "model": "on models left out of the fit",
+    "place": "on engines and devices left out of the fit",
+}
+METRICS = {"TPOT": "tpot", "TTFT": "ttft"}
+"""Metrics of the file, and their names in reports."""
+FEWEST = 10
+"""Least number of rows that a line of the file pools."""
+
+
+@dataclass(frozen=True)
+class ServedError:
+    """Absolute relative errors of one metric.
+
+    Attributes:
+        median, p90: shares of the measured value.
+        rows: number of rows.
+        left_out: what the fit left out: "nothing", "layout", "model" or "place".
+        of: engine family, class of layers and device of the rows; empty where all count.
+    """
+
+    median: float
+    p90: float
+    rows: int
+    left_out: str
+    of: tuple[str, str, str]
+
+    def words(self) -> str:
+        """The error for people, without its metric."""
+        engine, layers, device = self.of
+        rows = f"{self.rows:,} rows" + "".join(
+            f" {word} {name}" for word, name in (("with", engine), ("of", layers), ("on", device)) if name
+        )
+        return f"{self.median:.0%}, one of ten beyond {self.p90:.0%}, {WORDS[self.left_out]} ({rows})"
+
+
+@cache
+def _errors() -> dict[tuple[str, ...], ServedError]:
+    found = {}
+    with FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            of = row["engine"], row["layers"], row["device"]
+            error = ServedError(
+                float(row["median"]), float(row["p90"]), int(row["rows"]), row["left_out"], of
+            )
+            found[row["left_out"], row["metric"], *of] = error
+    return found
+
+
+def served_errors(nearest: Evidence, engine: str, layers: str, device: str) -> dict[str, ServedError]:
+    """Errors to expect of an answer, by metric ("tpot", "ttft"), from the narrowest pool of rows.
+
+    Args:
+        nearest: measured rows nearest to the deployment.
+        engine: family.
+        layers: class of layers of the model.
+        device: name.
+    """
+    left_out = LEFT_OUT[nearest.closeness]
+    pools = (engine, layers, device), (engine, layers, ""), (engine, "", ""), ("", "", "")
+    found = {}
+    for metric, name in METRICS.items():
+        errors = (_errors().get((left_out, metric, *of)) for of in pools)
+        if (error := next((one for one in errors if one is not None), None)) is not None:
+            found[name] = error
+    return found
