@@ -21,14 +21,6 @@ from simulator.setting import Setting
 from simulator.training.counts import micro_batches
 from simulator.training.overlap import hidden
 
-NODE_LAUNCHES = 12.0
-"""Launches whose host time scheduling takes in each direction of a layer's combined pass: four nodes of the
-schedule, three launches a node, for events to wait for and to record, inputs to detach and a call of autograd
-of its own (Megatron Core, pipeline_parallel/utils.py: ScheduleNode). In both directions 37 launches explain
-that turning the overlap off took Qwen3-235B in bf16 on 64 B200 from 17.2 to 16 s (Megatron Bridge, pull
-request 1760); at most 31 fit Qwen3-30B on 16 H100, 0 to 23 its runs over EFA, whose launch time is less
-certain."""
-
 
 class Work(NamedTuple):
     """Device seconds of kernels of one part of a layer, by pass, shape (plans,)."""

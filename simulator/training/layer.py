@@ -16,7 +16,7 @@ from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, RING, SELECTIVE, Plans
 from simulator.setting import Setting
-from simulator.training.combined import NODE_LAUNCHES, Work, alone_share, beside_partner, waits_together
+from simulator.training.combined import Work, alone_share, beside_partner, waits_together
 from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER, Transfer, exchange_slowdown
 from simulator.training.tensor import products, tensor_traffic
@@ -256,10 +256,9 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
         Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), slows, alone)
         for costs, seconds in zip((ahead, back), beside, strict=True)
     )
+    forward = replace(ahead, expert=first, reads=ahead.reads & ~chosen)
+    backward = replace(back, expert=second)
     combined = chosen & (ahead.expert.total > 0)
-    nodes = np.where(combined, NODE_LAUNCHES * (setting.graphs != "step"), 0.0)
-    forward = replace(ahead, work=ahead.work.launched(nodes), expert=first, reads=ahead.reads & ~chosen)
-    backward = replace(back, work=back.work.launched(nodes), expert=second)
     waits = np.where(combined, waits_together(forward.lag, backward.lag, layer.backward_weight.lag), 1.0)
     forward, backward, weight = (
         replace(costs, waits=waits) for costs in (forward, backward, layer.backward_weight)

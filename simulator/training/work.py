@@ -95,10 +95,6 @@ class KernelTimes:
         self.launches = self.launches + other.launches * times
         self.looped = self.looped + other.looped * times
 
-    def launched(self, more: float | np.ndarray) -> KernelTimes:
-        """The same kernels with further launches."""
-        return KernelTimes(self.seconds, self.launches + more, self.looped)
-
     @property
     def device(self) -> np.ndarray:
         """Device seconds of all kernels, shape (plans,)."""

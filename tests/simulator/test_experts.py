@@ -14,7 +14,6 @@ from simulator.ops.op import MemoryBound
 from simulator.plan import Plan, Plans
 from simulator.pricing import price
 from simulator.training import predict
-from simulator.training.combined import NODE_LAUNCHES
 from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
 from simulator.training.memory import memory
@@ -222,19 +221,6 @@ def test_an_exchange_slows_fixed_grids_on_hopper_by_a_second_round(make_setting)
     setting = experts(make_setting, "qwen3-30b-a3b", 64)
     plans = Plans.of(Plan(data=64, expert=expert, overlap_expert=True) for expert in (8, 64))
     assert layer(setting, plans, EXPERTS).forward.expert.slows.tolist() == [0.6, 0.6]
-
-
-def test_scheduling_combined_passes_takes_the_host_time_that_no_graph_of_the_step_replays(make_setting):
-    plans = Plans.of(Plan(data=64, expert=expert, overlap_expert=True) for expert in (1, 8))
-    for graphs, more in (("none", NODE_LAUNCHES), ("step", 0.0)):
-        setting = experts(make_setting, "qwen3-30b-a3b", 64).with_choices(graphs=graphs)
-        apart = layer(setting, replace(plans, overlap_expert=np.zeros(2, int)), EXPERTS)
-        beside = layer(setting, plans, EXPERTS)
-        for one, other in (
-            (apart.forward, beside.forward),
-            (apart.backward_input, beside.backward_input),
-        ):
-            assert other.work.launches - one.work.launches == pytest.approx([0.0, more])
 
 
 def test_full_recomputation_repeats_the_exchange_in_the_open(make_setting):
