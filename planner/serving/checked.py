@@ -122,6 +122,8 @@ def contradicts(plan: ServingPlan, run: RefinedServing) -> bool:
 
 
 def _rank(plan: ServingPlan, question: ServingQuestion) -> tuple[Any, ...]:
-    """Deployments that meet the targets first, then by the figure of the objective."""
+    """Those that meet the targets first, without assumed acceptance before others, then by the figure."""
+    drafts = plan.groups[-1].shape.pool.speculation
+    guessed = drafts is not None and drafts.assumed and "speculation" not in question.fix
     figure = plan.figure(question.objective)
-    return not plan.meets, -figure if question.objective == "goodput" else figure
+    return not plan.meets, guessed, -figure if question.objective == "goodput" else figure

@@ -80,3 +80,16 @@ def test_api_looks_by_default_and_can_leave_it():
     given = {**ASKED, **TARGETS, "rate": 10.0, "top": 1}
     assert mw.deploy(**given).refined == mw.deploy(**given).refined != {}
     assert mw.deploy(**given, refine=0).refined == {}
+
+
+def test_assumed_acceptance_stays_behind_after_a_replacement():
+    """A replaced rate ranks the deployments anew, but not those with an assumed acceptance before others."""
+    given = {**ASKED, **TARGETS, "model": "qwen3.5-35b-a3b", "rate": None, "share": None, "objective": None}
+    found = search_serving(serving_question(None, given, {"tensor": 2, "pipeline": 1}, {}), top=8)
+    wrong = replace(found.plans[0], goodput=2.0 * found.plans[0].goodput)
+    after = check(replace(found, plans=[wrong, *found.plans[1:]]))
+    assert after.replaced
+    drafts = [plan.groups[-1].shape.pool.speculation for plan in after.search.plans]
+    assumed = [one is not None and one.assumed for one in drafts]
+    assert any(assumed)
+    assert assumed == sorted(assumed)
