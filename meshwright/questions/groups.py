@@ -42,7 +42,8 @@ def ready_scenario(data: Mapping[str, Any], cluster: MixedCluster, model: Model)
 
     The largest common divisor of the groups' nodes gives the replicas.
     """
-    precision = data.get("workload", {}).get("precision", "bf16")
+    workload = data.get("workload")
+    precision = workload.get("precision", "bf16") if isinstance(workload, Mapping) else "bf16"
     replicas = gcd(*(group.nodes for group in cluster.groups))
     stages = {group.name: group.nodes // replicas for group in cluster.groups}
     width = gcd(*(group.cluster.devices_per_node for group in cluster.groups), model.heads)

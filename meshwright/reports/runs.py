@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from hwmodels.durations import written
+from meshwright.reports.finite import finite
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
@@ -31,13 +32,13 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
         "work_days": inputs.work_s / DAY,
         "steps": inputs.steps,
         "goodput": outcome.goodput,
-        "goodput_error": _finite(outcome.goodput_error),
+        "goodput_error": finite(outcome.goodput_error),
         "closed_form": {name.replace(" ", "_"): value for name, value in outcome.closed_form.items()},
         "closed_form_lacks": outcome.assumptions,
         "states_s": outcome.seconds,
         "faults": {
             "name": inputs.faults.name,
-            "mtbf_s": _finite(outcome.mtbf_s),
+            "mtbf_s": finite(outcome.mtbf_s),
             "count": outcome.faults,
             "by_cause": outcome.by_cause,
         },
@@ -49,8 +50,8 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
         "spare_node_hours": sum(each.spare_s for each in outcome.replications)
         / len(outcome.replications)
         / 3600,
-        "usd": _finite(run.usd),
-        "kwh": _finite(run.kwh),
+        "usd": finite(run.usd),
+        "kwh": finite(run.kwh),
         "replications": len(outcome.replications),
         "unfinished": sum(not each.done for each in outcome.replications),
         "interrupted": outcome.interrupted,
@@ -64,7 +65,7 @@ def _detectors(run: PlannedRun) -> dict[str, Any]:
     """What detectors of the run's stragglers must find; nothing without stragglers."""
     values = detector_values(run.outcome.inputs, run.case.asked.question.stragglers)
     names = [each.name for each in fields(DetectorValue)]
-    rows = [{name: _finite(getattr(each, name)) for name in names} for each in values]
+    rows = [{name: finite(getattr(each, name)) for name in names} for each in values]
     return {"detectors": rows} if rows else {}
 
 
@@ -105,10 +106,6 @@ def detector_table(runs: Sequence[tuple[str, dict[str, Any]]]) -> list[Table]:
 
 def _days(seconds: float) -> float | None:
     return seconds / DAY if math.isfinite(seconds) else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.reports.finite import finite
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.tables import facts, table
@@ -95,9 +96,9 @@ def _described(search: ServingSearch, refined: Runs, plan: ServingPlan, index: i
         "deployment": made["deployment"],
         "goodput_requests_s": plan.goodput,
         "rate": plan.load,
-        "ttft_s": plan.ttft_s,
+        "ttft_s": finite(plan.ttft_s),
         "tpot_s": plan.tpot_s,
-        "e2e_s": plan.e2e_s,
+        "e2e_s": finite(plan.e2e_s),
         "output_tokens_per_s": plan.output_tokens_s,
         "output_tokens_per_s_per_gpu": plan.output_tokens_s / plan.devices,
         "gpus": plan.devices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 import meshwright as mw
@@ -17,3 +18,15 @@ def test_the_offered_scenario_runs(run, tmp_path):
     answer = mw.simulate_mixed(offered)
     assert answer is not None
     assert answer.to_dict()["step_time_s"] > 0
+
+
+@pytest.mark.parametrize("workload", ["", "[1]"])
+def test_a_broken_workload_of_a_cluster_of_groups_is_refused(run, tmp_path, workload):
+    groups = "groups: [{name: h100, cluster: dgx-h100, nodes: 1}], join: {fabric: infiniband}"
+    path = tmp_path / "mixed.yaml"
+    path.write_text(
+        f"model: gpt2\ncluster: {{name: mixed, {groups}}}\nworkload: {workload}\n", encoding="utf-8"
+    )
+    refused = run("plan", str(path))
+    assert refused.code == 2
+    assert "mixed.yaml" in refused.err
