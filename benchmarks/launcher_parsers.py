@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-Check = Callable[[Path], None]
+Check = Callable[[Path], object]
 
 
 def words_of(script: Path, command: str, environment: dict[str, str]) -> list[str]:
@@ -49,7 +50,7 @@ def megatron_lm(sources: Path) -> Check:
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
     add_megatron_arguments(parser)
 
-    def check(folder: Path) -> None:
+    def check(folder: Path) -> argparse.Namespace:
         words = words_of(folder / "train.sh", "torchrun", {})
         options = dict(pairwise(words))
         parsed = parser.parse_args(
@@ -60,6 +61,25 @@ def megatron_lm(sources: Path) -> Check:
         if "CUDA_DEVICE_MAX_CONNECTIONS=1" in (folder / "train.sh").read_text():
             os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
         arguments.validate_args(parsed, {"tokenizer_type": "NullTokenizer"})
+        return parsed
+
+    return check
+
+
+def megatron_lm_parameters(sources: Path) -> Check:
+    """Parameters by Megatron-LM's own formula, in billions, as a file beside the script."""
+    parse = megatron_lm(sources)
+    from megatron.training.theoretical_memory_usage import compute_weight_and_optimizer_memory
+
+    def check(folder: Path) -> None:
+        args = parse(folder)
+        args.padded_vocab_size = args.padded_vocab_size or args.vocab_size
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            compute_weight_and_optimizer_memory(args, verbose=True)
+        counted = re.search(r"most loaded shard in billions: *([0-9.]+)", told.getvalue())
+        assert counted, told.getvalue()
+        (folder / "parameters.txt").write_text(counted[1])
 
     return check
 
@@ -261,6 +281,25 @@ def _keys(data: object) -> set[str]:
     if isinstance(data, dict):
         return set(data) | {key for value in data.values() for key in _keys(value)}
     return {key for value in data for key in _keys(value)} if isinstance(data, list) else set()
+
+
+def torchtitan_parameters(sources: Path) -> Check:
+    """Parameters of the model that torchtitan builds on torch's meta device, in billions."""
+    sys.path.insert(0, str(sources / "torchtitan"))
+    import torch
+
+    def check(folder: Path) -> None:
+        sys.path.insert(0, str(folder))
+        sys.modules.pop("meshwright_config", None)
+        try:
+            config = importlib.import_module("meshwright_config").meshwright_plan()
+        finally:
+            sys.path.remove(str(folder))
+        with torch.device("meta"):
+            model = config.model_spec.model.build()
+        (folder / "parameters.txt").write_text(f"{sum(p.numel() for p in model.parameters()) / 1e9:.4f}")
+
+    return check
 
 
 def main() -> None:

@@ -24,8 +24,10 @@ def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
     made["derived.latent"] = model.mla is not None
     made["derived.tokenizer"] = "NullTokenizer"
     if model.mla:
-        for name in ("model.head_dim", "model.kv_heads"):
-            del made[name]
+        del made["model.kv_heads"]
+        # Megatron-LM divides the width by the heads unless it is told theirs, whoever reads it.
+        if model.hidden % model.heads == 0:
+            del made["model.head_dim"]
     else:
         made["derived.grouped_heads"] = model.kv_heads != model.heads
         if model.kv_heads == model.heads:
@@ -102,6 +104,8 @@ def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
         made["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
     if moe.shared_experts:
         made["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
+    if not moe.latent:
+        made["model.moe.latent"] = None
     if moe.groups == 1:
         made |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
     return made
