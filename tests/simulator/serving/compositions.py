@@ -76,6 +76,7 @@ def composition(seed):
     _shape(deployment, one_of, perhaps)
     _state(deployment, workload, one_of, perhaps)
     _events(deployment, workload, one_of, perhaps)
+    _lend_plain_blocks(deployment, workload)
     return {
         "model": "llama3.2-1b",
         "cluster": "dgx-h100",
@@ -83,6 +84,17 @@ def composition(seed):
         "workload": workload,
         "deployment": deployment,
     }
+
+
+def _lend_plain_blocks(deployment, workload):
+    """Let replicas lend where they hold plain blocks of one pool; else sequences leave drained ones."""
+    migrate = deployment["router"].get("migrate", {})
+    if migrate.get("kind") != "lend":
+        return
+    shared = {"prefix", "program", "chunks"} & workload.keys()
+    others = {"pools", "data", "pipeline", "scaler", "failures", "speculation"} & deployment.keys()
+    if shared or others:
+        migrate["kind"] = "drain"
 
 
 def _shape(deployment, one_of, perhaps):
@@ -135,7 +147,7 @@ def _state(deployment, workload, one_of, perhaps):
     if perhaps(0.2):
         deployment["adapters"] = {"count": 5, "rank": 8, "popularity": {"zipf": 1.0}}
         if perhaps(0.3):
-            deployment["adapters"]["kernel"] = "blocks"
+            deployment["adapters"] |= {"kernel": "blocks", "options": {"shared": 0.99}}
 
 
 def _events(deployment, workload, one_of, perhaps):
@@ -156,7 +168,7 @@ def _events(deployment, workload, one_of, perhaps):
         deployment["start"] = {"from": one_of("peer", "host", "sleep-1"), "engine": 1.0}
     if deployment.get("scaler") == "reactive" and perhaps(0.5):
         deployment["scaler_options"]["least"] = 0
-    if perhaps(0.2):
+    if perhaps(0.2) and not {"speculation", "pipeline", "data"} & deployment.keys():
         deployment["finetuning"] = {"tpot": one_of(0.01, 0.05)}
     if perhaps(0.3):
         deployment["overlap"] = {"kind": one_of(*overlaps)}
