@@ -93,7 +93,8 @@ def _run(
     try:
         arrivals = setting.serving.arrivals
         if arrivals is not None and arrivals.closed:
-            return RefinedServing(closed_rate(setting), 0.0)
+            rate = closed_rate(setting)
+            return RefinedServing(rate, 0.5 * WIDTH * rate)
         low, high = bracket(setting, plan.goodput, natural, STEP, WIDTH)
     except MeshwrightError as error:
         return RefinedServing(0.0, 0.0, str(error))
