@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hwmodels.errors import MeshwrightError, shown_path
+from hwmodels.errors import InputError, MeshwrightError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
 
@@ -34,6 +34,8 @@ class Commands(TyperGroup):
         """Find the command; ``plan train`` and the other questions are commands of two words."""
         if args[:1] == ["plan"] and args[1:2] and args[1] in PLAN_QUESTIONS:
             args = [f"plan {args[1]}", *args[2:]]
+        elif args and args[0] in PLAN_QUESTIONS and args[0] not in self.commands:
+            raise InputError(f"No such command {args[0]!r}. Did you mean 'plan {args[0]}'?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
