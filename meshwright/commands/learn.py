@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from meshwright.commands.options import Html
 from meshwright.commands.output import Json
 
 
@@ -24,6 +25,7 @@ def learn(
         str | None,
         typer.Option(metavar="FILE.yaml", help="Keep the other half of this site: steps or servers."),
     ] = None,
+    html: Html = None,
     json: Json = False,
 ) -> None:
     """Learn from measured steps or servers of your own what kernels, links, host and engine do there.
@@ -44,6 +46,11 @@ def learn(
         print_json(found.to_dict())
     else:
         show_tables(*found._tables())
+    if html is not None:
+        from meshwright.pages.learning import write_learning
+
+        write_learning(html, found.to_dict(), found._tables())
+        note(f"page written: {html}")
     if out is not None:
         found.save(out)
         note(f"wrote {out}; --site {out} takes it")

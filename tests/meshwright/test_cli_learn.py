@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -146,3 +147,12 @@ def is_of_dgx_cloud(case):
 
 def predicted_s(case, site):
     return float(step_time(replace(case.setting, site=site), Plans.of(case.plan))[0])
+
+
+def test_the_page_shows_each_run_and_each_factor(run, rows, tmp_path):
+    page = tmp_path / "learn.html"
+    learned = json.loads(run("learn", str(rows("llama3-8b-gb200", 2)), "--html", str(page), "--json").out)
+    figures = re.findall(r'id="figure-\d">(.*?)</script>', page.read_text(encoding="utf-8"))
+    errors, factors = (json.loads(figure)["data"] for figure in figures[:2])
+    assert errors[1]["x"] == [row["error_after"] for row in learned["learned_runs"]]
+    assert factors[1]["x"] == [row["factor"] for row in learned["learned_factors"]]
