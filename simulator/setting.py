@@ -178,6 +178,7 @@ class Setting:
             ),
             experts=chosen.grouped_launches,
             clamps_apart=framework.kernels.clamps_apart,
+            weighs_apart=framework.kernels.weighs_apart,
             skips_blocks=chosen.skips_blocks,
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,

@@ -118,6 +118,11 @@ class KernelFacts(Strict):
         default=False,
         description="limits of an activation's inputs are kernels of their own, before the fused one",
     )
+    weighs_apart: bool = Field(
+        default=False,
+        description="the outputs of experts, or their inputs, are weighed by the scores in 32 bits, by "
+        "kernels of their own, instead of inside the activation",
+    )
     metric_passes: float = Field(
         default=0.0,
         ge=0,

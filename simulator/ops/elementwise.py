@@ -138,6 +138,15 @@ experts' rows (2 + 2), cast (2 + 1); backward cast (1 + 2), the output's part ca
 two products with the gradient (2 + 2 each) and their sums (2 each). Launches of one expert (Megatron Core,
 experts.py: TEGroupedMLP._apply_bias)."""
 
+EXPERT_SCORES = MemoryPasses(10.0, 18.0, 3, 5)
+"""Weighting of the experts' outputs by torch kernels, per element of a copy, in 32 bits: cast (1 + 2),
+product (2 + 2), cast (2 + 1); backward cast (1 + 2), product with the scores (2 + 2), product with the output
+(4 + 2) and its sum (2), cast (2 + 1) (torchtitan, models/moe: MoE.forward)."""
+
+EXPERT_SCORES_KEPT, EXPERT_SCORES_PASSING = 4.0, 14.0
+"""Bytes an element that the weighting keeps, its 32-bit output, and that its backward kernels hold beside it:
+the gradient in 16 and 32 bits, and both products."""
+
 CLAMP = MemoryPasses(8.0, 10.0, 3, 4)
 """Limits of a gated activation's two inputs before the fused kernel, per element of its output: clamp both
 (1 + 1 each) and join them (2 + 2); backward part and clamp the gradient (3 each) and join it (2 + 2; Megatron

@@ -144,6 +144,8 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
         yield _biases(rank, moe, routed, local)
+    if how.weighs_apart and not replicated:
+        yield from _scores(rank, own * moe.top_k * wide)
     if not replicated:
         yield from _routing(rank, moe, own)
 
@@ -173,6 +175,30 @@ def _biases(rank: Rank, moe: MixtureOfExperts, routed: Array, local: Array) -> O
     elements = routed * _width(rank, moe)
     op = kernel(rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, elements, part="routed")
     return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
+
+
+def _scores(rank: Rank, elements: Array) -> Iterator[Op]:
+    """Weighting of the copies that the experts sent back by kernels of its own.
+
+    DeepEP's path weighs inside the activation (torchtitan, distributed/deepep/fused_activation.py).
+    """
+    apart = 1.0 - _flex(rank)
+    if not apart.any():
+        return
+    op = kernel(
+        rank,
+        "expert_scores",
+        "elementwise",
+        passes.EXPERT_SCORES,
+        elements * apart,
+        part="routed",
+        kept=passes.EXPERT_SCORES_KEPT * elements * apart,
+    )
+    yield op.changed(
+        launches=op.launches * apart,
+        backward_launches=op.backward_launches * apart,
+        passing=passes.EXPERT_SCORES_PASSING * elements * apart,
+    )
 
 
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:

@@ -44,6 +44,7 @@ class Op:
         parameters: weights of one rank.
         kept: bytes saved for the backward pass.
         intermediate: part of ``kept`` that recomputing the op restores: statistics or scores of a softmax.
+        passing: bytes that its backward kernels allocate and free beside what is kept, where they count.
         gradient: part of the backward pass: gradient of inputs or of weights; empty: forward.
         beside: whether it serves another op: quantises its operands, or sums its gradient of a bias.
         depends_on: what its time follows when a server decodes: the tokens of a step, or their context.
@@ -61,6 +62,7 @@ class Op:
     parameters: Size = 0.0
     kept: Size = 0.0
     intermediate: Size = 0.0
+    passing: Size = 0.0
     gradient: Gradient = ""
     beside: bool = False
     depends_on: Driver = "tokens"
@@ -89,7 +91,13 @@ class Op:
     def _back(self, gradient: Gradient = "input", **values: Any) -> Self:
         """A backward copy of this op, without parameters and saved bytes."""
         return self.changed(
-            parameters=0.0, kept=0.0, intermediate=0.0, only_backward=(), gradient=gradient, **values
+            parameters=0.0,
+            kept=0.0,
+            intermediate=0.0,
+            passing=0.0,
+            only_backward=(),
+            gradient=gradient,
+            **values,
         )
 
 

@@ -100,6 +100,7 @@ class Implementation:
         experts: products of experts as one kernel, one kernel per expert, one kernel with activation and
             casts inside (fused-mlp), or a fused layer with the routing kernels.
         clamps_apart: whether separate kernels clamp an activation's inputs.
+        weighs_apart: whether separate 32-bit kernels weigh the experts' outputs by the scores.
         skips_blocks: whether the sliding-window kernel skips masked blocks.
         fixed_capacity: whether experts drop tokens beyond a capacity and pad to it.
         fused_router: whether the choice of experts and its statistics are fused kernels.
@@ -138,6 +139,7 @@ class Implementation:
     accumulated_table_bytes: float = 0.0
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
     clamps_apart: bool = False
+    weighs_apart: bool = False
     skips_blocks: bool = True
     fixed_capacity: bool = False
     fused_router: bool = True

@@ -63,7 +63,7 @@ class Kept(NamedTuple):
     """Bytes that one layer keeps of one micro batch, shape (plans,).
 
     ``between_passes`` live from the forward pass to the backward pass; ``reopened`` are recomputed
-    just before the backward pass.
+    just before the backward pass, or allocated in it.
     """
 
     between_passes: np.ndarray
@@ -151,22 +151,28 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     sharding = Sharding(setting, plans)
     state = state_bytes(setting, sharding, counts)
     update = state.pop("update")
+    kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    held = held_activations(setting, plans, stages, kept)
     parts = {
         **state,
-        "activations": _activations(setting, plans, stages, counts.ops) * framework.memory.fragmentation,
+        "activations": held * framework.memory.fragmentation,
         "workspace": _workspace(setting, plans, stages, counts) * framework.memory.fragmentation,
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
         "context": np.full(shape, framework.memory.context_bytes),
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
-        parts, tiers = _split_by_tier(sharding, parts)
+        # What leaves is kept between the passes: a layer is recomputed on the device.
+        reopened = held_activations(setting, plans, stages, kept, np.zeros(shape))
+        reopened = reopened * framework.memory.fragmentation
+        parts, tiers = _split_by_tier(sharding, parts | {"activations": parts["activations"] - reopened})
+        parts["activations"] = parts["activations"] + reopened
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
     learned = setting.site.memory.factor if setting.site else 1.0
-    held = StageMemory(parts, stages, tiers, update, learned)
-    parts["update"] = held.updating(parts["activations"], setting.cluster.device.memory_bytes)
-    return held
+    found = StageMemory(parts, stages, tiers, update, learned)
+    parts["update"] = found.updating(parts["activations"], setting.cluster.device.memory_bytes)
+    return found
 
 
 def _split_by_tier(
@@ -247,24 +253,29 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
     found = []
     for number, kind in enumerate(groups):
-        whole, core = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
-        saved = ops.gathered(whole)[ops.index], ops.gathered(core)[ops.index]
-        found.append(_kept(setting, plans, kind, *saved))
+        every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
+        whole, core, passing = (ops.gathered(sizes)[ops.index] for sizes in every)
+        kept = _kept(setting, plans, kind, whole, core)
+        found.append(Kept(kept.between_passes, kept.reopened + passing))
     return found
 
 
-def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes that autograd keeps of one layer, all and those that selective recomputation discards."""
+def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bytes that autograd keeps of one layer, all and those that selective recomputation discards.
+
+    The third are those that the backward pass of one op allocates at most beside them.
+    """
     named = part.setting.choices.recompute_modules
     names = ("core_attn",) if named is None else named
-    whole, core = np.zeros((2, len(part.plans)))
+    whole, core, passing = np.zeros((3, len(part.plans)))
     for op in part.layers[number]:
         whole = whole + op.kept
+        passing = np.maximum(passing, op.passing)
         if frees(op, names, kind.experts):
             core = core + op.kept
         elif repeats(op, names, kind.experts):
             core = core + op.intermediate
-    return whole, core
+    return whole, core, passing
 
 
 def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, core: np.ndarray) -> Kept:

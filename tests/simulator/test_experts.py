@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import LayerKind
 from simulator.ops.experts import arrivals
@@ -540,3 +541,38 @@ def test_experts_of_a_latent_width_send_less_and_project_twice(make_setting):
     assert bytes_of[1] == pytest.approx(bytes_of[0] / 2)
     names = {op.name for op in layer_ops(narrow, plans, EXPERTS)}
     assert names - {op.name for op in layer_ops(wide, plans, EXPERTS)} == {"latent_input", "latent_output"}
+
+
+def test_scores_that_weigh_by_kernels_of_their_own_keep_and_pass_32_bit_copies(make_setting):
+    apart, inside = (
+        experts(make_setting, "qwen3-30b-a3b", framework="torchtitan", kernels={"weighs_apart": weighs})
+        for weighs in (True, False)
+    )
+    ops = [{op.name: op for op in layer_ops(setting, EIGHT, EXPERTS)} for setting in (apart, inside)]
+    assert ops[0].keys() - ops[1].keys() == {"expert_scores"}
+    copies = 4 * 4096 * 8 * 2048
+    scores = ops[0]["expert_scores"]
+    assert (scores.kept[0], scores.passing[0]) == (4 * copies, 14 * copies)
+    assert scores.bytes[0] == 20 * copies
+    plans = Plans.of(Plan(data=8, expert=8, micro_batch=4, recompute="full"))
+    stages = Stages.of(apart, plans)
+    held = [
+        memory(setting, plans, stages, parameters(setting, plans, stages)).parts["activations"][FIRST, 0]
+        for setting in (apart, inside)
+    ]
+    assert held[0] - held[1] == pytest.approx(18 * copies * apart.framework.memory.fragmentation)
+
+
+def test_a_dispatcher_that_weighs_inside_the_activation_has_no_kernels_for_it(make_setting):
+    names = [
+        {
+            op.name
+            for op in layer_ops(
+                experts(make_setting, "qwen3-30b-a3b", framework="torchtitan-eager", dispatcher=dispatcher),
+                EIGHT,
+                EXPERTS,
+            )
+        }
+        for dispatcher in ("all-to-all", "flex")
+    ]
+    assert "expert_scores" in names[0] - names[1]

@@ -113,6 +113,15 @@ def test_frameworks(framework, precision, name):
     assert read(framework=framework, precision=precision).setting.framework.name == name
 
 
+def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
+    words = {
+        "framework": "prime-rl (torch FSDP2, torch.compile)",
+        "notes": "LoRA rank 16; RL loss: by chunks",
+    }
+    assert rule_of(PublishedRow(words, "row"))["release"] == "prime-rl"
+    assert rule_of(PublishedRow(words | {"n_experts": "128"}, "row"))["release"] == "prime-rl-eager"
+
+
 @pytest.mark.parametrize(
     ("framework", "zero_stage", "name"),
     [

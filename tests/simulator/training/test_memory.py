@@ -12,6 +12,7 @@ from simulator.layout.stages import FIRST, Stages
 from simulator.ops.counts import model_parameters
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
+from simulator.state.place import Tiers
 from simulator.training.memory import LOGIT_BYTES, least_memory, memory
 
 GIB = 2**30
@@ -226,3 +227,17 @@ def test_a_rank_that_gathers_logits_holds_all_of_them(make_setting):
     logits = padded_vocabulary(setting.model, 4) * setting.training.seq_len
     held = LOGIT_BYTES[setting.choices.cross_entropy] * logits
     assert workspace("kempnerforge") - workspace("torch-fsdp") == pytest.approx((1 - 1 / 4) * held)
+
+
+def test_a_layer_is_recomputed_on_the_device_whatever_leaves(make_setting):
+    """What stays of activations that leave is what one layer more than their inputs takes."""
+    setting = make_setting("llama2-7b", framework="torch-fsdp", devices=8, memory={"fragmentation": 1.0})
+    plan = Plan(data=8, zero=3, recompute="full")
+    inputs = setting.model.layers * setting.training.seq_len * setting.model.hidden * 2
+    whole, left = (
+        of(setting, plan.model_copy(update=changes))
+        for changes in ({}, {"place": Tiers.model_validate({"activations": {"host": 1.0}})})
+    )
+    activations = [held.parts["activations"][FIRST, 0] for held in (whole, left)]
+    assert activations[0] - activations[1] == pytest.approx(inputs)
+    assert activations[1] > 4 * inputs / setting.model.layers
