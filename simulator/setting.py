@@ -179,6 +179,8 @@ class Setting:
             experts=chosen.grouped_launches,
             clamps_apart=framework.kernels.clamps_apart,
             weighs_apart=framework.kernels.weighs_apart,
+            loop_launches=framework.kernels.loop_launches,
+            loop_backward_launches=framework.kernels.loop_backward_launches,
             skips_blocks=chosen.skips_blocks,
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,

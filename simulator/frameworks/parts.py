@@ -123,6 +123,14 @@ class KernelFacts(Strict):
         description="the outputs of experts, or their inputs, are weighed by the scores in 32 bits, by "
         "kernels of their own, instead of inside the activation",
     )
+    loop_launches: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="kernels that a loop over a device's experts launches forward for each of them beside "
+        "its products",
+    )
+    loop_backward_launches: float = Field(default=0.0, ge=0, le=1e3, description="the same, backward")
     metric_passes: float = Field(
         default=0.0,
         ge=0,

@@ -144,6 +144,8 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
         yield _biases(rank, moe, routed, local)
+    if how.experts == "per-expert" and how.loop_launches:
+        yield _loop(rank, routed * wide * rank.width, local)
     if how.weighs_apart and not replicated:
         yield from _scores(rank, own * moe.top_k * wide)
     if not replicated:
@@ -175,6 +177,24 @@ def _biases(rank: Rank, moe: MixtureOfExperts, routed: Array, local: Array) -> O
     elements = routed * _width(rank, moe)
     op = kernel(rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, elements, part="routed")
     return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
+
+
+def _loop(rank: Rank, size: Array, local: Array) -> Op:
+    """What a loop of torch over the experts of a rank adds to their products.
+
+    The results are joined (read and written). Backward each expert's slice of the tokens is a gradient of all
+    tokens, filled with zeros, and added to the sum of those before (torch, SliceBackward0: slice_backward).
+    """
+    return MemoryBound(
+        name="expert_loop",
+        kind="copy",
+        part="routed",
+        module="expert_loop",
+        bytes=2.0 * size,
+        launches=1.0 + rank.how.loop_launches * local,
+        backward_bytes=4.0 * local * size,
+        backward_launches=rank.how.loop_backward_launches * local,
+    )
 
 
 def _scores(rank: Rank, elements: Array) -> Iterator[Op]:

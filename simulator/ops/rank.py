@@ -101,6 +101,8 @@ class Implementation:
             casts inside (fused-mlp), or a fused layer with the routing kernels.
         clamps_apart: whether separate kernels clamp an activation's inputs.
         weighs_apart: whether separate 32-bit kernels weigh the experts' outputs by the scores.
+        loop_launches: kernels launched for each expert beside its products, forward.
+        loop_backward_launches: the same, backward.
         skips_blocks: whether the sliding-window kernel skips masked blocks.
         fixed_capacity: whether experts drop tokens beyond a capacity and pad to it.
         fused_router: whether the choice of experts and its statistics are fused kernels.
@@ -140,6 +142,8 @@ class Implementation:
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
     clamps_apart: bool = False
     weighs_apart: bool = False
+    loop_launches: float = 0.0
+    loop_backward_launches: float = 0.0
     skips_blocks: bool = True
     fixed_capacity: bool = False
     fused_router: bool = True

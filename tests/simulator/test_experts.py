@@ -563,6 +563,22 @@ def test_scores_that_weigh_by_kernels_of_their_own_keep_and_pass_32_bit_copies(m
     assert held[0] - held[1] == pytest.approx(18 * copies * apart.framework.memory.fragmentation)
 
 
+def test_a_loop_over_experts_fills_and_adds_the_gradient_of_all_tokens_for_each(make_setting):
+    plans = Plans.of(Plan(data=8, zero=3, micro_batch=1))
+    loop, whole = (
+        {
+            op.name: op
+            for op in layer_ops(experts(make_setting, "qwen3-30b-a3b", framework=name), plans, EXPERTS)
+        }
+        for name in ("prime-rl-loop", "prime-rl-eager")
+    )
+    assert loop.keys() - whole.keys() == {"expert_loop"}
+    gradient = loop["expert_loop"].backward()[0]
+    assert gradient.bytes[0] == 4 * 128 * (4096 * 8 * 2048 * 2)
+    assert gradient.launches[0] == 36 * 128
+    assert (loop["expert_up"].launches[0], whole["expert_up"].launches) == (128, 1)
+
+
 def test_a_dispatcher_that_weighs_inside_the_activation_has_no_kernels_for_it(make_setting):
     names = [
         {

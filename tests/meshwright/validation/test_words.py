@@ -114,12 +114,12 @@ def test_frameworks(framework, precision, name):
 
 
 def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
-    words = {
-        "framework": "prime-rl (torch FSDP2, torch.compile)",
-        "notes": "LoRA rank 16; RL loss: by chunks",
-    }
-    assert rule_of(PublishedRow(words, "row"))["release"] == "prime-rl"
-    assert rule_of(PublishedRow(words | {"n_experts": "128"}, "row"))["release"] == "prime-rl-eager"
+    notes = "LoRA rank 16; RL loss: by chunks"
+    words = {"framework": "prime-rl (torch FSDP2, torch.compile)", "notes": notes, "gpu": "h200-sxm"}
+    experts = words | {"n_experts": "128"}
+    listed = (words, experts, experts | {"gpu": "b200"})
+    found = [rule_of(PublishedRow(each, "row"))["release"] for each in listed]
+    assert found == ["prime-rl", "prime-rl-eager", "prime-rl-loop"]
 
 
 @pytest.mark.parametrize(
