@@ -6,8 +6,9 @@
 A family is a source, framework, device and kind of number format (16 bits, fewer) with at least twice as
 many measured plans as are shown. ``SHOWN`` rows are drawn, ``learn`` sees them, the rest is predicted.
 Errors are means of the sizes of the errors of the rest, over all draws; rows with an assumed micro batch are
-left out. Two bounds stand beside them: each row predicted from all others of its family, and all rows from
-themselves, which no number of shown rows can pass by much.
+left out. Three bounds stand beside them: each row predicted from all others of its family, all rows from
+themselves, which no number of shown rows can pass by much, and all rows under one factor, the median of their
+errors: what is then left is scatter among the rows.
 """
 
 from __future__ import annotations
@@ -95,11 +96,15 @@ def judged(family: Family, draws: int, shown: int, seed: int) -> tuple[float, fl
     return float(np.mean(before)), float(np.mean(after))
 
 
-def bounded(family: Family) -> tuple[float, float]:
-    """Mean sizes of errors over those before: each row from all others, and all rows from themselves."""
+def bounded(family: Family) -> tuple[float, float, float]:
+    """Mean sizes of errors over those before: from all other rows, from all rows, and scatter."""
     found = learn_site(family.steps)
-    before = np.abs(found.before).mean()
-    return float(np.abs(found.left_out).mean() / before), float(np.abs(found.after).mean() / before)
+    common = (1 + found.before) / np.median(1 + found.before) - 1
+    left_out, after, scatter = (
+        float(np.abs(errors).mean() / np.abs(found.before).mean())
+        for errors in (found.left_out, found.after, common)
+    )
+    return left_out, after, scatter
 
 
 def main() -> None:
@@ -111,14 +116,15 @@ def main() -> None:
     cases = [case for path in asked.files for case in read_cases(path)[0]]
     ratios, worse, bounds = [], [], []
     print(f"{asked.shown} rows shown, {asked.draws} draws; mean error of the rest")
-    heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s}"
+    heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s} {'factor':>6s}"
     print(f"{'family':58s} {'rows':>5s} {heads}")
     for family in families(cases, 2 * asked.shown):
         if not re.search(asked.only, family.name):
             continue
         before, after = judged(family, asked.draws, asked.shown, asked.seed)
         bound = bounded(family)
-        shown = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {bound[0]:7.2f} {bound[1]:6.2f}"
+        limits = " ".join(f"{one:{width}.2f}" for one, width in zip(bound, (7, 6, 6), strict=True))
+        shown = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {limits}"
         print(f"{family.name:58s} {len(family.steps):5d} {shown}")
         if before > HIGH_ERROR:
             ratios.append(after / before)
@@ -127,8 +133,9 @@ def main() -> None:
             worse.append(after - before)
     if ratios:
         print(f"{len(ratios)} families above {HIGH_ERROR:.0%}: median ratio {np.median(ratios):.2f}")
-        others, every = np.median(bounds, axis=0)
-        print(f"with all other rows shown {others:.2f}, with all rows shown {every:.2f}")
+        others, every, factor = np.median(bounds, axis=0)
+        print(f"with all other rows shown {others:.2f}, with all rows shown {every:.2f}", end="; ")
+        print(f"under one common factor {factor:.2f}")
     if worse:
         print(f"{len(worse)} others: worst change {100 * max(worse):+.1f} points")
 

@@ -14,6 +14,7 @@ from meshwright.validation.cases import read_cases
 from meshwright.validation.rows import PUBLISHED, published_files, read_rows
 from simulator.plan import Plans
 from simulator.training import step_time
+from simulator.uncertainty.learning import MeasuredStep, learn_site
 
 
 @pytest.fixture
@@ -138,6 +139,20 @@ def test_three_runs_of_a_published_family_correct_the_next_plans(tmp_path):
     first, again = mw.plan(**question), mw.plan(**question, site=site)
     assert again.best.step_time_s < 0.98 * first.best.step_time_s
     assert again.to_dict()["question"]["site"] == str(path)
+
+
+def test_rows_that_differ_in_what_bounds_them_are_learned_together():
+    """Some of these wait for the host; a full step of the fit passes the point where they no longer do."""
+    cases = [
+        case for case in read_cases(PUBLISHED / "megatron_bridge.csv")[0] if "qwen" in case.case_id.lower()
+    ]
+    rows = [
+        case for case in cases if case.setting.cluster.device.name == "gb200" and case.precision != "bf16"
+    ]
+    steps = [MeasuredStep(row.case_id, row.setting, row.plan, row.measured_step_s) for row in rows]
+    found = learn_site(steps)
+    assert len(steps) >= 6
+    assert abs(found.after).mean() < abs(found.before).mean()
 
 
 def is_of_dgx_cloud(case):
