@@ -54,7 +54,8 @@ class ServedError:
         rows = f"{self.rows:,} rows" + "".join(
             f" {word} {name}" for word, name in (("with", engine), ("of", layers), ("on", device)) if name
         )
-        return f"{self.median:.0%}, one of ten beyond {self.p90:.0%}, {WORDS[self.left_out]} ({rows})"
+        errors = f"{100 * self.median:.0f} %, one of ten beyond {100 * self.p90:.0f} %"
+        return f"{errors}, {WORDS[self.left_out]} ({rows})"
 
 
 @cache
