@@ -41,11 +41,11 @@ def read_folder(folder: Path) -> Files:
         return {path.name: read_mapping(path) for path in paths}
     texts = {path.name: read_text(path) for path in paths}
     digest = _digest(texts)
-    found = _load(kept, digest)
-    if found is None:
-        found = {path.name: read_mapping(path) for path in paths}
-        _store(kept, digest, found)
-    return found
+    files = _load(kept, digest)
+    if files is None:
+        files = {path.name: read_mapping(path) for path in paths}
+        _store(kept, digest, files)
+    return files
 
 
 def read_shipped(path: Path) -> dict[str, Any]:

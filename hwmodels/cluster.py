@@ -125,8 +125,8 @@ class Cluster(Strict):
 
     def power_watts(self, utilisation: float = 1.0) -> float:
         """Power of the nodes in use, with devices between idle (0) and their power limit (1)."""
-        one = self.device.idle_watts + utilisation * (self.device.tdp_watts - self.device.idle_watts)
-        return self.devices * one + self.nodes_for(self.devices) * self.host_watts
+        device_watts = self.device.idle_watts + utilisation * (self.device.tdp_watts - self.device.idle_watts)
+        return self.devices * device_watts + self.nodes_for(self.devices) * self.host_watts
 
     def nodes_for(self, count: int) -> int:
         """Nodes that hold `count` devices."""
@@ -214,10 +214,10 @@ class Cluster(Strict):
         """
         if (inside, across) == self._link_pace:
             return self
-        made = self.model_copy()
-        vars(made).pop("_wiring", None)
-        made._link_pace = inside, across
-        return made
+        cluster = self.model_copy()
+        vars(cluster).pop("_wiring", None)
+        cluster._link_pace = inside, across
+        return cluster
 
     @property
     def link_pace(self) -> tuple[float, float]:
@@ -281,12 +281,12 @@ class Cluster(Strict):
         """
         return self._wiring.hop_cost(bytes_, stride, level)
 
-    def level_between(self, stride: ArrayLike, one: ArrayLike, other: ArrayLike) -> NDArray[np.int64]:
+    def level_between(self, stride: ArrayLike, block: ArrayLike, other: ArrayLike) -> NDArray[np.int64]:
         """Return the index of the innermost level that joins two blocks of `stride` ranks by their numbers.
 
         Block 0 holds the first `stride` ranks; ``len(levels)`` is the network. Arguments broadcast.
         """
-        return self._wiring.level_between(stride, one, other)
+        return self._wiring.level_between(stride, block, other)
 
     @property
     def full_node(self) -> Node:

@@ -38,9 +38,9 @@ class InputError(MeshwrightError):
 class UnknownNameError(InputError):
     """A name that is not among the valid ones; the message offers the nearest."""
 
-    def __init__(self, kind: str, found: str, allowed: Iterable[str], where: str = "") -> None:
-        self.kind, self.found, self.allowed = kind, found, sorted(allowed)
-        super().__init__(f"unknown {kind} {shown(found)}{suggestion(found, self.allowed)}", where)
+    def __init__(self, kind: str, unknown: str, allowed: Iterable[str], where: str = "") -> None:
+        self.kind, self.unknown, self.allowed = kind, unknown, sorted(allowed)
+        super().__init__(f"unknown {kind} {shown(unknown)}{suggestion(unknown, self.allowed)}", where)
 
 
 class InfeasibleError(MeshwrightError):
@@ -49,15 +49,15 @@ class InfeasibleError(MeshwrightError):
     exit_code = 1
 
 
-def suggestion(found: str, allowed: Iterable[str]) -> str:
+def suggestion(unknown: str, allowed: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" or the list of what is allowed."""
     names = sorted(allowed)
-    longer = [name for name in names if found and name.lower().startswith(found.lower())][:3]
+    longer = [name for name in names if unknown and name.lower().startswith(unknown.lower())][:3]
     if longer:
         return f"; did you mean {' or '.join(repr(name) for name in longer)}?"
-    near = difflib.get_close_matches(found.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
-    if near:
-        best = next(n for n in names if n.lower() == near[0])
+    closest = difflib.get_close_matches(unknown.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    if closest:
+        best = next(n for n in names if n.lower() == closest[0])
         return f"; did you mean {best!r}?"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"; allowed: {shown}" if names else ""

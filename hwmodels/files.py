@@ -26,13 +26,13 @@ class Written:
     Attributes:
         target: final name.
         temporary: hidden name; an unnamed file gets it just before the final name.
-        made: folders created for the file.
+        new_folders: folders created for the file.
         descriptor: descriptor of the open unnamed file.
     """
 
     target: Path
     temporary: Path
-    made: list[Path]
+    new_folders: list[Path]
     descriptor: int | None = None
 
     @property
@@ -61,7 +61,7 @@ class Written:
         """Remove what was written, and the folders made for it."""
         self._close()
         self.temporary.unlink(missing_ok=True)
-        for folder in self.made:
+        for folder in self.new_folders:
             with suppress(OSError):
                 folder.rmdir()
 
@@ -117,10 +117,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
             return
         if target.parent.exists() and not target.parent.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        made = [folder for folder in target.parents if not folder.exists()]
+        new_folders = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
         pending = _pending.get()
-        written = Written(target, target.with_name(f".{os.getpid()}.{target.name}"), made)
+        written = Written(target, target.with_name(f".{os.getpid()}.{target.name}"), new_folders)
         if len(pending or ()) < MOST_UNNAMED:
             written.descriptor = _unnamed(target.parent)
         try:

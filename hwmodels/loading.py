@@ -49,8 +49,8 @@ class Strict(BaseModel):
 
 def _empty(origin: type[Strict], arguments: tuple[Any, ...]) -> Strict:
     """An instance without values; needed because a generic class with arguments cannot be pickled by name."""
-    made = origin[arguments] if arguments else origin  # type: ignore[index]
-    return made.__new__(made)
+    concrete = origin[arguments] if arguments else origin  # type: ignore[index]
+    return concrete.__new__(concrete)
 
 
 FORMAT = 1
@@ -66,11 +66,11 @@ class Versioned(Strict):
     @model_validator(mode="before")
     @classmethod
     def _of_this_version(cls, data: object) -> object:
-        found = data.get("format", FORMAT) if isinstance(data, Mapping) else FORMAT
-        if found != FORMAT:
+        version = data.get("format", FORMAT) if isinstance(data, Mapping) else FORMAT
+        if version != FORMAT:
             raise ValueError(
-                f"was written by another version of Meshwright (format {found!r}, this one reads {FORMAT}); "
-                "re-create it with `meshwright calibrate`"
+                f"was written by another version of Meshwright (format {version!r}, this one reads {FORMAT})"
+                "; re-create it with `meshwright calibrate`"
             )
         return data
 
@@ -134,8 +134,8 @@ def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:
             model = candidates[0].model_fields[part].annotation
         elif isinstance(part, int) or get_origin(model) in (dict, Mapping):
             model = get_args(model)[-1] if get_args(model) else model
-    found = _models_in(model)
-    return [info.alias or name for m in found for name, info in m.model_fields.items()]
+    models = _models_in(model)
+    return [info.alias or name for m in models for name, info in m.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -166,25 +166,25 @@ class Catalogue(Generic[ModelT]):
 
     @cached_property
     def _raw(self) -> dict[str, tuple[dict[str, Any], str]]:
-        found: dict[str, tuple[dict[str, Any], str]] = {}
+        entries: dict[str, tuple[dict[str, Any], str]] = {}
         for name, data in read_folder(self.folder).items():
             path = self.folder / name
             for index, entry in enumerate(data.get("entries", [data])):
                 where = f"{path}: entries.{index}" if "entries" in data else str(path)
-                if entry["name"] in found:
+                if entry["name"] in entries:
                     raise InputError(f"the {self.kind} {entry['name']!r} is defined twice", where)
-                found[entry["name"]] = (entry, where)
-        return found
+                entries[entry["name"]] = (entry, where)
+        return entries
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        found = {_plain(name): name for name in self._raw}
+        names = {_plain(name): name for name in self._raw}
         for name, (entry, where) in self._raw.items():
             for alias in entry.get("aliases", ()):
-                if found.setdefault(_plain(alias), name) != name:
-                    other = found[_plain(alias)]
+                if names.setdefault(_plain(alias), name) != name:
+                    other = names[_plain(alias)]
                     raise InputError(f"aliases: {alias!r} also means the {self.kind} {other!r}", where)
-        return found
+        return names
 
     def names(self) -> list[str]:
         """All names, sorted; aliases are left out."""

@@ -55,10 +55,10 @@ class NodeGroup(Strict):
             network: the joining network.
             together: maximum devices of a node that enter the network at the same time.
         """
-        alike = self.cluster
-        if together < alike.devices_per_node:
-            alike = alike.with_node(together)
-        changed = {**dict(alike), "network": network}
+        cluster = self.cluster
+        if together < cluster.devices_per_node:
+            cluster = cluster.with_node(together)
+        changed = {**dict(cluster), "network": network}
         return self._sized(build(Cluster, changed, f"group {self.name}"), devices)
 
     def _sized(self, cluster: Cluster, devices: int) -> Cluster:

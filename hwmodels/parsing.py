@@ -113,8 +113,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     text = read_text(path)
     data = parse_json(text, str(path)) if path.suffix == ".json" else parse_text(text, str(path))
     if not isinstance(data, dict):
-        found = "an empty file" if data is None else f"a {type(data).__name__}"
-        raise InputError(f"a mapping of keys to values is needed, found {found}", str(path))
+        content = "an empty file" if data is None else f"a {type(data).__name__}"
+        raise InputError(f"a mapping of keys to values is needed, found {content}", str(path))
     return data
 
 

@@ -17,9 +17,9 @@ def record(*, kw_only: bool = False) -> Callable[[ClassT], ClassT]:
     """
 
     def define(cls: ClassT) -> ClassT:
-        made = dataclass(eq=False, repr=False, kw_only=kw_only)(cls)
-        made.__repr__ = _repr
-        return made
+        decorated = dataclass(eq=False, repr=False, kw_only=kw_only)(cls)
+        decorated.__repr__ = _repr
+        return decorated
 
     return define
 

@@ -54,11 +54,11 @@ class Sourced(Strict):
             if key in cls.UNSOURCED:
                 plain[key] = value
             else:
-                plain[key], found = _split(value, str(key), None)
-                origins |= found
-        made = handler(plain)
-        made._origins.update(origins)
-        return made
+                plain[key], nested = _split(value, str(key), None)
+                origins |= nested
+        instance = handler(plain)
+        instance._origins.update(origins)
+        return instance
 
     @property
     def origins(self) -> Mapping[str, Origin]:
@@ -77,7 +77,7 @@ def _split(value: Any, path: str, around: tuple[str, Kind] | None) -> tuple[Any,
             around = (value["source"], _kind(value["kind"], path))
             value = {key: inner for key, inner in value.items() if key not in ("source", "kind")}
         parts = {key: _split(inner, f"{path}.{key}", around) for key, inner in value.items()}
-        origins = {name: origin for _, found in parts.values() for name, origin in found.items()}
+        origins = {name: origin for _, nested in parts.values() for name, origin in nested.items()}
         return {key: plain for key, (plain, _) in parts.items()}, origins
     if isinstance(value, int | float) and not isinstance(value, bool):
         stated = around or BY_THE_USER
@@ -85,22 +85,22 @@ def _split(value: Any, path: str, around: tuple[str, Kind] | None) -> tuple[Any,
     return value, {}
 
 
-def _number(given: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Origin]]:
+def _number(number: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Origin]]:
     """A value with an explicit source and kind; a mapping of numbers has one origin per number."""
-    for name in given:
+    for name in number:
         if name not in ("value", "source", "kind"):
             raise ValueError(f"{path}: unknown key {name!r}; a number has value, source and kind")
     for name in ("source", "kind"):
-        if not isinstance(given.get(name), str) or not given[name]:
+        if not isinstance(number.get(name), str) or not number[name]:
             raise ValueError(f"{path}: key {name!r} is missing; a number has value, source and kind")
-    value, source, kind = given["value"], given["source"], _kind(given["kind"], path)
+    value, source, kind = number["value"], number["source"], _kind(number["kind"], path)
     if isinstance(value, Mapping):
         return _split(value, path, (source, kind))
     return value, {path: Origin(value=value, source=source, kind=kind)}
 
 
-def _kind(found: str, path: str) -> Kind:
+def _kind(name: str, path: str) -> Kind:
     for kind in get_args(Kind):
-        if found == kind:
+        if name == kind:
             return kind
-    raise ValueError(f"{path}.kind: must be {', '.join(get_args(Kind))}, found {found!r}")
+    raise ValueError(f"{path}.kind: must be {', '.join(get_args(Kind))}, found {name!r}")

@@ -129,27 +129,32 @@ class Topology:
 
     # ---- pairs of ranks: the actual links ----------------------------------------------------------------
 
-    def route(self, one: int, other: int) -> list[Link]:
+    def route(self, sender: int, receiver: int) -> list[Link]:
         """Return the links from one rank to another, in order; none from a rank to itself.
 
         Raises:
             InputError: a rank that the job does not have.
         """
-        for rank in (one, other):
+        for rank in (sender, receiver):
             if not 0 <= rank < self.devices:
                 raise InputError(f"rank {rank} is not among the {self.devices} of {self.name}")
-        if one == other:
+        if sender == receiver:
             return []
         for level in self.levels:
-            if one // level.devices == other // level.devices:
-                return self._hops([("device", one), (level.name, one // level.devices), ("device", other)])
+            if sender // level.devices == receiver // level.devices:
+                return self._hops(
+                    [("device", sender), (level.name, sender // level.devices), ("device", receiver)]
+                )
         start: list[Place] = []
-        if self.network.shape == "rails" and self.forwards and self._rail(one) != self._rail(other):
+        if self.network.shape == "rails" and self.forwards and self._rail(sender) != self._rail(receiver):
             # Forwarded inside the node to the device that shares the receiver's rail.
-            level, peer = self.levels[-1], one - one % self.devices_per_node + other % self.devices_per_node
-            start = [("device", one), (level.name, one // level.devices)]
-            one = peer
-        up, down = self._to_leaf(one), self._to_leaf(other)
+            level, peer = (
+                self.levels[-1],
+                sender - sender % self.devices_per_node + receiver % self.devices_per_node,
+            )
+            start = [("device", sender), (level.name, sender // level.devices)]
+            sender = peer
+        up, down = self._to_leaf(sender), self._to_leaf(receiver)
         direct = self.network.shape == "dragonfly"
         if up[-1] == down[-1]:
             down = down[:-1]
@@ -177,7 +182,7 @@ class Topology:
             InputError: a rank that the job does not have.
         """
         around = [*ranks, ranks[0]] if len(ranks) > 1 else []
-        return [link for one, other in pairwise(around) for link in self.route(one, other)]
+        return [link for sender, receiver in pairwise(around) for link in self.route(sender, receiver)]
 
     def bisection_bandwidth(self) -> dict[str, float]:
         """Return the bisection bandwidth of a block of each level, B/s.
@@ -248,18 +253,18 @@ class Topology:
         return self._leaf_uplink / max(groups - 1, 1)
 
     def _hops(self, path: list[Place]) -> list[Link]:
-        return [self._link(one, other) for one, other in pairwise(path)]
+        return [self._link(place, other) for place, other in pairwise(path)]
 
-    def _link(self, one: Place, other: Place) -> Link:
+    def _link(self, place: Place, other: Place) -> Link:
         """Return the link between two neighbours of the graph.
 
         Each side of a switch takes half of its level's latency; each of the four hops below leaves, and each
         hop between leaves, takes a quarter of the network's.
         """
-        network, kinds = self.network, {one[0], other[0]}
+        network, kinds = self.network, {place[0], other[0]}
         for level in self.levels:
             if level.name in kinds:
-                return Link(one, other, level.name, level.bandwidth, level.latency / 2)
+                return Link(place, other, level.name, level.bandwidth, level.latency / 2)
         if "nic" in kinds:
             bandwidth = network.bandwidth / self._nics
         elif "spine" in kinds:
@@ -267,7 +272,7 @@ class Topology:
             bandwidth = self._leaf_uplink / rails
         else:
             bandwidth = self._between_groups
-        return Link(one, other, "network", bandwidth, network.latency / 4)
+        return Link(place, other, "network", bandwidth, network.latency / 4)
 
 
 def _draw(drawn: nx.Graph, links: list[Link]) -> None:

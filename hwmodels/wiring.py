@@ -88,9 +88,9 @@ class Wiring:
 
         return Cost(times(buffer), links)
 
-    def level_between(self, stride: ArrayLike, one: ArrayLike, other: ArrayLike) -> Ints:
+    def level_between(self, stride: ArrayLike, block: ArrayLike, other: ArrayLike) -> Ints:
         """Return the innermost level that joins two blocks of ranks; see ``Cluster.level_between``."""
-        blocks, width = np.asarray([one, other], np.int64), np.asarray(stride, np.int64)
+        blocks, width = np.asarray([block, other], np.int64), np.asarray(stride, np.int64)
         first, last = blocks.min(axis=0) * width, (blocks.max(axis=0) + 1) * width - 1
         return sum(
             ((first // level.devices != last // level.devices).astype(np.int64) for level in self.levels),

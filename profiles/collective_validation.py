@@ -84,15 +84,15 @@ def _system(rows: Rows, skipped: Rows, system: str, cluster: Cluster, points: Po
                 row = {"table": "collectives", "gpu": system, "dtype": str(dtype), "points": len(part)}
                 skipped.append(row | {"reason": str(error)})
                 continue
-            found = stated(errors(predicted, part["time_us"] * 1e-6))
+            error_figures = stated(errors(predicted, part["time_us"] * 1e-6))
             rows.append(
                 {
                     "operation": named,
                     "gpu": system,
                     "dtype": str(dtype),
                     "points": len(part),
-                    **found,
-                    "form_alone": found,
+                    **error_figures,
+                    "form_alone": error_figures,
                     "libraries": [],
                 }
             )

@@ -62,25 +62,25 @@ def validate_kernels(directory: Path, cluster: Cluster | None = None) -> KernelV
         InputError: no such folder, no point files in it, or a file that is wrong.
     """
     tables, dropped = read_points([directory])
-    found = KernelValidation(dropped=dropped)
+    validation = KernelValidation(dropped=dropped)
     for table, parts in tables.items():
         for points in parts:
             if table == "collectives":
                 rows, skipped = validate_collectives(points, cluster)
-                found.rows += rows
-                found.skipped += skipped
+                validation.rows += rows
+                validation.skipped += skipped
                 continue
             for gpu in np.unique(points["gpu"].astype(str)):
-                _gpu(found, str(gpu), points.where(points["gpu"].astype(str) == gpu))
-    found.rows.sort(key=lambda row: (row["operation"], row["gpu"], row["dtype"]))
-    return found
+                _gpu(validation, str(gpu), points.where(points["gpu"].astype(str) == gpu))
+    validation.rows.sort(key=lambda row: (row["operation"], row["gpu"], row["dtype"]))
+    return validation
 
 
-def _gpu(found: KernelValidation, gpu: str, points: Points) -> None:
+def _gpu(validation: KernelValidation, gpu: str, points: Points) -> None:
     device = device_of(gpu)
     if device is None:
         reason = "no such device in the catalogue"
-        found.skipped.append(
+        validation.skipped.append(
             {"table": points.table.name, "gpu": gpu, "points": len(points), "reason": reason}
         )
         return
@@ -95,12 +95,12 @@ def _gpu(found: KernelValidation, gpu: str, points: Points) -> None:
                 )
             except MeshwrightError as error:
                 row = {"table": part.table.name, "gpu": gpu, "dtype": dtype, "points": len(chosen)}
-                found.skipped.append(row | {"reason": str(error)})
+                validation.skipped.append(row | {"reason": str(error)})
                 continue
             measured = chosen["time_us"] * 1e-6
             collected.setdefault((operation, dtype), []).append((library, measured, whole, form))
     for (operation, dtype), parts in collected.items():
-        found.rows.append(_row(operation, gpu, dtype, parts))
+        validation.rows.append(_row(operation, gpu, dtype, parts))
 
 
 def _operations(points: Points) -> list[tuple[str, Points]]:

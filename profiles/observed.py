@@ -77,7 +77,7 @@ def observed_device(folder: Path) -> Device:
     device, best = seen.device, seen.observed
     if device.kind != "cpu":
         raise InputError(f"{device.full_name} is in no catalogue; describe it in a device YAML", str(path))
-    lacking = [name for name, found in (("gemm", best.flops), ("copy", best.memory_bandwidth)) if not found]
+    lacking = [name for name, rates in (("gemm", best.flops), ("copy", best.memory_bandwidth)) if not rates]
     if lacking:
         run = f"meshwright profile --device cpu --operations {','.join(lacking)} -o {folder}"
         raise InputError(

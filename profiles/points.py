@@ -156,14 +156,14 @@ LONGEST_CELL = 1000
 
 def files(folder: Path) -> dict[str, Path]:
     """The point files of a folder by table; of a plain and a zipped one the plain one is taken."""
-    found = {}
+    paths = {}
     for name in TABLES:
         for suffix in (".csv", ".csv.gz"):
             path = folder / f"{name}{suffix}"
             if path.is_file():
-                found[name] = path
+                paths[name] = path
                 break
-    return found
+    return paths
 
 
 def table_of(path: Path) -> PointTable:

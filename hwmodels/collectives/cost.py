@@ -70,7 +70,9 @@ class Cost:
         both = self.links, other.links
         return Cost(
             self.seconds + other.seconds,
-            lambda: Links(*(one + two for one, two in zip(*(links() for links in both), strict=True))),
+            lambda: Links(
+                *(mine + theirs for mine, theirs in zip(*(links() for links in both), strict=True))
+            ),
         )
 
     __radd__ = __add__

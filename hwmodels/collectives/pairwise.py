@@ -17,13 +17,15 @@ def seconds(call: CollectiveCalls) -> Floats:
     """Return the time by each protocol, shape (protocols, calls)."""
     inside, network = call.inside, call.network
     part, peers = call.bytes_ / call.size, call.local - 1
-    near = inside.start_s + peers * inside.step_s + (peers + inside.own_copy) * part * inside.seconds_per_byte
+    inside_s = (
+        inside.start_s + peers * inside.step_s + (peers + inside.own_copy) * part * inside.seconds_per_byte
+    )
     if network is None:
-        return near
+        return inside_s
     far_peers = call.size - call.local
-    far = network.start_s + network.step_s + far_peers * inside.step_s
-    far = far + call.local * far_peers * part * network.seconds_per_byte
-    return np.maximum(near, far)
+    network_s = network.start_s + network.step_s + far_peers * inside.step_s
+    network_s = network_s + call.local * far_peers * part * network.seconds_per_byte
+    return np.maximum(inside_s, network_s)
 
 
 def latency(call: CollectiveCalls) -> Floats:

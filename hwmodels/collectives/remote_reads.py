@@ -41,6 +41,6 @@ def remote_read_seconds(form: RemoteReads, bandwidth: Floats | float, ranks: Flo
     """
     start = form.start_s + form.rank_s * (ranks - 2.0)
     per_byte = 1.0 / (form.efficiency * bandwidth)
-    one = start + (ranks - 1.0) * size * per_byte
-    two = start + form.second_s + 2.0 * (ranks - 1.0) / ranks * size * per_byte
-    return np.minimum(one, two)
+    one_shot = start + (ranks - 1.0) * size * per_byte
+    two_shot = start + form.second_s + 2.0 * (ranks - 1.0) / ranks * size * per_byte
+    return np.minimum(one_shot, two_shot)

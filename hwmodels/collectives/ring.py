@@ -21,13 +21,13 @@ def seconds(call: CollectiveCalls) -> Floats:
     steps = _steps(call)
     part = call.bytes_ / call.size
     sent = call.bytes_ if call.operation == "broadcast" else steps * part
-    near = (sent + inside.own_copy * part) * inside.seconds_per_byte
+    inside_s = (sent + inside.own_copy * part) * inside.seconds_per_byte
     if network is None:
-        return inside.start_s + steps * inside.step_s + near
+        return inside.start_s + steps * inside.step_s + inside_s
     far_steps = steps / call.local
     latency = network.start_s + (steps - far_steps) * inside.step_s + far_steps * network.step_s
-    near = np.where(call.local > 1, near, 0.0)
-    return latency + np.maximum(near, sent * network.seconds_per_byte)
+    inside_s = np.where(call.local > 1, inside_s, 0.0)
+    return latency + np.maximum(inside_s, sent * network.seconds_per_byte)
 
 
 def latency(call: CollectiveCalls) -> Floats:
@@ -38,8 +38,8 @@ def latency(call: CollectiveCalls) -> Floats:
         return steps * inside.latency_s
     far_steps = steps / call.local
     crossing = np.where(call.leaves > 1, steps / call.size * call.leaves, 0.0)
-    near = (steps - far_steps) * inside.latency_s
-    return near + far_steps * network.latency_s + crossing * network.crossing_s
+    inside_s = (steps - far_steps) * inside.latency_s
+    return inside_s + far_steps * network.latency_s + crossing * network.crossing_s
 
 
 def _steps(call: CollectiveCalls) -> Floats:

@@ -47,12 +47,12 @@ def traffic(
     return np.stack([inside - outside for inside, outside in pairwise(leaving)])
 
 
-def _leaving(operation: str, buffer: Floats, ranks: Floats, near: Floats) -> Floats:
-    """Bytes that a rank sends out of blocks that hold ``near`` ranks of its group, on average."""
-    blocks = ranks / near
+def _leaving(operation: str, buffer: Floats, ranks: Floats, members: Floats) -> Floats:
+    """Bytes that a rank sends out of blocks that hold ``members`` ranks of its group, on average."""
+    blocks = ranks / members
     sent = {
         "all_reduce": 2 * (blocks - 1) / ranks,
-        "all_to_all": (ranks - near) / ranks,
-        "send_receive": 1 / near,
-    }.get(operation, (ranks - 1) / ranks / near)
-    return np.where(near < ranks, buffer * sent, 0.0)
+        "all_to_all": (ranks - members) / ranks,
+        "send_receive": 1 / members,
+    }.get(operation, (ranks - 1) / ranks / members)
+    return np.where(members < ranks, buffer * sent, 0.0)

@@ -24,9 +24,9 @@ def seconds(call: CollectiveCalls) -> Floats:
         return np.empty((0, *call.bytes_.shape))
     latency = network.start_s + hops(call) * network.step_s + 2 * (call.local - 1) * inside.step_s
     # Inside, a member forwards the buffer up and down.
-    near = np.where(call.local > 1, 2 * inside.seconds_per_byte, 0.0)
-    far = sent_by_domain(call) * network.seconds_per_byte
-    return latency + call.bytes_ * np.maximum(near, far) / EFFICIENCY
+    inside_per_byte = np.where(call.local > 1, 2 * inside.seconds_per_byte, 0.0)
+    network_per_byte = sent_by_domain(call) * network.seconds_per_byte
+    return latency + call.bytes_ * np.maximum(inside_per_byte, network_per_byte) / EFFICIENCY
 
 
 def sent_by_domain(call: CollectiveCalls) -> Floats:

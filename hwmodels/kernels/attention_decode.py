@@ -93,8 +93,8 @@ def split_kv_seconds(form: SplitKv, chip: Chip, call: DecodeCalls, cache_in_l2: 
     core: Array = np.full((), np.inf)
     for split in SPLITS:
         waves = batch * kv_heads * (split / chip.multiprocessors)
-        one = power_norm(per_key * np.ceil(length / split), per_block, form.block_exponent)
-        seconds = rounds(waves, form.wave_quantisation) * one
+        block_s = power_norm(per_key * np.ceil(length / split), per_block, form.block_exponent)
+        seconds = rounds(waves, form.wave_quantisation) * block_s
         if split > 1.0:
             seconds = seconds + form.combine_s * (1.0 + 0.1 * np.log2(split))
             seconds = np.where(length >= shortest, seconds, np.inf)

@@ -92,8 +92,8 @@ def _blocks_s(form: LatentDecode, waves: Array, length: Array, key_s: Array, par
     """
     best: Array = np.full((), np.inf)
     for split in SPLITS if form.parts is None else (form.parts,):
-        one = key_s * np.ceil(length / split) + form.block_overhead_s
-        seconds = rounds(waves * split, form.wave_quantisation) * one
+        block_s = key_s * np.ceil(length / split) + form.block_overhead_s
+        seconds = rounds(waves * split, form.wave_quantisation) * block_s
         if split > 1.0:
             seconds = seconds + form.combine_s * (1.0 + 0.1 * np.log2(split)) + split * part_s
         best = np.minimum(best, seconds)

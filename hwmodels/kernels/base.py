@@ -90,12 +90,12 @@ class Kernels:
             UnknownNameError: no such operation.
         """
         if op in MEMORY_BOUND_KINDS:
-            found = self._memory_bound(op)
+            entry = self._memory_bound(op)
         elif op in OPERATIONS:
-            found = self._entry(op, dtype)[1]
+            entry = self._entry(op, dtype)[1]
         else:
             raise UnknownNameError("operation", op, (*OPERATIONS, *MEMORY_BOUND_KINDS))
-        band = found.band if self.corrects else found.error
+        band = entry.band if self.corrects else entry.error
         return band.median, band.p90
 
     def _chip(self, dtype: str) -> Chip:

@@ -186,9 +186,9 @@ def _shipped(data: Mapping[str, Any], key: str) -> dict[str, Any]:
         return {}
     if name not in calibrations.names():
         raise ValueError(f"{key}: no shipped calibration is called {name!r}")
-    found = calibrations.definition(name)
-    libraries = _as_estimate(found.get("libraries", {}), name)
-    return {**_as_estimate(found, name), "libraries": libraries if key == "libraries_from" else {}}
+    shipped = calibrations.definition(name)
+    libraries = _as_estimate(shipped.get("libraries", {}), name)
+    return {**_as_estimate(shipped, name), "libraries": libraries if key == "libraries_from" else {}}
 
 
 def _as_estimate(node: Any, base: str) -> Any:

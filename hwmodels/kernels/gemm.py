@@ -138,13 +138,13 @@ def _tile_wave_block(
     waves = (batch * row_blocks * column_blocks * np.float32(1.0 / chip.multiprocessors)) * split
     math_us = 2.0 * rows * columns * per_flop / form.compute_efficiency
     feed_us = (rows + columns) * chip.element_bytes * per_flop / form.feed_bytes_per_flop
-    one = power_norm(
+    tile_us = power_norm(
         (steps + np.float32(form.fixed_depth)) * math_us.astype(np.float32),
         steps * feed_us.astype(np.float32),
         form.feed_exponent,
     )[..., which]
     stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
-    us = power_norm(one * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
+    us = power_norm(tile_us * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
     if len(used) > 1:
         parts = us[:, 1:]
         parts += np.float32(form.split_overhead_s * 1e6) + split[1:] * reduction

@@ -173,9 +173,9 @@ def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> A
     """
     copies = np.maximum(layer.copies, 1.0)
     preferred = layer.experts * -np.expm1(-((copies / layer.experts) ** form.skewed_active_exponent))
-    alike = layer.experts if layer.hits is None else layer.hits
-    alike, preferred = (np.clip(hits, 1.0, copies) for hits in (alike, np.minimum(preferred, alike)))
-    active = alike * (preferred / alike) ** layer.skewed
+    uniform = layer.experts if layer.hits is None else layer.hits
+    uniform, preferred = (np.clip(hits, 1.0, copies) for hits in (uniform, np.minimum(preferred, uniform)))
+    active = uniform * (preferred / uniform) ** layer.skewed
     width, hidden = layer.feed_forward, layer.hidden
     products = grouped_gemm_seconds(
         form, chip, Groups(copies, 2.0 * width, hidden, active, chip.output_bytes)

@@ -122,8 +122,8 @@ class Products(Kernels):
             layout, figures.output_bytes, max(map(np.ndim, (batch, m, n, k)))
         )
         shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
-        found, fitted = self._entry("gemm", dtype)
-        share = self._peak_of(found.rpartition("/")[2], figures.peak) / figures.peak
+        entry, fitted = self._entry("gemm", dtype)
+        share = self._peak_of(entry.rpartition("/")[2], figures.peak) / figures.peak
         if fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:
             # The L2 feed is in bytes per second, independent of the dtype's peak.
             feed = fitted.rich.feed_bytes_per_flop * share

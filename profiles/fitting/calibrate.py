@@ -107,13 +107,13 @@ def calibrate(
     runner = _Runner(
         fit, device, base, share, status, dict(defaults or {}), keeps_grids, say or (lambda line: None)
     )
-    found: set[str] = set()
+    devices: set[str] = set()
     for table, parts in tables.items():
         if table == "collectives":
             continue
         for points in parts:
             names = np.unique(points["gpu"].astype(str)).tolist()
-            found.update(names)
+            devices.update(names)
             wanted = gpu or (device.name if device.name in names or len(names) != 1 else names[0])
             own = points.where(points["gpu"].astype(str) == wanted)
             if wanted not in (gpu, device.name):
@@ -121,7 +121,7 @@ def calibrate(
             if len(own):
                 runner.table(table, own)
     if not fit.errors:
-        few = "; ".join(fit.missing) or f"the points are of {', '.join(sorted(found)) or 'no device'}"
+        few = "; ".join(fit.missing) or f"the points are of {', '.join(sorted(devices)) or 'no device'}"
         raise InputError(f"nothing to fit for {gpu or device.name}: {few}")
     return fit
 
@@ -307,8 +307,8 @@ class _Runner:
         row |= {"error": mapped["error"], "error_with_points": mapped.get("error_with_points")}
         self.fit.errors.append(row)
         band = entry.error_with_points or entry.error
-        found = f"{band.median:.1%} median, {band.p90:.1%} 90th percentile"
-        self.say(f"{name}: {len(points)} points, {found if band.shapes else 'too few to keep one out'}")
+        spread = f"{band.median:.1%} median, {band.p90:.1%} 90th percentile"
+        self.say(f"{name}: {len(points)} points, {spread if band.shapes else 'too few to keep one out'}")
 
 
 def _serving(points: Points) -> bool:

@@ -76,17 +76,17 @@ def _fit(family: str, points: Points) -> tuple[Array, Array]:
     columns = np.stack([np.ones_like(seconds), hops * several, sent], axis=1) / seconds[:, None]
     scale = np.maximum(columns.max(axis=0), 1e-300)
     wrong = np.ones_like(seconds)
-    found = np.zeros(3)
+    constants = np.zeros(3)
     for _ in range(ROUNDS):
         # Iterated weights turn squares into absolute errors, which a disturbed point pulls less.
         weight = 1.0 / np.sqrt(np.maximum(wrong, 0.02))
-        found = nnls(columns / scale * weight[:, None], weight)[0] / scale
-        wrong = np.abs(columns @ found - 1.0)
-    return np.maximum(found, (1e-9, 0.0, 1e-15)), wrong
+        constants = nnls(columns / scale * weight[:, None], weight)[0] / scale
+        wrong = np.abs(columns @ constants - 1.0)
+    return np.maximum(constants, (1e-9, 0.0, 1e-15)), wrong
 
 
-def _protocols(found: Array, bandwidth: float) -> dict[str, Any]:
-    start, hop, per_byte = (float(value) for value in found)
+def _protocols(constants: Array, bandwidth: float) -> dict[str, Any]:
+    start, hop, per_byte = (float(value) for value in constants)
     rounded = {"start_s": start, "step_s": hop, "efficiency": 1.0 / (per_byte * bandwidth)}
     simple = {key: float(f"{value:.4g}") for key, value in rounded.items()}
     return {"ll": NEVER, "ll128": NEVER, "simple": simple}

@@ -71,12 +71,12 @@ class LinearErrors(NamedTuple):
         own, shared, block = self.noise
         off = (self.errors + self.slopes @ (constants - self.at)) / own
         weight = 1.0 / np.sqrt(1.0 + off**2) / own**2
-        found = np.diag(weight)
+        inverse = np.diag(weight)
         for number in np.unique(block):
-            one = (block == number) * weight
+            members = (block == number) * weight
             common = float(np.max(shared[block == number])) ** 2
-            found -= np.outer(one, one) * common / (1.0 + common * one.sum())
-        return found
+            inverse -= np.outer(members, members) * common / (1.0 + common * members.sum())
+        return inverse
 
     def cost(self, off: Array) -> float:
         """Loss of the rows where their errors are ``off``."""
@@ -102,13 +102,13 @@ def towards(
     """
     if not len(evidence.errors):
         return best
-    found = best
+    constants = best
     for _ in range(HALVINGS):
-        line = evidence.errors + evidence.slopes @ ((found - start) / scale)
-        if evidence.cost(errors(found)) <= MOST_OFF * evidence.cost(line) + 1.0:
+        line = evidence.errors + evidence.slopes @ ((constants - start) / scale)
+        if evidence.cost(errors(constants)) <= MOST_OFF * evidence.cost(line) + 1.0:
             break
-        found = 0.5 * (start + found)
-    return found
+        constants = 0.5 * (start + constants)
+    return constants
 
 
 def covariance(groups: Sequence[Any], levels: Sequence[SharedEffect]) -> Array:
@@ -159,16 +159,16 @@ def solve(
     count = len(mean)
     precision = np.kron(np.linalg.inv(covariance(groups, levels)), np.eye(count))
     least, center = floor / scale, np.tile((mean - floor) / scale, len(groups))
-    found = center.reshape(-1, count)
+    constants = center.reshape(-1, count)
     for _ in range(WEIGHINGS):
         weighed, pull = precision.copy(), precision @ center
-        for number, one in enumerate(evidence):
-            if len(one.errors):
+        for number, rows in enumerate(evidence):
+            if len(rows.errors):
                 own = slice(number * count, (number + 1) * count)
-                sums = one.slopes.T @ one.weights(found[number] + least)
-                weighed[own, own] += sums @ one.slopes
-                pull[own] += sums @ (one.slopes @ (one.at - least) - one.errors)
+                sums = rows.slopes.T @ rows.weights(constants[number] + least)
+                weighed[own, own] += sums @ rows.slopes
+                pull[own] += sums @ (rows.slopes @ (rows.at - least) - rows.errors)
         root = np.linalg.cholesky(weighed)
         best, _ = nnls(root.T, np.linalg.solve(root, pull), maxiter=100 * pull.size)
-        found = best.reshape(found.shape)
-    return floor + found * scale
+        constants = best.reshape(constants.shape)
+    return floor + constants * scale

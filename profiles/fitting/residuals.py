@@ -89,14 +89,14 @@ def best_smoother(
     At most a thousand held-out points are used, evenly spaced.
     """
     points, logs = _places(coordinates), _logs(ratios)
-    asked = np.flatnonzero(out)
-    asked = asked[:: max(1, len(asked) // 1000)]
-    if not len(asked) or out.all():
+    unseen = np.flatnonzero(out)
+    unseen = unseen[:: max(1, len(unseen) // 1000)]
+    if not len(unseen) or out.all():
         return None
-    best, best_score = None, _score(logs[asked])
+    best, best_score = None, _score(logs[unseen])
     for smoother in smoothers:
-        found = _interpolate(points[~out], logs[~out], points[asked], smoother)
-        score = _score(logs[asked] - found)
+        corrections = _interpolate(points[~out], logs[~out], points[unseen], smoother)
+        score = _score(logs[unseen] - corrections)
         if score < best_score:
             best, best_score = smoother, score
     return best
@@ -131,11 +131,11 @@ def _merged(points: Array, logs: Array) -> tuple[Array, Array]:
     return unique, np.array([np.median(part) for part in np.split(logs[order], bounds)])
 
 
-def _with_exchanged(points: Array, logs: Array, one: int, other: int, least: float) -> tuple[Array, Array]:
+def _with_exchanged(points: Array, logs: Array, axis: int, other: int, least: float) -> tuple[Array, Array]:
     """Return the points with their mirror images, where no point lies already."""
-    chosen = (points[:, [one, other]].min(axis=1) >= least) & (points[:, one] != points[:, other])
+    chosen = (points[:, [axis, other]].min(axis=1) >= least) & (points[:, axis] != points[:, other])
     images = points[chosen].copy()
-    images[:, [one, other]] = images[:, [other, one]]
+    images[:, [axis, other]] = images[:, [other, axis]]
     taken = {tuple(row) for row in np.round(points, 6)}
     new = np.array([tuple(row) not in taken for row in np.round(images, 6)], dtype=bool)
     return np.concatenate([points, images[new]]), np.concatenate([logs, logs[chosen][new]])
@@ -161,11 +161,11 @@ def _krige(points: Array, logs: Array, nodes: Array, smoother: Smoother) -> Arra
         chunk = nodes[start : start + CHUNK]
         around = _around(points, chunk, smoother)
         own, own_logs = points[around], logs[around]
-        near = min(NEIGHBOURS, len(own))
+        neighbours = min(NEIGHBOURS, len(own))
         covariance = _covariance(chunk[:, None, :], own[None, :, :], smoother)
-        chosen = np.argpartition(-covariance, near - 1, axis=1)[:, :near]
+        chosen = np.argpartition(-covariance, neighbours - 1, axis=1)[:, :neighbours]
         among = _covariance(own[chosen][:, :, None, :], own[chosen][:, None, :, :], smoother)
-        among += smoother.noise * np.eye(near, dtype=among.dtype)
+        among += smoother.noise * np.eye(neighbours, dtype=among.dtype)
         towards = np.take_along_axis(covariance, chosen, axis=1)
         weights = np.linalg.solve(among.astype(np.float64), towards.astype(np.float64)[..., None])[..., 0]
         total[start : start + CHUNK] = (weights * own_logs[chosen]).sum(axis=1)

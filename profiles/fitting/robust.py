@@ -45,15 +45,15 @@ Values = dict[str, float]
 
 def read_numbers(form: Strict, numbers: Sequence[Number]) -> Values:
     """Return the form's present values, without missing ones."""
-    found = {}
+    values = {}
     for number in numbers:
         field, _, key = number.path.partition(".")
         value = getattr(form, field, None)
         if key and value is not None:
             value = value.get(int(key))
         if value is not None:
-            found[number.path] = float(value)
-    return found
+            values[number.path] = float(value)
+    return values
 
 
 def with_numbers(form: FormT, values: Mapping[str, float]) -> FormT:
@@ -120,11 +120,11 @@ def fit(
             if number.path in start:
                 begin[index] = np.log(start[number.path])
         begin = np.clip(begin, low + 1e-6, high - 1e-6)
-        found = least_squares(
+        solution = least_squares(
             residuals, begin, bounds=(low, high), loss="soft_l1", f_scale=SCALE, diff_step=1e-3, max_nfev=80
         )
-        if found.cost < best_cost:
-            best, best_cost = build(found.x), found.cost
+        if solution.cost < best_cost:
+            best, best_cost = build(solution.x), solution.cost
     return rounded(best, [number.path for number in free])
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError
-from profiles.importers.common import BYTES, CsvRow, Found, Importer, ImportOptions, csv_rows, dtype_name
+from profiles.importers.common import BYTES, CsvRow, TablePoint, Importer, ImportOptions, csv_rows, dtype_name
 from profiles.measure.machine import catalogue_name
 
 MICROSECONDS = 1000.0  # one unit of the latency column
 
 
-def _gemm(row: CsvRow) -> Found | None:
+def _gemm(row: CsvRow) -> TablePoint | None:
     values = {"dtype": dtype_name(row.text("gemm_dtype")), "layout": "forward"}
     return "gemm", {**values, **{name: row.size(name) for name in "mnk"}}
 
@@ -38,7 +38,7 @@ def _has_window(row: CsvRow) -> bool:
     return "window_size" in row and row.number("window_size") > 0
 
 
-def _context_attention(row: CsvRow) -> Found | None:
+def _context_attention(row: CsvRow) -> TablePoint | None:
     if _has_window(row):
         return None
     queries = row.size("isl")
@@ -48,7 +48,7 @@ def _context_attention(row: CsvRow) -> Found | None:
     return "attention_prefill", {**values, **lengths, **_heads(row)}
 
 
-def _generation_attention(row: CsvRow) -> Found | None:
+def _generation_attention(row: CsvRow) -> TablePoint | None:
     if _has_window(row):
         return None
     cached = row.size("isl") + int(row.number("step"))
@@ -57,7 +57,7 @@ def _generation_attention(row: CsvRow) -> Found | None:
     return "attention_decode", {**values, **lengths, **_heads(row)}
 
 
-def _moe(row: CsvRow) -> Found | None:
+def _moe(row: CsvRow) -> TablePoint | None:
     return "moe", {
         "dtype": dtype_name(row.text("moe_dtype")),
         "direction": "forward",
@@ -73,7 +73,7 @@ def _moe(row: CsvRow) -> Found | None:
     }
 
 
-def _collective(op: str, dtype_column: str, row: CsvRow) -> Found | None:
+def _collective(op: str, dtype_column: str, row: CsvRow) -> TablePoint | None:
     dtype = dtype_name(row.text(dtype_column))
     if dtype not in BYTES:
         raise row.wrong(dtype_column, f"one of {', '.join(BYTES)} is needed")
@@ -81,15 +81,15 @@ def _collective(op: str, dtype_column: str, row: CsvRow) -> Found | None:
     return "collectives", {"op": op, "dtype": dtype, "n_gpus": ranks, "n_nodes": 1, "bytes": size}
 
 
-def _nccl(row: CsvRow) -> Found | None:
+def _nccl(row: CsvRow) -> TablePoint | None:
     return _collective(row.text("op_name"), "nccl_dtype", row)
 
 
-def _custom_all_reduce(row: CsvRow) -> Found | None:
+def _custom_all_reduce(row: CsvRow) -> TablePoint | None:
     return _collective("all_reduce", "allreduce_dtype", row)
 
 
-READERS: dict[str, Callable[[CsvRow], Found | None]] = {
+READERS: dict[str, Callable[[CsvRow], TablePoint | None]] = {
     "gemm": _gemm,
     "context_attention": _context_attention,
     "generation_attention": _generation_attention,
@@ -109,17 +109,17 @@ def _recognises(path: Path) -> bool:
     return _operation(path) in READERS
 
 
-def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     operation = _operation(path)
     if operation not in READERS:
         known = ", ".join(f"{name}_perf.txt" for name in READERS)
         raise InputError(f"is not a table that can be read; those are {known}", str(path))
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _text_rows(path)
     for row in rows:
-        found = READERS[operation](row)
-        if found is None:
+        point = READERS[operation](row)
+        if point is None:
             continue
-        table, values = found
+        table, values = point
         yield (
             table,
             values

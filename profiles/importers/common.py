@@ -12,7 +12,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, suggestion
 
-Found = tuple[str, dict[str, Any]]
+TablePoint = tuple[str, dict[str, Any]]
 """A table's name and one row of it; ``time_us`` included."""
 
 DTYPES = {
@@ -72,7 +72,7 @@ class Importer:
     name: str
     description: str
     recognises: Callable[[Path], bool]
-    read: Callable[[Path, ImportOptions], Iterator[Found]]
+    read: Callable[[Path, ImportOptions], Iterator[TablePoint]]
 
 
 def dtype_name(text: str) -> str:
@@ -144,8 +144,8 @@ class CsvRow:
 
     def wrong(self, column: str, needed: str) -> InputError:
         """The error for a value that cannot be used."""
-        found = self.cells.get(column, "")
-        return InputError(f"line {self.line}, column {column}: {needed}, found {found!r}", str(self.path))
+        cell = self.cells.get(column, "")
+        return InputError(f"line {self.line}, column {column}: {needed}, found {cell!r}", str(self.path))
 
 
 def parsed_json(text: str | bytes, path: Path) -> dict[str, Any]:

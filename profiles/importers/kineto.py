@@ -20,7 +20,7 @@ import numpy as np
 from hwmodels.errors import InputError, shown
 from profiles.importers.common import (
     BYTES,
-    Found,
+    TablePoint,
     Importer,
     ImportOptions,
     beginning,
@@ -117,7 +117,7 @@ def _load(path: Path) -> dict[str, Any]:
     return trace
 
 
-def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     trace = _load(path)
     events = list(_complete(trace["traceEvents"], path))
     operations = [event for event in events if event.get("cat") == "cpu_op"]
@@ -128,14 +128,14 @@ def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
     device = options.gpu or _device(trace)
     kernels = [event for event in events if event.get("cat") == "kernel"]
     times = _kernel_times(kernels, operations) if kernels else None
-    found: dict[Key, list[float]] = defaultdict(list)
+    samples_of: dict[Key, list[float]] = defaultdict(list)
     for event in operations:
         point = _point(event)
         microseconds = _time(event, times)
         if point is not None and microseconds > 0:
-            found[point].append(microseconds)
+            samples_of[point].append(microseconds)
     source = options.source or "torch.profiler"
-    for (table, values), samples in found.items():
+    for (table, values), samples in samples_of.items():
         yield table, {"gpu": device, **dict(values), **_summary(samples), "source": source}
     yield from _collectives(kernels or events, options, device, source)
 
@@ -219,20 +219,20 @@ def _point(event: Event) -> Key | None:
     """The point that an operation measures, without its time."""
     name, inputs = event.get("name", ""), event.get("args", {})
     dims, types = inputs.get("Input Dims") or [], inputs.get("Input type") or []
-    found: Key | None = None
+    key: Key | None = None
     try:
         if name in PRODUCTS:
             values = _product(dims, types, inputs.get("Input Strides") or [], PRODUCTS[name])
-            found = ("gemm", tuple(values.items()))
+            key = ("gemm", tuple(values.items()))
         elif name in ATTENTION:
-            found = _attention(name, dims, types, inputs.get("Concrete Inputs") or [])
+            key = _attention(name, dims, types, inputs.get("Concrete Inputs") or [])
         elif name in ELEMENTWISE:
-            found = _elementwise(name, dims, types)
+            key = _elementwise(name, dims, types)
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None  # an overload with other inputs
-    if found is None or not all(name in WORDS or _is_size(value) for name, value in found[1]):
+    if key is None or not all(name in WORDS or _is_size(value) for name, value in key[1]):
         return None
-    return found
+    return key
 
 
 def _is_size(value: object) -> bool:
@@ -292,7 +292,7 @@ def _elementwise(name: str, dims: Sequence[Sequence[int]], types: Sequence[str])
 
 def _collectives(
     events: Sequence[Event], options: ImportOptions, device: str, source: str
-) -> Iterator[Found]:
+) -> Iterator[TablePoint]:
     shortest: dict[Key, float] = {}
     for event in events:
         inputs = event.get("args", {})

@@ -14,7 +14,7 @@ from typing import Any
 
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
-from profiles.importers.common import Found, Importer, ImportOptions, beginning, dtype_name, parsed_json
+from profiles.importers.common import TablePoint, Importer, ImportOptions, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 
 COLLECTIVES = {
@@ -46,7 +46,7 @@ class _Run:
     nodes: int
     version: str
 
-    def row(self, size: int, dtype: str, time_us: float, options: ImportOptions) -> Found:
+    def row(self, size: int, dtype: str, time_us: float, options: ImportOptions) -> TablePoint:
         system = options.system or options.gpu or catalogue_name(self.device)
         source = options.source or f"nccl-tests:nccl-{self.version}"
         values = {"system": system, "op": self.collective, "dtype": dtype_name(dtype)}
@@ -61,7 +61,7 @@ def _recognises(path: Path) -> bool:
     return HEADING.search(start) is not None
 
 
-def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     text = read_text(path)
     return (
         _read_json(path, text, options) if text.lstrip().startswith("{") else _read_log(path, text, options)
@@ -82,20 +82,20 @@ def _version(number: int) -> str:
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
-def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[Found]:
+def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePoint]:
     run: _Run | None = None
     ranks: list[tuple[str, str, str]] = []
     named, version, time_column = "", "unknown", 5
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
-            if found := re.search(r"Collective test starting: (\S+)", line):
-                named = found[1]
+            if match := re.search(r"Collective test starting: (\S+)", line):
+                named = match[1]
             elif line.startswith("# Using devices"):
                 ranks, run = [], None
-            elif found := re.search(r"nccl-library=(\d+)", line):
-                version = _version(int(found[1]))
-            elif found := RANK.match(line):
-                ranks.append((found[1] or "0", found[2], found[3].strip()))
+            elif match := re.search(r"nccl-library=(\d+)", line):
+                version = _version(int(match[1]))
+            elif match := RANK.match(line):
+                ranks.append((match[1] or "0", match[2], match[3].strip()))
             elif HEADING.match(line):
                 time_column = _time_column(line, path, number)
             continue
@@ -119,7 +119,7 @@ def _time_column(heading: str, path: Path, number: int) -> int:
     return names.index("time")
 
 
-def _read_json(path: Path, text: str, options: ImportOptions) -> Iterator[Found]:
+def _read_json(path: Path, text: str, options: ImportOptions) -> Iterator[TablePoint]:
     data = parsed_json(text, path)
     try:
         config, results = data["config"], data["results"]

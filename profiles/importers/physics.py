@@ -41,7 +41,7 @@ def impossible(points: Points) -> np.ndarray:
         A boolean array, one element a point.
     """
     owner = "system" if "system" in points.columns else "gpu"
-    found = np.zeros(len(points), dtype=bool)
+    too_fast = np.zeros(len(points), dtype=bool)
     for name in np.unique(points[owner]):
         device = device_of(str(name))
         if device is None:
@@ -53,8 +53,8 @@ def impossible(points: Points) -> np.ndarray:
             flops / _peaks(part, device),
             np.maximum(0.0, moved - device.l2_bytes) / device.memory_bandwidth,
         )
-        found[chosen] = part["time_us"] * 1e-6 < TOLERANCE * bound
-    return found
+        too_fast[chosen] = part["time_us"] * 1e-6 < TOLERANCE * bound
+    return too_fast
 
 
 def _peaks(points: Points, device: Device) -> np.ndarray:

@@ -91,10 +91,10 @@ def _written(
 ) -> ImportResult:
     files, kept, dropped, zero = {}, {}, {}, {}
     merged = 0
-    for name, found in rows.items():
+    for name, table_rows in rows.items():
         table = points.TABLES[name]
-        timed = [row for row in found if row["time_us"] > 0]
-        zero[name] = len(found) - len(timed)
+        timed = [row for row in table_rows if row["time_us"] > 0]
+        zero[name] = len(table_rows) - len(timed)
         once = _medians(table, timed)
         merged += len(timed) - len(once)
         columns = {c.name: np.array([row.get(c.name, c.default) for row in once]) for c in table.columns}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from profiles.importers.common import CsvRow, Found, Importer, ImportOptions, beginning, csv_rows
+from profiles.importers.common import CsvRow, TablePoint, Importer, ImportOptions, beginning, csv_rows
 
 MICROSECONDS = 1000.0
 ELEMENT = 2  # fp16
@@ -20,7 +20,7 @@ def _recognises(path: Path) -> bool:
     return path.suffix == ".csv" and "time_stats." in beginning(path).split("\n", 1)[0]
 
 
-def _read(path: Path, options: ImportOptions) -> Iterator[Found]:
+def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     for row in csv_rows(path):
         if "collective" in row:
             yield from _collective(row, path, options)
@@ -91,7 +91,7 @@ def _attention(row: CsvRow) -> Iterator[Measured]:
         yield "attention_decode", {**common, **shape, "seq_q": 1, "seq_kv": cached}, "attn_decode"
 
 
-def _collective(row: CsvRow, path: Path, options: ImportOptions) -> Iterator[Found]:
+def _collective(row: CsvRow, path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     op = row.text("collective")
     if op not in COLLECTIVES:
         raise row.wrong("collective", f"one of {', '.join(COLLECTIVES)} is needed")

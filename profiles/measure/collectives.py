@@ -105,11 +105,11 @@ def launch(
         InputError: fewer than two processes, more than the GPUs here, an unknown operation or group.
         MeshwrightError: a process failed; finished points are kept.
     """
-    found = machine.find(device)
+    host = machine.find(device)
     if processes >= 2:
         request.check(processes)
-        PointStore(request.out, found)  # says what is wrong with the folder before a process is started
-    return run_ranks(_measure_here, processes, found.kind, request, found.kind, processes, show_progress)
+        PointStore(request.out, host)  # says what is wrong with the folder before a process is started
+    return run_ranks(_measure_here, processes, host.kind, request, host.kind, processes, show_progress)
 
 
 def _measure_here(
@@ -136,15 +136,15 @@ def measure(
     distributed = torch.distributed
     rank, world = distributed.get_rank(), distributed.get_world_size()
     request.check(world)
-    found = machine.find(device)
-    if found.kind == "cuda":
-        torch.cuda.set_device(found.index)
-    plan = _plan(request, found, world, ranks_per_node)
-    store = PointStore(request.out, found, _note()) if rank == 0 else None
+    host = machine.find(device)
+    if host.kind == "cuda":
+        torch.cuda.set_device(host.index)
+    plan = _plan(request, host, world, ranks_per_node)
+    store = PointStore(request.out, host, _note()) if rank == 0 else None
     todo = _agreed([point for point in plan if store is not None and point not in store])
     provenance = None
     if rank == 0:
-        provenance = Provenance(request.out / "provenance.yaml", found, request.mode, (_dtype(found.kind),))
+        provenance = Provenance(request.out / "provenance.yaml", host, request.mode, (_dtype(host.kind),))
     sizes = dict.fromkeys(int(point.values["n_gpus"]) for point in plan)
     groups = {size: distributed.new_group(list(range(size))) for size in sizes}
     skipped: list[SkippedPoint] = []
@@ -152,7 +152,7 @@ def measure(
     with progress(len(todo), show_progress) as advance:
         for point in todo:
             advance(str(point))
-            timing, why = _time(point, found, groups[int(point.values["n_gpus"])])
+            timing, why = _time(point, host, groups[int(point.values["n_gpus"])])
             if timing is None:
                 skipped.append(SkippedPoint(str(point), why))
             elif store is not None:
@@ -162,7 +162,7 @@ def measure(
         provenance.finish(len(todo) - len(skipped), skipped, (), interrupted=False)
     return ProfileResult(
         out=request.out,
-        device=found.name,
+        device=host.name,
         planned=len(plan),
         measured=len(todo) - len(skipped),
         resumed=len(plan) - len(todo),
@@ -183,16 +183,16 @@ def _dtype(kind: str) -> str:
     return "bf16" if kind == "cuda" else "fp32"
 
 
-def _plan(request: MeasurementRequest, found: Machine, world: int, ranks_per_node: int) -> list[BenchPoint]:
+def _plan(request: MeasurementRequest, host: Machine, world: int, ranks_per_node: int) -> list[BenchPoint]:
     plan = []
     for name in request.operations:
         groups = request.groups(world) if name != "send_recv" else [2]
         for ranks in groups:
-            for size in request.sizes(found.kind):
+            for size in request.sizes(host.kind):
                 values: Values = {
-                    "system": request.system or found.name,
+                    "system": request.system or host.name,
                     "op": name,
-                    "dtype": _dtype(found.kind),
+                    "dtype": _dtype(host.kind),
                     "n_gpus": ranks,
                     "n_nodes": -(-ranks // ranks_per_node),
                     "bytes": size,
@@ -209,7 +209,7 @@ def _agreed(todo: list[BenchPoint]) -> list[BenchPoint]:
 
 
 def _time(
-    point: BenchPoint, found: Machine, group: torch.distributed.ProcessGroup
+    point: BenchPoint, host: Machine, group: torch.distributed.ProcessGroup
 ) -> tuple[Timing | None, str]:
     """Measure one point on the ranks of its group; the slowest rank's time counts.
 
@@ -222,14 +222,14 @@ def _time(
     if taking_part:
         call = None
         try:
-            call = _call(point, found, group, ranks)
+            call = _call(point, host, group, ranks)
         except RuntimeError as error:
             why = reason(error)
         # If a rank has no memory for its buffers, no rank may wait for it.
-        if _slowest(float(call is None), found, group):
+        if _slowest(float(call is None), host, group):
             call, why = None, why or "a rank is out of memory"
         try:
-            timing = _rounds(call, found, group) if call else None
+            timing = _rounds(call, host, group) if call else None
         except (RuntimeError, NotImplementedError, ValueError) as error:
             why = reason(error)
     outcome: list[tuple[Timing | None, str]] = [(timing, why)]
@@ -237,19 +237,19 @@ def _time(
     return outcome[0]
 
 
-def _rounds(call: Call, found: Machine, group: torch.distributed.ProcessGroup) -> Timing:
+def _rounds(call: Call, host: Machine, group: torch.distributed.ProcessGroup) -> Timing:
     for _ in range(WARM_UP_CALLS):
         call()
-    once = _slowest(_elapsed(call, 1, found, group), found, group)
+    once = _slowest(_elapsed(call, 1, host, group), host, group)
     calls = max(1, min(MAX_CALLS, round(TARGET_SECONDS / once)))
     return summary(
-        [_slowest(_elapsed(call, calls, found, group), found, group) / calls for _ in range(REPEATS)]
+        [_slowest(_elapsed(call, calls, host, group), host, group) / calls for _ in range(REPEATS)]
     )
 
 
-def _elapsed(call: Call, calls: int, found: Machine, group: torch.distributed.ProcessGroup) -> float:
+def _elapsed(call: Call, calls: int, host: Machine, group: torch.distributed.ProcessGroup) -> float:
     torch = require_torch()
-    synchronize = torch.cuda.synchronize if found.kind == "cuda" else (lambda: None)
+    synchronize = torch.cuda.synchronize if host.kind == "cuda" else (lambda: None)
     torch.distributed.barrier(group)
     synchronize()
     start = time.perf_counter()
@@ -259,14 +259,14 @@ def _elapsed(call: Call, calls: int, found: Machine, group: torch.distributed.Pr
     return time.perf_counter() - start
 
 
-def _slowest(seconds: float, found: Machine, group: torch.distributed.ProcessGroup) -> float:
+def _slowest(seconds: float, host: Machine, group: torch.distributed.ProcessGroup) -> float:
     torch = require_torch()
-    value = torch.tensor([seconds], dtype=torch.float64, device=found.torch_device)
+    value = torch.tensor([seconds], dtype=torch.float64, device=host.torch_device)
     torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MAX, group)
     return float(value.item())
 
 
-def _call(point: BenchPoint, found: Machine, group: torch.distributed.ProcessGroup, ranks: int) -> Call:
+def _call(point: BenchPoint, host: Machine, group: torch.distributed.ProcessGroup, ranks: int) -> Call:
     """The collective on buffers of the point's size."""
     torch = require_torch()
     distributed = torch.distributed
@@ -274,8 +274,8 @@ def _call(point: BenchPoint, found: Machine, group: torch.distributed.ProcessGro
     elements = int(point.values["bytes"]) // BYTES_PER_ELEMENT[dtype]
     share = max(1, elements // ranks)
     torch_dtype = getattr(torch, TORCH_NAMES[dtype])
-    whole = torch.zeros(share * ranks, dtype=torch_dtype, device=found.torch_device)
-    part = torch.zeros(share, dtype=torch_dtype, device=found.torch_device)
+    whole = torch.zeros(share * ranks, dtype=torch_dtype, device=host.torch_device)
+    part = torch.zeros(share, dtype=torch_dtype, device=host.torch_device)
     received = torch.zeros_like(whole)
     # torch 2.13 renames these two and warns of the old names
     gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor

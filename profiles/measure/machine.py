@@ -207,15 +207,15 @@ def _gpu_dtypes(torch: ModuleType, properties: _CudaDeviceProperties) -> tuple[s
         fp8 = ("fp8",) if _architecture(properties) in ("gfx942", "gfx950") else ()
         return ("fp32", "fp16", "bf16", *fp8)
     capability = (properties.major, properties.minor)
-    found = ["fp32"]
+    dtypes = ["fp32"]
     if capability >= (8, 0):
-        found.append("tf32")
-    found.append("fp16")
+        dtypes.append("tf32")
+    dtypes.append("fp16")
     if capability >= (8, 0):
-        found.append("bf16")
+        dtypes.append("bf16")
     if capability >= (8, 9):
-        found.append("fp8")
-    return tuple(found)
+        dtypes.append("fp8")
+    return tuple(dtypes)
 
 
 def _cpu_model() -> str:
@@ -247,24 +247,24 @@ def _versions(torch: ModuleType) -> dict[str, str]:
 def _gpu_versions(torch: ModuleType, index: int) -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
+    versions = {}
     if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
+        versions["cuda"] = torch.version.cuda
     if torch.version.hip:
-        found["hip"] = torch.version.hip
+        versions["hip"] = torch.version.hip
     if torch.backends.cudnn.is_available():
-        found["cudnn"] = str(torch.backends.cudnn.version())
+        versions["cudnn"] = str(torch.backends.cudnn.version())
     if torch.distributed.is_available() and torch.distributed.is_nccl_available():
-        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        versions["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
     for package in ("nvidia-cublas-cu12", "nvidia-cublas", "flash-attn", "flashinfer-python", "triton"):
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     driver = _nvidia_smi(torch, index, ["driver_version"])
     if driver:
-        found["driver"] = driver[0]
-    return found
+        versions["driver"] = driver[0]
+    return versions
 
 
 CLOCK_FIELDS = {
@@ -290,12 +290,12 @@ def clocks(machine: Machine) -> dict[str, str]:
 
 
 def _gpu_clocks(torch: ModuleType, index: int) -> dict[str, str]:
-    found = dict(zip(CLOCK_FIELDS, _nvidia_smi(torch, index, CLOCK_FIELDS.values()), strict=False))
-    for field in THROTTLE_FIELDS if found else ():
+    fields = dict(zip(CLOCK_FIELDS, _nvidia_smi(torch, index, CLOCK_FIELDS.values()), strict=False))
+    for field in THROTTLE_FIELDS if fields else ():
         answer = _nvidia_smi(torch, index, [field])
         if answer:
-            return found | {"throttle_reasons": answer[0]}
-    return found
+            return fields | {"throttle_reasons": answer[0]}
+    return fields
 
 
 def _nvidia_smi(torch: ModuleType, index: int, fields: Iterable[str]) -> list[str]:

@@ -43,9 +43,9 @@ def run_ranks(function: Callable[..., Answer], processes: int, kind: str, *argum
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
         try:
-            given = (function, arguments, kind, processes, folder)
+            rank_arguments = (function, arguments, kind, processes, folder)
             with interruptions_held():  # a rank whose start is cut short prints a traceback
-                ranks = multiprocessing.spawn(_rank, given, processes, join=False, daemon=True)
+                ranks = multiprocessing.spawn(_rank, rank_arguments, processes, join=False, daemon=True)
             _wait(ranks)
         except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
             # Gloo's threads now and then abort a process that is leaving; by then every rank had finished.

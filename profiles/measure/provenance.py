@@ -40,9 +40,9 @@ class Provenance:
 
     def look_at_clocks(self, measured_points: int) -> None:
         """Note clocks, power and throttling after a number of points of this run."""
-        found = clocks(self.machine)
-        if found:
-            self.run["clocks"].append({"after_points": measured_points, **found})
+        clock_fields = clocks(self.machine)
+        if clock_fields:
+            self.run["clocks"].append({"after_points": measured_points, **clock_fields})
 
     def finish(
         self,
@@ -94,10 +94,10 @@ def _runs(path: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: not such a file.
     """
-    found = read_mapping(path).get("runs", [])
-    if not isinstance(found, list) or not all(isinstance(run, dict) for run in found):
-        raise InputError(f"runs: a list of mappings is needed, found {found!r:.60}", str(path))
-    return found
+    runs = read_mapping(path).get("runs", [])
+    if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
+        raise InputError(f"runs: a list of mappings is needed, found {runs!r:.60}", str(path))
+    return runs
 
 
 def observed(folder: Path) -> dict[str, Any]:
@@ -105,10 +105,10 @@ def observed(folder: Path) -> dict[str, Any]:
 
     For a device outside the catalogue, these replace the data sheet.
     """
-    found = points.files(folder)
+    paths = points.files(folder)
     best: dict[str, Any] = {"points": {}, "flops": {}}
     noisy: Counter[str] = Counter()
-    for name, path in found.items():
+    for name, path in paths.items():
         if path.stat().st_size == 0:
             continue
         table = points.read(path, points.TABLES[name])

@@ -46,15 +46,15 @@ def run(
     chosen = _chosen(operations)
     if storage is not None and not storage.is_dir():
         raise InputError("a folder on the drive to measure is needed", str(storage))
-    found = machine.find(device, name)
-    scope = _scope(found, mode, found.checked_dtypes(dtypes), storage)
+    host = machine.find(device, name)
+    scope = _scope(host, mode, host.checked_dtypes(dtypes), storage)
     plan = planned(scope, chosen)
-    store = PointStore(out, found)
+    store = PointStore(out, host)
     todo = [point for point in plan if point not in store]
     if len(todo) < len(plan):
         notice(f"{len(plan) - len(todo)} of {len(plan)} points are in {out} already")
-    provenance = Provenance(out / "provenance.yaml", found, mode, scope.dtypes)
-    session = Session(OPERATIONS, Bench(found, storage), store, provenance, notice)
+    provenance = Provenance(out / "provenance.yaml", host, mode, scope.dtypes)
+    session = Session(OPERATIONS, Bench(host, storage), store, provenance, notice)
     interrupted = session.run(todo, show_progress)
     if session.noisy:
         share = f"{session.noisy} of {session.measured} points"
@@ -62,7 +62,7 @@ def run(
     provenance.finish(session.measured, session.skipped, session.bench.without_graph, interrupted)
     return ProfileResult(
         out=out,
-        device=found.name,
+        device=host.name,
         planned=len(plan),
         measured=session.measured,
         resumed=len(plan) - len(todo),
@@ -81,11 +81,11 @@ def _chosen(names: tuple[str, ...]) -> list[MeasuredOperation]:
     return [OPERATIONS[name] for name in names or OPERATIONS]
 
 
-def _scope(found: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | None) -> Scope:
-    if found.kind == "cuda":
-        return Scope(mode, dtypes, found, storage)
+def _scope(host: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | None) -> Scope:
+    if host.kind == "cuda":
+        return Scope(mode, dtypes, host, storage)
     flops, moved = CPU_LIMITS[mode]
-    return Scope(mode, dtypes, found, storage, flops, moved)
+    return Scope(mode, dtypes, host, storage, flops, moved)
 
 
 def planned(scope: Scope, operations: Iterable[MeasuredOperation]) -> list[BenchPoint]:

@@ -77,5 +77,5 @@ def _table() -> dict[str, dict[str, str | list[str]]]:
 
 
 def _block(block: str, mode: str) -> list[str]:
-    found = _table()[block][mode]
-    return found.split() if isinstance(found, str) else found
+    shapes = _table()[block][mode]
+    return shapes.split() if isinstance(shapes, str) else shapes

@@ -17,9 +17,9 @@ class PointStore:
         InputError: the folder holds points of another device, or a file that cannot be read.
     """
 
-    def __init__(self, folder: Path, found: Machine, note: str = "") -> None:
-        self.folder, self.machine = folder, found
-        self.source = f"meshwright:torch-{found.versions['torch']}{note}"
+    def __init__(self, folder: Path, host: Machine, note: str = "") -> None:
+        self.folder, self.machine = folder, host
+        self.source = f"meshwright:torch-{host.versions['torch']}{note}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

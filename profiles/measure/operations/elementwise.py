@@ -93,11 +93,11 @@ def elementwise(
                 }
 
     def prepare(values: Values, bench: Bench) -> Sequence[Call]:
-        given = inputs(bench, int(values["tokens"]), int(values["dims"]), str(values["dtype"]))
+        tensors = inputs(bench, int(values["tokens"]), int(values["dims"]), str(values["dtype"]))
         if values["direction"] == "forward":
-            detached = [tensor.detach() for tensor in given]
+            detached = [tensor.detach() for tensor in tensors]
             return [lambda: apply(*detached)]
-        return [gradient_call(bench, apply(*given), given)]
+        return [gradient_call(bench, apply(*tensors), tensors)]
 
     return MeasuredOperation(op, "elementwise", plan, prepare)
 
