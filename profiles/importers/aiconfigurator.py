@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import InputError
-from profiles.importers.common import BYTES, CsvRow, TablePoint, Importer, ImportOptions, csv_rows, dtype_name
+from profiles.importers.common import BYTES, CsvRow, Importer, ImportOptions, TablePoint, csv_rows, dtype_name
 from profiles.measure.machine import catalogue_name
 
 MICROSECONDS = 1000.0  # one unit of the latency column

@@ -20,9 +20,9 @@ import numpy as np
 from hwmodels.errors import InputError, shown
 from profiles.importers.common import (
     BYTES,
-    TablePoint,
     Importer,
     ImportOptions,
+    TablePoint,
     beginning,
     dtype_name,
     parsed_json,

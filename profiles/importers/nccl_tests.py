@@ -14,7 +14,7 @@ from typing import Any
 
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
-from profiles.importers.common import TablePoint, Importer, ImportOptions, beginning, dtype_name, parsed_json
+from profiles.importers.common import Importer, ImportOptions, TablePoint, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 
 COLLECTIVES = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from profiles.importers.common import CsvRow, TablePoint, Importer, ImportOptions, beginning, csv_rows
+from profiles.importers.common import CsvRow, Importer, ImportOptions, TablePoint, beginning, csv_rows
 
 MICROSECONDS = 1000.0
 ELEMENT = 2  # fp16
