@@ -369,9 +369,9 @@ class Clock:
 
     def _share_among(self, tasks: list[int]) -> None:
         flows = [self._flows[task] for task in tasks]
-        asked = [flow.rate for flow in flows]
-        rates = fair_rates([flow.links for flow in flows], asked, self._capacity)
-        for task, wanted, rate in zip(tasks, asked, rates, strict=True):
+        demands = [flow.rate for flow in flows]
+        rates = fair_rates([flow.links for flow in flows], demands, self._capacity)
+        for task, wanted, rate in zip(tasks, demands, rates, strict=True):
             rank, kind = self._place[self._lane[task]]
             group = self._running[rank][kind]
             running = group[task]

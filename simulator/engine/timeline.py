@@ -80,12 +80,12 @@ class Timeline:
 
         None stands for the compute stream.
         """
-        found = [
+        lanes = [
             self._on_lane(index)
             for index, lane in enumerate(self.graph.lanes)
             if lane.rank == rank and (lane.stream == stream if stream else lane.stream.does == "compute")
         ]
-        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        return np.sort(np.concatenate(lanes)) if lanes else np.zeros(0, np.int64)
 
     def number(self, task: int) -> int:
         """The number of a task's item; -1: none."""

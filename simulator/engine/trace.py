@@ -125,10 +125,10 @@ def _kernel_name(stream: Stream, name: str) -> str:
 
 
 def _memory(timeline: Timeline, rank: int) -> Iterator[Event]:
-    times, held = timeline.memory(rank)
+    times, allocated = timeline.memory(rank)
     # Of several changes at one instant the last one counts.
     last = np.append(np.diff(times) > 0, True)
-    for time, size in zip(times[last].tolist(), held[last].tolist(), strict=True):
+    for time, size in zip(times[last].tolist(), allocated[last].tolist(), strict=True):
         yield {
             "ph": "C",
             "name": "memory",

@@ -39,9 +39,9 @@ class Correlated(SingleCause):
 
     def draw(self, rng: np.random.Generator, job: Exposed, horizon_s: float) -> FaultList:
         """Faults of a job before ``horizon_s``; the last domain may be partly used."""
-        found = self.listed(rng, poisson_times(rng, self.rate(job), horizon_s))
+        faults = self.listed(rng, poisson_times(rng, self.rate(job), horizon_s))
         domains = -(-job.nodes // self.domain)
-        which = rng.integers(0, domains, len(found))
+        which = rng.integers(0, domains, len(faults))
         last = job.nodes - (domains - 1) * self.domain
-        found.nodes[:] = np.where(which == domains - 1, last, self.domain)
-        return found
+        faults.nodes[:] = np.where(which == domains - 1, last, self.domain)
+        return faults

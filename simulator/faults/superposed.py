@@ -42,9 +42,9 @@ class Faults:
 
     def loss_rate(self, job: Exposed) -> tuple[float, float]:
         """Nodes lost per second, and the mean seconds until a lost node is back."""
-        found = [process.loss_rate(job) for process in self.processes]
-        rate = sum(lost for lost, _ in found)
-        return rate, sum(lost * repair for lost, repair in found) / rate if rate else 0.0
+        losses = [process.loss_rate(job) for process in self.processes]
+        rate = sum(lost for lost, _ in losses)
+        return rate, sum(lost * repair for lost, repair in losses) / rate if rate else 0.0
 
     def kinds(self, job: Exposed) -> list[FaultKind]:
         """Kinds of faults with their rates."""
@@ -108,11 +108,11 @@ def _preset(use: _PresetUse, where: str, folder: Path) -> Faults:
         name = folder / use.preset
         if not exists(name):
             raise InputError(f"no such file: {str(name)!r}", where)
-    found = presets.get(name, where)
+    preset = presets.get(name, where)
     processes: list[FaultProcess] = []
-    for process in found.processes:
+    for process in preset.processes:
         plain: Any = process
         if isinstance(process, Components) and not use.size_term:
             plain = process.model_copy(update={"size": None})
         processes.append(plain)
-    return replace(Faults(found.name, tuple(processes)), preset=found)
+    return replace(Faults(preset.name, tuple(processes)), preset=preset)

@@ -68,15 +68,15 @@ class FaultTrace:
 
     def joined(self) -> list[tuple[int, float, float]]:
         """Paired intervals by node and start, overlapping ones of a node joined."""
-        found: list[tuple[int, float, float]] = []
+        intervals: list[tuple[int, float, float]] = []
         order = np.lexsort((self.start, self.node))
         for index in order[self.paired[order]]:
             node, start, end = int(self.node[index]), float(self.start[index]), float(self.end[index])
-            if found and found[-1][0] == node and start <= found[-1][2]:
-                found[-1] = (node, found[-1][1], max(end, found[-1][2]))
+            if intervals and intervals[-1][0] == node and start <= intervals[-1][2]:
+                intervals[-1] = (node, intervals[-1][1], max(end, intervals[-1][2]))
             else:
-                found.append((node, start, end))
-        return found
+                intervals.append((node, start, end))
+        return intervals
 
 
 def read_trace(reference: str, nodes: int, duration_s: float, folder: Path, where: str) -> FaultTrace:

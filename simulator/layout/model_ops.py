@@ -93,10 +93,10 @@ class ModelOps:
         """Values of the plans of each choice of levers, as those of all distinct plans, shape (distinct,)."""
         if len(values) == 1:
             return np.asarray(values[0], float) + np.zeros(len(self.plans))
-        found = np.zeros(len(self.plans))
+        merged = np.zeros(len(self.plans))
         for part, value in zip(self.by_levers, values, strict=True):
-            found[part.rows] = value
-        return found
+            merged[part.rows] = value
+        return merged
 
     def gathered_costs(self, costs: Sequence[Cost]) -> Cost:
         """Costs of the plans of each choice of levers, as those of all distinct plans."""
@@ -104,11 +104,11 @@ class ModelOps:
             return costs[0]
 
         def links() -> Links:
-            found = [cost.links() for cost in costs]
-            levels = max(len(one.busy) for one in found)
+            traffic = [cost.links() for cost in costs]
+            levels = max(len(load.busy) for load in traffic)
             busy, moved = np.zeros((2, levels, len(self.plans)))
-            for part, one in zip(self.by_levers, found, strict=True):
-                busy[: len(one.busy), part.rows], moved[: len(one.bytes), part.rows] = one
+            for part, load in zip(self.by_levers, traffic, strict=True):
+                busy[: len(load.busy), part.rows], moved[: len(load.bytes), part.rows] = load
             return Links(busy, moved)
 
         return Cost(self.gathered([cost.seconds for cost in costs]), links)
@@ -116,9 +116,9 @@ class ModelOps:
 
 def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[list[Op]]:
     """Forward ops of one layer of each kind, with those of adapters where the workload has them."""
-    found = ops.layers(step_rank(setting, plans), groups)
+    layers = ops.layers(step_rank(setting, plans), groups)
     adapter = setting.training.adapter
-    return with_adapters(found, adapter, setting.width) if adapter else found
+    return with_adapters(layers, adapter, setting.width) if adapter else layers
 
 
 def step_rank(setting: Setting, plans: Plans) -> Rank:

@@ -43,10 +43,10 @@ def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
         for routed in (False, True)
     )
     second = by_schedule(plans, lambda schedule: schedule.copies - 1)
-    held = stages.layers + second * stages.mirrored
+    layers = stages.layers + second * stages.mirrored
     return Parameters(
-        dense=(held * dense).sum(axis=1) + _ends(setting, plans, stages, ops),
-        experts=(held * experts).sum(axis=1),
+        dense=(layers * dense).sum(axis=1) + _ends(setting, plans, stages, ops),
+        experts=(layers * experts).sum(axis=1),
         largest_layer=(dense + experts).max(axis=0),
         ops=ops,
     )

@@ -63,14 +63,14 @@ class Stages:
         if len(groups) == 1:
             return cls._of_equal_layers(setting, plans)
         distinct, inverse = plans.unique(*LAYOUT_FIELDS)
-        found = [Spread.once(setting, distinct, number) for number in range(len(distinct))]
-        classes = max([3, *(len(spread.members) for spread in found)])
-        most = max([3, *(len(spread.runs) for spread in found)])
+        spreads = [Spread.once(setting, distinct, number) for number in range(len(distinct))]
+        classes = max([3, *(len(spread.members) for spread in spreads)])
+        most = max([3, *(len(spread.runs) for spread in spreads)])
         layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
         index, count = np.full((2, classes, len(distinct)), -1)
         runs, lengths = np.zeros((2, most, len(distinct)), dtype=int)
         surplus = np.zeros((2, len(groups), len(distinct)))
-        for number, spread in enumerate(found):
+        for number, spread in enumerate(spreads):
             rows = [*range(len(spread.members) - 1), LAST] if len(spread.stages) > 1 else [FIRST]
             stages = [ranks[0] for ranks in spread.members]
             layers[rows, :, number] = spread.stages[stages]
@@ -111,10 +111,10 @@ class Stages:
             index.append(np.where(fewer > 0, p - 1 - fewer, -1))
             count[1:] = [between - fewer, fewer]
         counts = np.stack([*count, 1 * (p > 1)])
-        held, other = (np.stack(rows)[:, np.newaxis] for rows in (layers, mirrored))
+        own, other = (np.stack(rows)[:, np.newaxis] for rows in (layers, mirrored))
         index.append(np.where(p > 1, p - 1, -1))
         groups = tuple(setting.model.layer_groups)
-        return cls(groups, held, other, np.stack(index), counts, surplus, None, counts)
+        return cls(groups, own, other, np.stack(index), counts, surplus, None, counts)
 
     @property
     def present(self) -> np.ndarray:
@@ -173,14 +173,14 @@ class Spread:
         lengths = layers_by_position(layers, (first, middle, last), p, len(ranks))
         group_of = _group_of_layers(setting, int(np.ceil(sum(lengths) - 1e-9)))
         groups = np.arange(len(setting.model.layer_groups))
-        held = _shares(lengths, len(group_of)) @ (group_of[:, np.newaxis] == groups)
+        chunks = _shares(lengths, len(group_of)) @ (group_of[:, np.newaxis] == groups)
         stages = np.zeros((p, len(groups)))
-        np.add.at(stages, ranks, held)
+        np.add.at(stages, ranks, chunks)
         stages = np.round(stages, 12)  # equal stages are equal after rounding
-        others = np.array([(stages[ranks[end]] - held[end]) / max(v - 1, 1) for end in (0, -1)])
+        others = np.array([(stages[ranks[end]] - chunks[end]) / max(v - 1, 1) for end in (0, -1)])
         twice = schedule.copies > 1 and len(groups) > 1
         both = np.concatenate((stages, stages[::-1]), axis=1) if twice else stages
-        return cls(tuple(lengths), group_of, stages, held[[0, -1]] - others, _classes(both.tolist()))
+        return cls(tuple(lengths), group_of, stages, chunks[[0, -1]] - others, _classes(both.tolist()))
 
     @property
     def positions(self) -> list[tuple[tuple[int, float], ...]]:
@@ -195,10 +195,10 @@ class Spread:
     @cached_property
     def members(self) -> list[list[int]]:
         """The stages of each class: of the first, of the middle ones, of the last."""
-        found: dict[int, list[int]] = {}
+        members: dict[int, list[int]] = {}
         for stage, row in enumerate(self.classes):
-            found.setdefault(row, []).append(stage)
-        return list(found.values())
+            members.setdefault(row, []).append(stage)
+        return list(members.values())
 
     @property
     def runs(self) -> list[tuple[int, int]]:
@@ -221,19 +221,19 @@ def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.
     first = np.where(plans.first_stage_layers == 0, even, np.maximum(plans.first_stage_layers, 0))
     last = np.where(plans.last_stage_layers == 0, even, np.maximum(plans.last_stage_layers, 0))
     between = np.maximum(p - 2, 1)
-    given = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
+    stated = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
     # Two stages have none between: a full chunk is one share of all layers, in whole layers.
     whole = np.ceil(layers / (2 * plans.virtual_pipeline)) * plans.virtual_pipeline
-    of_two = np.where(given & (plans.virtual_pipeline > 1), whole, layers / 2)
+    of_two = np.where(stated & (plans.virtual_pipeline > 1), whole, layers / 2)
     middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, of_two, 0))
-    first = np.where((p == 2) & ~given, layers - last, first)
+    first = np.where((p == 2) & ~stated, layers - last, first)
     if setting.framework.stages_by_cost:
-        by_cost = ~given & (p > 1)
+        by_cost = ~stated & (p > 1)
         ends = np.array([_ends_by_cost(setting, int(stages)) for stages in np.ravel(p)], dtype=float).T
         first, last = (np.where(by_cost, end, even) for end, even in zip(ends, (first, last), strict=True))
         middle = np.where(by_cost & (p > 2), np.ceil((layers - first - last) / between), middle)
     if setting.mtp_layers:
-        first, middle, last = _behind(setting, plans, given, (first, middle, last))
+        first, middle, last = _behind(setting, plans, stated, (first, middle, last))
     return (
         np.where(p == 1, layers + setting.mtp_layers, first).astype(float),
         middle.astype(float),
@@ -251,18 +251,18 @@ def _ends_by_cost(setting: Setting, pipeline: int) -> tuple[int, int]:
     model = setting.model
     layer = 4 * model.hidden**2 + (3 if model.gated else 2) * model.hidden * model.feed_forward
     costs = [*[layer] * model.layers, model.vocabulary * model.hidden]
-    held, total, done = [0] * pipeline, sum(costs), 0
+    counts, total, done = [0] * pipeline, sum(costs), 0
     stage = 0
     for number, cost in enumerate(costs):
-        held[stage] += number < model.layers
+        counts[stage] += number < model.layers
         done += cost
         if done * pipeline > total * (stage + 1):
             stage += 1
-    return held[0], held[-1]
+    return counts[0], counts[-1]
 
 
 def _behind(
-    setting: Setting, plans: Plans, given: np.ndarray, even: tuple[np.ndarray, np.ndarray, np.ndarray]
+    setting: Setting, plans: Plans, stated: np.ndarray, even: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Layers of first, middle and last stage with multi-token prediction on the last.
 
@@ -272,7 +272,7 @@ def _behind(
     layers, p, v = setting.model.layers, plans.pipeline, plans.virtual_pipeline
     chunk = np.ceil(layers / (p * v))
     spare = chunk * p * v - layers
-    fits = ~given & (p > 1) & (spare <= 2 * chunk)
+    fits = ~stated & (p > 1) & (spare <= 2 * chunk)
     lacks = np.minimum(spare, chunk)
     balanced = chunk * v - (spare - lacks), chunk * v, chunk * v - lacks
     first, middle, last = (np.where(fits, new, old) for new, old in zip(balanced, even, strict=True))
@@ -311,11 +311,11 @@ def layers_by_position(
 def _group_of_layers(setting: Setting, layers: int) -> np.ndarray:
     """The group of each layer, shape (layers,); those after the model's own are of the last one's kind."""
     model = setting.model
-    found = np.empty(max(layers, model.layers), dtype=int)
+    group_of = np.empty(max(layers, model.layers), dtype=int)
     for number, group in enumerate(model.layer_groups.values()):
-        found[list(group)] = number
-    found[model.layers :] = found[model.layers - 1]
-    return found
+        group_of[list(group)] = number
+    group_of[model.layers :] = group_of[model.layers - 1]
+    return group_of
 
 
 def _shares(lengths: Sequence[float], layers: int) -> np.ndarray:

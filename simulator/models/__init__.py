@@ -34,11 +34,11 @@ class ModelCatalogue(Catalogue[Model]):
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        found = {_squeezed(name): name for name in self.names()}
+        spellings = {_squeezed(name): name for name in self.names()}
         for name in self.names():
             for alias in self.definition(name).get("aliases", ()):
-                found.setdefault(_squeezed(alias), name)
-        return found
+                spellings.setdefault(_squeezed(alias), name)
+        return spellings
 
     def resolve(self, name: str) -> str | None:
         """Return the catalogue name that a name means, or none.
@@ -71,14 +71,14 @@ class ModelCatalogue(Catalogue[Model]):
             raise InputError("is Mistral's params.json; give the config.json of the same model", str(path))
         return build(Model, data, str(path))
 
-    def _published(self, found: Model, name: str) -> Model:
+    def _published(self, model: Model, name: str) -> Model:
         """A model in the format of the checkpoint that a name means: a listed one, or one that says it."""
         short = _squeezed(name.rpartition("/")[2])
         listed = (
-            own for own, names in found.checkpoints.items() if short in map(_squeezed, _short_names(names))
+            own for own, names in model.checkpoints.items() if short in map(_squeezed, _short_names(names))
         )
         own = next(listed, None) or format_of_name(name)
-        return found if own in (None, found.checkpoint) else found.model_copy(update={"checkpoint": own})
+        return model if own in (None, model.checkpoint) else model.model_copy(update={"checkpoint": own})
 
     def _is_path(self, reference: str | Path) -> bool:
         if isinstance(reference, Path):

@@ -26,9 +26,9 @@ WORDS: tuple[tuple[str, CheckpointFormat], ...] = (
 def format_of_name(name: str) -> CheckpointFormat | None:
     """The number format that a name's words state; None without any."""
     words = name.lower()
-    for pattern, found in WORDS:
+    for pattern, stored in WORDS:
         if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", words):
-            return found
+            return stored
     return None
 
 
@@ -55,8 +55,8 @@ def blocks_of_config(config: Config) -> str:
     return "mxfp4" if any(str(method).lower() == "mxfp4" for method in methods) else "nvfp4"
 
 
-def _always(found: CheckpointFormat) -> Callable[[Config], CheckpointFormat]:
-    return lambda part: found
+def _always(stored: CheckpointFormat) -> Callable[[Config], CheckpointFormat]:
+    return lambda part: stored
 
 
 def _of_bits(bits: object, kind: str, where: str) -> CheckpointFormat:
@@ -90,13 +90,13 @@ def _groups(part: Config) -> CheckpointFormat:
         InputError: groups of several formats, or none.
     """
     groups = part.inner("config_groups")
-    found: dict[str, CheckpointFormat] = {}
+    formats: dict[str, CheckpointFormat] = {}
     for name in groups.values:
         weights = groups.inner(name).inner("weights")
         if weights.values:
             kind = str(weights.values.get("type", "int"))
-            found[name] = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
-    return _single(found, groups.where)
+            formats[name] = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
+    return _single(formats, groups.where)
 
 
 def _modelopt(part: Config) -> CheckpointFormat:
@@ -112,11 +112,11 @@ def _modelopt(part: Config) -> CheckpointFormat:
     name = str(algorithm).upper()
     if name == "MIXED_PRECISION":
         layers = part.inner("quantized_layers")
-        found: dict[str, CheckpointFormat] = {
+        formats: dict[str, CheckpointFormat] = {
             layer: ALGORITHMS.get(str(layers.inner(layer).values.get("quant_algo")).upper(), WIDE)
             for layer in layers.values
         }
-        return _single(found, f"{part.where}.quantized_layers")
+        return _single(formats, f"{part.where}.quantized_layers")
     if name not in ALGORITHMS:
         raise UnknownNameError("quant_algo", str(algorithm), sorted(ALGORITHMS), part.where)
     return ALGORITHMS[name]
@@ -160,23 +160,23 @@ def _quark(part: Config) -> CheckpointFormat:
     return known[dtype]
 
 
-def _single(found: Mapping[str, CheckpointFormat], where: str) -> CheckpointFormat:
+def _single(formats: Mapping[str, CheckpointFormat], where: str) -> CheckpointFormat:
     """The format that all parts share.
 
     Raises:
         InputError: several formats, or no part.
     """
-    formats = sorted(set(found.values()))
-    if not formats:
+    distinct = sorted(set(formats.values()))
+    if not distinct:
         raise InputError("states no format of the weights", where)
-    if len(formats) > 1:
-        some = ", ".join(f"{name} {value}" for name, value in list(found.items())[:3])
+    if len(distinct) > 1:
+        some = ", ".join(f"{name} {value}" for name, value in list(formats.items())[:3])
         raise InputError(
-            f"a checkpoint of mixed formats ({', '.join(formats)}: {some}) is not described; remove this key "
-            "and state one with `weights` of the deployment or --fix weights=",
+            f"a checkpoint of mixed formats ({', '.join(distinct)}: {some}) is not described; remove this "
+            "key and state one with `weights` of the deployment or --fix weights=",
             where,
         )
-    return formats[0]
+    return distinct[0]
 
 
 METHODS: Mapping[str, Callable[[Config], Any]] = {

@@ -132,18 +132,18 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
     unsaid = dict(tables["model_types"][model_type])
     gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
     own = unsaid.pop("spellings", {})
-    found = {"activation": "swiglu" if gated else "gelu"} | unsaid
+    fields = {"activation": "swiglu" if gated else "gelu"} | unsaid
     for read, table in ((config.number, tables["numbers"]), (config.flag, tables["flags"])):
         values = {field: read(*own.get(field, keys)) for field, keys in table.items()}
-        found |= {field: value for field, value in values.items() if value is not None}
-    found |= _activation(config, gated, tables)
-    found |= _attention_pattern(config, found, tables["layer_types"])
+        fields |= {field: value for field, value in values.items() if value is not None}
+    fields |= _activation(config, gated, tables)
+    fields |= _attention_pattern(config, fields, tables["layer_types"])
     if own_rule := OWN_RULES.get(model_type):
-        found |= own_rule(config)
-    found = {field: value for field, value in found.items() if value is not None}
-    if expansion and "hidden" in found:
-        found.setdefault("feed_forward", expansion * found["hidden"])
-    return _nested(found)
+        fields |= own_rule(config)
+    fields = {field: value for field, value in fields.items() if value is not None}
+    if expansion and "hidden" in fields:
+        fields.setdefault("feed_forward", expansion * fields["hidden"])
+    return _nested(fields)
 
 
 def _activation(config: Config, gated: bool, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def _activation(config: Config, gated: bool, tables: Mapping[str, Any]) -> dict[
     return {"activation": with_gate if gated else plain}
 
 
-def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+def _attention_pattern(config: Config, fields: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
     """The layers with sliding-window attention; none without a window."""
-    if found.get("sliding_window") is None or config.flag("use_sliding_window") is False:
+    if fields.get("sliding_window") is None or config.flag("use_sliding_window") is False:
         window: dict[str, Any] = {"sliding_window": None, "attention_pattern": None}
     else:
         window = {}
@@ -173,8 +173,8 @@ def _attention_pattern(config: Config, found: Mapping[str, Any], kinds: Mapping[
     if not window and (period := _window_period(config)):
         return {"attention_pattern": period}
     full = config.number("max_window_layers")
-    if not window and full and config.flag("use_sliding_window") and found.get("layers", 0) > full:
-        return {"attention_pattern": ("full",) * full + ("sliding",) * (found["layers"] - full)}
+    if not window and full and config.flag("use_sliding_window") and fields.get("layers", 0) > full:
+        return {"attention_pattern": ("full",) * full + ("sliding",) * (fields["layers"] - full)}
     return window
 
 
@@ -218,21 +218,21 @@ def _leading_dense_layers(config: Config) -> Config:
     return config._replace(values=values)
 
 
-def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Collect ``moe.`` and ``mla.`` fields of models with experts or latent attention."""
-    fields = {field: value for field, value in found.items() if "." not in field}
+    nested = {field: value for field, value in fields.items() if "." not in field}
     parts = {
-        part: {f.removeprefix(part + "."): v for f, v in found.items() if f.startswith(part + ".")}
+        part: {f.removeprefix(part + "."): v for f, v in fields.items() if f.startswith(part + ".")}
         for part in ("moe", "mla")
     }
     if parts["moe"].get("experts"):
-        parts["moe"].setdefault("feed_forward", fields.get("feed_forward"))
-        fields.setdefault("feed_forward", parts["moe"]["feed_forward"])
-        fields["moe"] = parts["moe"]
+        parts["moe"].setdefault("feed_forward", nested.get("feed_forward"))
+        nested.setdefault("feed_forward", parts["moe"]["feed_forward"])
+        nested["moe"] = parts["moe"]
     if "kv_lora_rank" in parts["mla"]:
-        fields = {f: v for f, v in fields.items() if f not in ("kv_heads", "head_dim")}
-        fields["mla"] = parts["mla"]
-    return fields
+        nested = {f: v for f, v in nested.items() if f not in ("kv_heads", "head_dim")}
+        nested["mla"] = parts["mla"]
+    return nested
 
 
 def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) -> None:

@@ -114,12 +114,12 @@ def _qwen3_next(config: Config) -> dict[str, Any]:
         "head_gates": 2,
         "delta": True,
     }
-    found: dict[str, Any] = {"linear": _given(linear), "attention_gate": True}
+    fields: dict[str, Any] = {"linear": _given(linear), "attention_gate": True}
     if not isinstance(config.values.get("layer_types"), list):
-        found["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
+        fields["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
     if config.number("shared_expert_intermediate_size"):
-        found["moe.shared_experts"] = 1
-    return found
+        fields["moe.shared_experts"] = 1
+    return fields
 
 
 PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True), "E": ("none", True)}
@@ -183,8 +183,8 @@ def _hunyuan(config: Config) -> dict[str, Any]:
         "moe.feed_forward": ("moe_intermediate_size",),
         "moe.shared_experts": ("num_shared_expert",),
     }
-    found = {field: _equal(config, *names) for field, names in keys.items()}
-    return found if (found["moe.experts"] or 0) > 1 else {}
+    fields = {field: _equal(config, *names) for field, names in keys.items()}
+    return fields if (fields["moe.experts"] or 0) > 1 else {}
 
 
 def _equal(config: Config, *keys: str) -> int | None:

@@ -188,17 +188,19 @@ class Model(Strict):
 
     def is_moe_layer(self, layer: int) -> bool:
         """Whether a layer (counted from 0) has experts."""
-        return any(kind.experts and layer in found for kind, found in self.layer_groups.items())
+        return any(kind.experts and layer in members for kind, members in self.layer_groups.items())
 
     @property
     def moe_layers(self) -> int:
         """How many layers have experts."""
-        return sum(len(found) for kind, found in self.layer_groups.items() if kind.experts)
+        return sum(len(members) for kind, members in self.layer_groups.items() if kind.experts)
 
     @property
     def dense_layers(self) -> int:
         """How many layers have a dense MLP."""
-        return sum(len(found) for kind, found in self.layer_groups.items() if kind.mlp and not kind.experts)
+        return sum(
+            len(members) for kind, members in self.layer_groups.items() if kind.mlp and not kind.experts
+        )
 
     def attention_kind(self, layer: int) -> AttentionKind:
         """The kind of attention of a layer (counted from 0)."""
@@ -251,4 +253,4 @@ def _layer_groups(
         experts = moe is not None and past >= 0 and (past + 1) % moe[1] == 0
         kind = LayerKind(mixers[layer % len(mixers)], has_mlp and experts, has_mlp)
         groups.setdefault(kind, []).append(layer)
-    return {kind: tuple(found) for kind, found in groups.items()}
+    return {kind: tuple(members) for kind, members in groups.items()}

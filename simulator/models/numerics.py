@@ -77,15 +77,15 @@ def numerics_of(config: Config) -> dict[str, Any]:
     """
     rotary = config.inner("rope_parameters")
     stated = Config({**rotary.values, **config.values}, config.where)
-    found: dict[str, Any] = {name: _number(stated, *keys) for name, keys in NUMBERS.items()}
-    found["rotary_scaling"] = _scaling(config.inner("rope_scaling")) or _scaling(rotary)
+    constants: dict[str, Any] = {name: _number(stated, *keys) for name, keys in NUMBERS.items()}
+    constants["rotary_scaling"] = _scaling(config.inner("rope_scaling")) or _scaling(rotary)
     scores = config.values.get("scoring_func") or config.values.get("score_func")
     if scores in ("softmax", "sigmoid"):
-        found["router_scores"] = scores
+        constants["router_scores"] = scores
     if config.values.get("topk_method") == "noaux_tc" or config.values.get("use_routing_bias") is True:
-        found["router_bias"] = True
-    found["router_normalised"] = config.flag("norm_topk_prob")
-    return {name: value for name, value in found.items() if value is not None}
+        constants["router_bias"] = True
+    constants["router_normalised"] = config.flag("norm_topk_prob")
+    return {name: value for name, value in constants.items() if value is not None}
 
 
 def _scaling(config: Config) -> dict[str, Any] | None:

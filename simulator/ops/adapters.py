@@ -29,12 +29,12 @@ def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, width: int) -> l
         adapter: rank, targets and format of the frozen weights.
         width: bytes of an activation element.
     """
-    made: dict[int, list[Op]] = {}
+    adapted: dict[int, list[Op]] = {}
 
     def of(op: Op) -> list[Op]:
-        if id(op) not in made:
-            made[id(op)] = [op, *_beside(op, adapter, width)]
-        return made[id(op)]
+        if id(op) not in adapted:
+            adapted[id(op)] = [op, *_beside(op, adapter, width)]
+        return adapted[id(op)]
 
     return [[each for op in ops for each in of(op)] for ops in layers]
 
@@ -42,13 +42,13 @@ def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, width: int) -> l
 def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
     if not isinstance(op, Product) or not op.weights or not np.any(op.parameters):
         return []
-    found: list[Op] = []
+    decode: list[Op] = []
     if adapter.coded:
         moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
         name = f"{op.name} decode"
-        found.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
+        decode.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
     if PARTS.get(op.part) not in adapter.targets:
-        return found
+        return decode
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
     bare = {"kept": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
     first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": rows * rank * width}
@@ -66,7 +66,7 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
         backward_launches=2.0,
     )
     return [
-        *found,
+        *decode,
         op.changed(name=f"{op.name} first{MARK}", **first),
         op.changed(name=f"{op.name} second{MARK}", **second),
         added,

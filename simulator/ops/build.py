@@ -68,7 +68,7 @@ def linear(
         moved = count.backward * formats.width * tokens * outputs * groups
         gradient = _weight_kernel(f"{name}.bias_gradient", "elementwise", part, moved)
         after.append(gradient.changed(launches=count.backward_launches, beside=True))
-    held = tokens * inputs * groups if keeps is None else keeps
+    saved = tokens * inputs * groups if keeps is None else keeps
     product = Product(
         name=name,
         kind=kind,
@@ -82,7 +82,7 @@ def linear(
         role=role,
         launches=launches,
         parameters=elements + (groups * outputs if bias else 0.0),
-        kept=held * (formats.kept_width if dtype == formats.linear else formats.width),
+        kept=saved * (formats.kept_width if dtype == formats.linear else formats.width),
         depends_on=depends_on,
         only_backward=tuple(after),
     )

@@ -146,14 +146,14 @@ def _attention_of(definition: str, lengths: tuple[float, ...], causal: bool) -> 
         _core_flops(model, Batch.decode(1, length)),
     )
     counted = np.zeros(len(lengths))
-    for kind, found in model.layer_groups.items():
+    for kind, members in model.layer_groups.items():
         if kind.mixer in CACHED and not causal:
             flops = last[kind]
         elif kind.mixer in CACHED:
             flops = (sequence[kind] - last[kind] / 2) / length
         else:
             flops = sequence[kind] / length
-        counted = counted + len(found) * flops
+        counted = counted + len(members) * flops
     return counted
 
 

@@ -55,15 +55,15 @@ def price(ops: Sequence[Op], prices: Prices) -> list[Array]:
             columns, which = columns_of(rows, shape), None
             if isinstance(members[0], Product):
                 columns, which = distinct_sizes(columns)
-            found = kind(members, prices, *columns)
+            times = kind(members, prices, *columns)
             if which is not None:
-                found = np.take_along_axis(found, which, axis=-1).reshape(len(rows), *shape)
-            found = np.broadcast_to(found, (len(rows), *shape))
+                times = np.take_along_axis(times, which, axis=-1).reshape(len(rows), *shape)
+            times = np.broadcast_to(times, (len(rows), *shape))
         else:
             stacked, which = distinct_cases(stacked_sizes(rows, shape))
-            found = kind(members, prices, *stacked)
-            found = found if which is None else np.take(found, which, axis=-1)
-        for index, row in zip(indices, found, strict=True):
+            times = kind(members, prices, *stacked)
+            times = times if which is None else np.take(times, which, axis=-1)
+        for index, row in zip(indices, times, strict=True):
             seconds[index] = row * ops[index].repeats
     if prices.site is not None:
         for index, op in enumerate(ops):

@@ -85,10 +85,10 @@ class MeasuredLoad:
     def chosen(self) -> list[str]:
         """The statistics that are learned from: the mean TPOT, and the median TTFT, which a start-up burst
         changes least."""
-        found = []
+        learned = []
         for kinds in (("tpot_mean", "tpot_p50"), ("ttft_p50", "ttft_mean")):
-            found += [kind for kind in kinds if kind in self.measured][:1]
-        return found
+            learned += [kind for kind in kinds if kind in self.measured][:1]
+        return learned
 
     def setting(self, site: ServerSite | None, tables: SharedTables) -> ServingSetting:
         """The load's scenario under a site's factors.
@@ -174,12 +174,12 @@ class ServerLoads:
 
     def seconds(self, site: ServerSite | None, wanted: np.ndarray) -> np.ndarray:
         """Predicted latency of the wanted equations, by runs of the event engine; else 1, shape (rows,)."""
-        found = np.ones(len(self.rows))
+        latencies = np.ones(len(self.rows))
         for index in np.unique(self.owner[wanted]):
             result = serve(self.loads[index].setting(site, self.tables))
             for row in np.flatnonzero((self.owner == index) & wanted):
-                found[row] = statistic(result, self.rows[row][1])
-        return found
+                latencies[row] = statistic(result, self.rows[row][1])
+        return latencies
 
     @cached_property
     def before(self) -> np.ndarray:
@@ -190,18 +190,18 @@ class ServerLoads:
     def changes(self) -> np.ndarray:
         """Change of the logarithm of each latency with each of ``LEARNED``, shape (rows, learned)."""
         base = self._quick(self.plain)
-        found = np.zeros((len(self.rows), len(LEARNED)))
+        slopes = np.zeros((len(self.rows), len(LEARNED)))
         for column, name in enumerate(LEARNED):
             step = FRONT_CHANGE_S if name == FRONT else CHANGE
             changed = site_of(self.plain, np.where(np.arange(len(LEARNED)) == column, step, 0.0))
-            found[:, column] = np.log(self._quick(changed) / base) / step
-        return found
+            slopes[:, column] = np.log(self._quick(changed) / base) / step
+        return slopes
 
     def _quick(self, site: ServerSite) -> np.ndarray:
         """Latencies of steady states, or of runs where a deployment has no closed form."""
         settings = [load.setting(site, self.tables) for load in self.loads]
-        found = [steady_latencies(setting) or run_latencies(setting) for setting in settings]
-        return np.array([found[index](kind) for index, kind in self.rows])
+        latencies = [steady_latencies(setting) or run_latencies(setting) for setting in settings]
+        return np.array([latencies[index](kind) for index, kind in self.rows])
 
     def posterior(self, changes: np.ndarray, errors: np.ndarray, kept: np.ndarray) -> Posterior:
         """Of ``LEARNED``, from the kept equations."""
@@ -223,8 +223,8 @@ class ServerLoads:
         # Seconds of the front end add to TTFT as they are.
         changes[first, LEARNED.index(FRONT)] = 1.0 / now[first]
         errors = np.log(self.measured / now) + changes @ mean
-        found = self.posterior(changes, errors, kept)
-        return ServerFit(found, site_of(self.plain, found.mean), changes, errors)
+        posterior = self.posterior(changes, errors, kept)
+        return ServerFit(posterior, site_of(self.plain, posterior.mean), changes, errors)
 
 
 def _plain_site(settings: Sequence[ServingSetting], source: str) -> ServerSite:
@@ -263,7 +263,7 @@ def steady_latencies(setting: ServingSetting) -> Latencies | None:
     lengths = workload.input, workload.output
     if len(setting.pools) > 1 or not isinstance(steps, IterationTable) or arrivals is None or None in lengths:
         return None
-    prompt, output = (one.mean() for one in lengths if one is not None)
+    prompt, output = (length.mean() for length in lengths if length is not None)
     options, replicas = pool.options, pool.pool.replicas
     clients = getattr(arrivals, "concurrency", 0) / replicas
     rate = arrivals.mean_rate() or 0.0
@@ -278,15 +278,15 @@ def steady_latencies(setting: ServingSetting) -> Latencies | None:
     return lambda kind: tpot if kind.startswith("tpot") else ttft + (burst if kind == "ttft_mean" else 0.0)
 
 
-def site_of(plain: ServerSite, found: np.ndarray) -> ServerSite:
+def site_of(plain: ServerSite, logs: np.ndarray) -> ServerSite:
     """A site with the factors of a vector of ``LEARNED``."""
-    factors = np.clip(np.exp(found[:-1]), LEAST, MOST)
+    factors = np.clip(np.exp(logs[:-1]), LEAST, MOST)
     return plain.model_copy(
         update={
             "factors": {
-                name: round(float(one), 5) for name, one in zip(SERVER_FACTORS, factors, strict=True)
+                name: round(float(factor), 5) for name, factor in zip(SERVER_FACTORS, factors, strict=True)
             },
-            "front_s": round(float(np.clip(found[-1], -MOST_FRONT_S, MOST_FRONT_S)), 6),
+            "front_s": round(float(np.clip(logs[-1], -MOST_FRONT_S, MOST_FRONT_S)), 6),
         }
     )
 
@@ -323,7 +323,7 @@ def _left_out(runs: ServerLoads, fit: ServerFit) -> tuple[np.ndarray, np.ndarray
     """Log error of each equation under what the other loads say, and that error in standard deviations."""
     left, surprise = np.zeros(len(fit.errors)), np.zeros(len(fit.errors))
     for row, own in enumerate(fit.changes):
-        found = runs.posterior(fit.changes, fit.errors, runs.owner != runs.owner[row])
-        left[row] = fit.errors[row] - own @ found.mean
-        surprise[row] = left[row] / np.sqrt(own @ found.covariance @ own + runs.residual[row] ** 2)
+        posterior = runs.posterior(fit.changes, fit.errors, runs.owner != runs.owner[row])
+        left[row] = fit.errors[row] - own @ posterior.mean
+        surprise[row] = left[row] / np.sqrt(own @ posterior.covariance @ own + runs.residual[row] ** 2)
     return left, surprise
