@@ -23,7 +23,7 @@ def write_run_trace(path: Path, run: PlannedRun, number: int = 0) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    found = replicate(run.outcome.inputs, run.case.asked.question.seed, number, traced=True)
+    found = replicate(run.outcome.inputs, run.case.request.question.seed, number, traced=True)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": f"replication {number}"}}
     ]

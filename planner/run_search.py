@@ -48,7 +48,7 @@ class RankedRun:
     @property
     def mechanism(self) -> str:
         """Name of the checkpoint mechanism; empty without checkpoints."""
-        mechanism = self.run.case.asked.question.checkpoints
+        mechanism = self.run.case.request.question.checkpoints
         return mechanism.mechanism if mechanism is not None else ""
 
 
@@ -184,7 +184,7 @@ def _best_by_closed_form(
         except InputError as error:
             problem = str(error)
             continue
-        chosen.append((index, cases[number].asked))
+        chosen.append((index, cases[number].request))
         if len(chosen) == top:
             break
     return chosen, problem

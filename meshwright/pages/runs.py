@@ -91,7 +91,7 @@ def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
 
 def _calendar(run: PlannedRun) -> Figure:
     """Hours of each day by state, of replication 0."""
-    found = replicate(run.outcome.inputs, run.case.asked.question.seed, 0, traced=True)
+    found = replicate(run.outcome.inputs, run.case.request.question.seed, 0, traced=True)
     days = min(max(int(np.ceil(found.wall_s / DAY)), 1), MOST_DAYS)
     slice_s = max(found.wall_s / days, DAY if days < MOST_DAYS else 0.0)
     hours: dict[str, np.ndarray] = {}

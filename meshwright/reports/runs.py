@@ -63,7 +63,7 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
 
 def _detectors(run: PlannedRun) -> dict[str, Any]:
     """What detectors of the run's stragglers must find; nothing without stragglers."""
-    values = detector_values(run.outcome.inputs, run.case.asked.question.stragglers)
+    values = detector_values(run.outcome.inputs, run.case.request.question.stragglers)
     names = [each.name for each in fields(DetectorValue)]
     rows = [{name: finite(getattr(each, name)) for name in names} for each in values]
     return {"detectors": rows} if rows else {}
@@ -109,7 +109,7 @@ def _days(seconds: float) -> float | None:
 
 
 def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
-    mechanism, save = run.case.asked.question.checkpoints, run.case.save
+    mechanism, save = run.case.request.question.checkpoints, run.case.save
     if mechanism is None or save is None:
         return None
     timed = run.case.engine_save
@@ -145,7 +145,7 @@ def _beside(save: EngineSave) -> dict[str, Any]:
 
 def assumed(run: PlannedRun) -> list[str]:
     """What the run assumes because neither scenario nor cluster states it."""
-    asked, found = run.case.asked, []
+    asked, found = run.case.request, []
     if run.case.save is not None:
         found += run.case.rates.assumed
     if asked.faults.processes:

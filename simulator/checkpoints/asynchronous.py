@@ -23,4 +23,4 @@ class Asynchronous(Mechanism):
     def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
-        return self.made(state, rates, copied, copied)
+        return self.save_after(state, rates, copied, copied)

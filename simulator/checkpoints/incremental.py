@@ -31,10 +31,10 @@ class Incremental(Mechanism):
         """The mean save of each plan; a load reads the whole save and half of the increments."""
         share = (1 + self.changed * (self.whole_every - 1)) / self.whole_every
         copied = self.copy_s(state, rates) * share
-        whole = self.made(state, rates, copied, copied)
+        whole = self.save_after(state, rates, copied, copied)
         read = 1 + self.changed * (self.whole_every - 1) / 2
         smaller = _scaled(state, share)
-        part = self.made(smaller, rates, copied, copied)
+        part = self.save_after(smaller, rates, copied, copied)
         return Save(
             stall_s=part.stall_s,
             safe_s=part.safe_s,

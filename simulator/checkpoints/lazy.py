@@ -25,4 +25,4 @@ class Lazy(Mechanism):
     def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
-        return self.made(state, rates, np.maximum(copied - window.passes_s, 0.0), copied)
+        return self.save_after(state, rates, np.maximum(copied - window.passes_s, 0.0), copied)

@@ -161,17 +161,17 @@ class Mechanism(Strict):
 
     def loads(self, state: SavedState, rates: Rates) -> dict[StoragePlace, np.ndarray]:
         """Time to read a save back, by place, with the copy to the devices beside it."""
-        node = state.held / rates.nodes
+        node = state.all_devices / rates.nodes
         up = node / rates.copy
         times = {
             "host": up,
             "peers": np.maximum(state.device * 8 / rates.nic, up),
             "ssd": np.maximum(node / rates.ssd_read, up) if rates.ssd_read else np.full_like(up, np.inf),
-            "remote": np.maximum.reduce([node / rates.client_read, state.held / rates.read, up]),
+            "remote": np.maximum.reduce([node / rates.client_read, state.all_devices / rates.read, up]),
         }
         return {stored.place: times[stored.place] for stored in self.kept}  # type: ignore[index]
 
-    def made(self, state: SavedState, rates: Rates, stall: np.ndarray, copied: np.ndarray) -> Save:
+    def save_after(self, state: SavedState, rates: Rates, stall: np.ndarray, copied: np.ndarray) -> Save:
         """A save that stalls training for ``stall`` and is in host memory ``copied`` seconds after its start.
 
         Later places are written one after the other; a save that is still being written delays the next.

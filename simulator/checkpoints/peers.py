@@ -44,9 +44,9 @@ class Peers(Mechanism):
     def _survives(cls, value: object) -> object:
         if isinstance(value, dict) and "survives" not in value:
             code = value.get("erasure")
-            found = code.get("parity") if isinstance(code, dict) else value.get("replicas", 1)
-            if isinstance(found, int) and found > 0:
-                return {**value, "survives": found}
+            copies = code.get("parity") if isinstance(code, dict) else value.get("replicas", 1)
+            if isinstance(copies, int) and copies > 0:
+                return {**value, "survives": copies}
         return value
 
     def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
@@ -57,8 +57,8 @@ class Peers(Mechanism):
         stall = copied if self.snapshot == "blocking" else np.maximum(copied - window.passes_s, 0.0)
         if not self.hidden:
             stall = stall + sent
-        made = self.made(state, rates, stall, copied)
-        safe = dict(made.safe_s)
+        bare = self.save_after(state, rates, stall, copied)
+        safe = dict(bare.safe_s)
         for stored in self.kept:
             if stored.place != "host":
                 safe[stored.place] = safe[stored.place] - self.write_s("peers", state, rates) + sent
@@ -66,10 +66,10 @@ class Peers(Mechanism):
             window.idle_network_s > 0, window.step_s / np.maximum(window.idle_network_s, 1e-12), 1.0
         )
         return Save(
-            stall_s=made.stall_s,
+            stall_s=bare.stall_s,
             safe_s=safe,
-            load_s=made.load_s,
-            least_period_s=np.maximum(made.least_period_s, sent * stretched),
+            load_s=bare.load_s,
+            least_period_s=np.maximum(bare.least_period_s, sent * stretched),
             host_bytes=self.node_bytes(state) * (1 + factor),
-            written_bytes={**made.written_bytes, "peers": state.total * factor},
+            written_bytes={**bare.written_bytes, "peers": state.total * factor},
         )

@@ -26,7 +26,7 @@ class SavedState:
     Attributes:
         total: distinct bytes of the whole job.
         device: bytes that the fullest device holds, and reads after a restart.
-        held: bytes that all devices hold, copies included.
+        all_devices: bytes that all devices hold, copies included.
         writer: bytes of the fullest writing device where the first of several copies writes.
         node: bytes of the fullest node where the first of several copies writes.
         spread_device, spread_node: the same where all copies share the writing evenly.
@@ -35,7 +35,7 @@ class SavedState:
 
     total: np.ndarray
     device: np.ndarray
-    held: np.ndarray
+    all_devices: np.ndarray
     writer: np.ndarray
     node: np.ndarray
     spread_device: np.ndarray
@@ -75,7 +75,7 @@ class SavedState:
         return cls(
             total=total,
             device=device.max(axis=0),
-            held=(number * device).sum(axis=0) * ranks,
+            all_devices=(number * device).sum(axis=0) * ranks,
             writer=(alone + always).max(axis=0),
             node=(alone * writers + always * in_use).max(axis=0),
             spread_device=share.max(axis=0),
@@ -87,8 +87,8 @@ class SavedState:
 def _own_share(sharding: Sharding, number: int) -> np.ndarray:
     """Share of a device's parameters that are its own shard: further copies near by are not saved."""
     own = 1 / np.where(sharding.parameters, sharding.groups("parameters")[number].shard, 1)
-    near = sharding.copies / sharding.groups("parameters", copy=True)[number].shard
-    return own / (own + near)
+    further = sharding.copies / sharding.groups("parameters", copy=True)[number].shard
+    return own / (own + further)
 
 
 def _copies(groups: StateGroups, sharded: np.ndarray) -> np.ndarray:

@@ -27,15 +27,15 @@ class Universal(Mechanism):
     def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
         """One save of each plan: as an asynchronous one; conversion reads and writes every byte once."""
         copied = self.copy_s(state, rates)
-        made = self.made(state, rates, copied, copied)
+        bare = self.save_after(state, rates, copied, copied)
         if not self.converts:
-            return made
+            return bare
         extra = resharding_s(state.total, rates)
-        loads = dict(made.load_s)
+        loads = dict(bare.load_s)
         if "remote" in loads:
             loads["remote"] = loads["remote"] + extra
         return Save(
-            made.stall_s, made.safe_s, loads, made.least_period_s, made.host_bytes, made.written_bytes
+            bare.stall_s, bare.safe_s, loads, bare.least_period_s, bare.host_bytes, bare.written_bytes
         )
 
 

@@ -40,7 +40,7 @@ class RunCase:
     setting: Setting
     plans: Plans
     step: Step
-    asked: AskedRun
+    request: AskedRun
     engine: bool = False
     """Whether saves are timed on the event engine, beside the step's traffic; of one plan."""
 
@@ -53,7 +53,7 @@ class RunCase:
     @cached_property
     def rate(self) -> float:
         """Faults of the job per second."""
-        return self.asked.faults.rate(self.job)
+        return self.request.faults.rate(self.job)
 
     @cached_property
     def rates(self) -> Rates:
@@ -76,7 +76,7 @@ class RunCase:
     @cached_property
     def save(self) -> Save | None:
         """One save; None without checkpoints."""
-        mechanism = self.asked.question.checkpoints
+        mechanism = self.request.question.checkpoints
         if mechanism is None:
             return None
         save = mechanism.save(self.state, self.rates, self.window)
@@ -88,7 +88,7 @@ class RunCase:
     @cached_property
     def engine_save(self) -> EngineSave | None:
         """The save of the only plan beside its step, where the engine is asked to time it."""
-        mechanism = self.asked.question.checkpoints
+        mechanism = self.request.question.checkpoints
         if not self.engine or mechanism is None:
             return None
         plan = self.plans.plan(0)
@@ -97,17 +97,17 @@ class RunCase:
     @cached_property
     def period(self) -> np.ndarray:
         """Seconds of work between saves: stated, or the best that the mechanism can keep up with."""
-        mechanism, save, step = self.asked.question.checkpoints, self.save, self.step.time
+        mechanism, save, step = self.request.question.checkpoints, self.save, self.step.time
         if mechanism is None or save is None:
             return np.full(len(self.plans), np.inf)
-        found = np.empty(len(self.plans))
+        periods = np.empty(len(self.plans))
         for index, seconds in enumerate(step):
             stated = mechanism.period(float(seconds))
-            found[index] = np.nan if stated is None else stated
+            periods[index] = np.nan if stated is None else stated
         least = np.maximum(save.least_period_s - save.stall_s, step)
         best = np.maximum(best_period(self.rate, np.maximum(save.stall_s, 1e-9)), least)
         whole = np.ceil(best / step * (1 - 1e-12)) * step
-        return np.where(np.isnan(found), whole, found)
+        return np.where(np.isnan(periods), whole, periods)
 
     @cached_property
     def stall(self) -> np.ndarray:
@@ -119,7 +119,7 @@ class RunCase:
         """Seconds from the end of a save's stall until it is safe from the loss of a node."""
         if self.save is None:
             return np.zeros(len(self.plans))
-        mechanism = self.asked.question.checkpoints
+        mechanism = self.request.question.checkpoints
         assert mechanism is not None
         safe = [time for place, time in self.save.safe_s.items() if mechanism.lost_nodes(place) >= 1]
         nearest = np.minimum.reduce(safe) if safe else np.full(len(self.plans), np.inf)
@@ -132,14 +132,14 @@ class RunCase:
     @cached_property
     def effective(self) -> np.ndarray:
         """Share of wall time that makes progress, by the closed forms; stragglers and spares not counted."""
-        if isinstance(self.asked.question.elastic, Drop):
-            found = []
+        if isinstance(self.request.question.elastic, Drop):
+            drops = []
             for index in range(len(self.plans)):
                 dropped = self.inputs(index, check=False).dropped
                 assert dropped is not None
                 waits = dropped.stall_s + dropped.rejoin_s
-                found.append((waits, dropped.out_s, dropped.replicas))
-            waits, out, replicas = np.array(found).T
+                drops.append((waits, dropped.out_s, dropped.replicas))
+            waits, out, replicas = np.array(drops).T
             return elastic(self.rate, self.period, self.stall, waits, out, replicas)
         recovery = np.array([self.recovery_s(index) for index in range(len(self.plans))])
         return effective(self.rate, self.period, self.stall, recovery, np.minimum(self.late, 1e9))
@@ -147,8 +147,8 @@ class RunCase:
     def finish_s(self) -> np.ndarray:
         """Wall seconds of the run by the closed forms."""
         tokens = self.setting.training.tokens
-        where = self.asked.where
-        steps = [self.asked.question.steps_of(tokens, float(time), where) for time in self.step.time]
+        where = self.request.where
+        steps = [self.request.question.steps_of(tokens, float(time), where) for time in self.step.time]
         return np.array(steps) * self.step.time / self.effective
 
     @cached_property
@@ -158,16 +158,16 @@ class RunCase:
         Raises:
             InputError: the cluster has fewer.
         """
-        stated = self.asked.question.spares
+        stated = self.request.question.spares
         have = self.setting.cluster.nodes - self.job.nodes
         if stated == "auto":
-            lost, repair = self.asked.faults.loss_rate(self.job)
+            lost, repair = self.request.faults.loss_rate(self.job)
             stated = simultaneous_losses(self.job.nodes, lost / self.job.nodes, repair, SPARES_SUFFICE)
         if stated > have:
             raise InputError(
                 f"{stated} spare nodes, but {self.setting.cluster.name} has {have} beside the "
                 f"{self.job.nodes} in use",
-                f"{self.asked.where}.spares",
+                f"{self.request.where}.spares",
             )
         return stated
 
@@ -186,12 +186,12 @@ class RunCase:
             InputError: saves that take longer than their period or do not fit host memory, too many spares, a
                 plan that cannot lose a replica, or a run that never finishes.
         """
-        question, step = self.asked.question, float(self.step.time[index])
-        found = RunInputs(
+        question, step = self.request.question, float(self.step.time[index])
+        run = RunInputs(
             job=self.job,
-            faults=self.asked.faults,
+            faults=self.request.faults,
             recovery=question.recovery,
-            steps=question.steps_of(self.setting.training.tokens, step, self.asked.where),
+            steps=question.steps_of(self.setting.training.tokens, step, self.request.where),
             step_s=step,
             period_s=float(self.period[index]),
             stall_s=float(self.stall[index]),
@@ -202,15 +202,15 @@ class RunCase:
             shrunk=tuple(shrunk),
         )
         if isinstance(question.elastic, Drop):
-            found = _with_drop(found, question.elastic, int(self.plans.data[index]), self.asked.where)
+            run = _with_drop(run, question.elastic, int(self.plans.data[index]), self.request.where)
         if check:
             check_saves(self, index)
-            if not found.dropped and not found.shrunk and self.rate:
-                check_progress(found, float(self.late[index]), self.asked.where)
-        return found
+            if not run.dropped and not run.shrunk and self.rate:
+                check_progress(run, float(self.late[index]), self.request.where)
+        return run
 
     def _tiers(self, index: int) -> tuple[SavedAt, ...]:
-        mechanism, save = self.asked.question.checkpoints, self.save
+        mechanism, save = self.request.question.checkpoints, self.save
         if mechanism is None or save is None or math.isinf(float(self.period[index])):
             return ()
         cycle = float(self.period[index] + self.stall[index])
@@ -236,13 +236,13 @@ def _with_drop(inputs: RunInputs, drop: Drop, replicas: int, where: str) -> RunI
     means = inputs.means() if inputs.faults.processes else {}
     stall = sum(means.get(name, 0.0) for name in ("detect", "locate", "initialise"))
     out = sum(means.get(name, 0.0) for name in ("replace", "initialise", "load"))
-    found = Dropped(
+    dropped = Dropped(
         replicas,
         stall if drop.stall is None else drop.stall,
         out if drop.out is None else drop.out,
         drop.rejoin,
     )
-    return RunInputs(**{**vars(inputs), "dropped": found})
+    return RunInputs(**{**vars(inputs), "dropped": dropped})
 
 
 def check_saves(case: RunCase, index: int) -> None:
@@ -251,7 +251,7 @@ def check_saves(case: RunCase, index: int) -> None:
     Raises:
         InputError: as above.
     """
-    save, where = case.save, f"{case.asked.where}.checkpoints"
+    save, where = case.save, f"{case.request.where}.checkpoints"
     if save is None:
         return
     need, have = float(save.host_bytes[index]), case.rates.host_bytes
@@ -273,7 +273,7 @@ def check_saves(case: RunCase, index: int) -> None:
             "at least as long",
             f"{where}.every",
         )
-    mechanism = case.asked.question.checkpoints
+    mechanism = case.request.question.checkpoints
     assert mechanism is not None
     for number, stored in enumerate(mechanism.kept):
         took = float(mechanism.write_s(stored.place, case.state, case.rates)[index])

@@ -57,13 +57,13 @@ def best_period(rate: ArrayLike, stall: ArrayLike) -> Array:
     """
     rates, save = np.broadcast_arrays(np.asarray(rate, dtype=np.float64), np.asarray(stall, dtype=np.float64))
     shift = rates * save
-    found = np.minimum(np.sqrt(2 * shift), 1.0)
+    root = np.minimum(np.sqrt(2 * shift), 1.0)
     for _ in range(60):
-        beyond = np.exp(-found - shift)
+        beyond = np.exp(-root - shift)
         slope = 1 - beyond
-        found = np.where(slope > 0, found - (found - 1 + beyond) / np.where(slope > 0, slope, 1.0), found)
+        root = np.where(slope > 0, root - (root - 1 + beyond) / np.where(slope > 0, slope, 1.0), root)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rates > 0, found / rates, np.inf)
+        return np.where(rates > 0, root / rates, np.inf)
 
 
 def elastic(

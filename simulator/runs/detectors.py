@@ -48,18 +48,18 @@ def detector_values(inputs: RunInputs, stragglers: Sequence[TimedStraggler]) -> 
     for number, straggler in enumerate(stragglers):
         factor = max((each.factor for each in inputs.slow if each.straggler == number), default=1.0)
         end = inputs.work_s if straggler.until is None else min(straggler.until, inputs.work_s)
-        lasts, found = max(end - straggler.from_, 0.0), straggler.detected or 0.0
-        left, lost = max(lasts - found, 0.0), 1 - 1 / factor
+        lasts, delay = max(end - straggler.from_, 0.0), straggler.detected or 0.0
+        left, lost = max(lasts - delay, 0.0), 1 - 1 / factor
         values.append(
             DetectorValue(
                 straggler=number,
                 factor=factor,
                 lasts_s=lasts,
-                found_s=found,
+                found_s=delay,
                 restart_s=restart,
                 saves_s=left * lost - restart,
                 least_factor=1 / (1 - restart / left) if left > restart else math.inf,
-                least_lasts_s=found + restart / lost if lost > 0 else math.inf,
+                least_lasts_s=delay + restart / lost if lost > 0 else math.inf,
             )
         )
     return values

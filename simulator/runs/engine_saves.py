@@ -67,7 +67,7 @@ def engine_save(
     if isinstance(mechanism, Synchronous) or not writes:
         return EngineSave(bare, bare, {}, 0.0)
     size = float(mechanism.node_bytes(state)[0])
-    found: dict[str, float] = {}
+    write_s: dict[str, float] = {}
     slowest, extra = bare, 0.0
     for place, alone in writes.items():
         share = min(size / alone / rates.nic, 1.0)
@@ -75,10 +75,10 @@ def engine_save(
         work: list[StreamWork] = [StreamWork("save copy", copied, TO_HOST, after=())] if hidden else []
         work.append(StreamWork("save write", alone, SAVE, "save", after=(), load=load))
         beside, write = _beside(program, tuple(work))
-        found[place] = write
+        write_s[place] = write
         slowest = max(slowest, beside)
         extra += max(beside - bare, 0.0) * write / beside
-    return EngineSave(bare, slowest, found, extra)
+    return EngineSave(bare, slowest, write_s, extra)
 
 
 def _beside(program: StepProgram, work: Pass) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def _shifted(work: Pass, by: int) -> Pass:
     return tuple(replace(each, after=tuple(place + by for place in each.after or ())) for each in work)
 
 
-def timed(save: Save, closed: dict[str, float], found: EngineSave) -> Save:
+def timed(save: Save, closed: dict[str, float], engine: EngineSave) -> Save:
     """A save of the closed form with the engine's times: steps beside it count as time that training waits.
 
     Args:
@@ -114,15 +114,15 @@ def timed(save: Save, closed: dict[str, float], found: EngineSave) -> Save:
         closed: seconds of its writes over the network, by place.
         found: the engine's.
     """
-    later = {place: seconds - closed[place] for place, seconds in found.write_s.items()}
+    later = {place: seconds - closed[place] for place, seconds in engine.write_s.items()}
     safe, behind = {}, 0.0
     for place, at in save.safe_s.items():
         behind += later.get(place, 0.0)
         safe[place] = at + behind
-    longest = max(found.write_s.values(), default=0.0)
+    longest = max(engine.write_s.values(), default=0.0)
     return replace(
         save,
-        stall_s=save.stall_s + found.extra_s,
+        stall_s=save.stall_s + engine.extra_s,
         safe_s=safe,
         least_period_s=np.maximum(save.least_period_s, longest),
     )

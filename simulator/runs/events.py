@@ -79,7 +79,7 @@ class _Run:
 
     def __init__(self, inputs: RunInputs, rng: np.random.Generator, traced: bool) -> None:
         self.inputs, self.rng, self.traced = inputs, rng, traced
-        self.found = Replication()
+        self.replication = Replication()
         self.time = self.position = self.cycle = 0.0
         self.saves = 0
         self.saved = [0.0] * len(inputs.tiers)
@@ -102,7 +102,7 @@ class _Run:
     def run(self) -> Replication:
         """Advance from event to event until the work is done."""
         limit = LONGEST * self.inputs.work_s + 1.0
-        while self.found.done:
+        while self.replication.done:
             if not self.events or self.events[0][0] > self.drawn_until:
                 if self._finished_by(self.drawn_until):
                     break
@@ -113,11 +113,11 @@ class _Run:
                 break
             getattr(self, f"_{kind}")(what)
             if self.time > limit:
-                self.found.done = False
-        self.found.wall_s = self.time
-        self.found.seconds[PRODUCTIVE] = self.position
-        self.found.spare_s += self.inputs.spares * self.time
-        return self.found
+                self.replication.done = False
+        self.replication.wall_s = self.time
+        self.replication.seconds[PRODUCTIVE] = self.position
+        self.replication.spare_s += self.inputs.spares * self.time
+        return self.replication
 
     def _push(self, when: float, kind: str, what: object) -> None:
         heapq.heappush(self.events, (when, next(self.order), kind, what))
@@ -163,13 +163,13 @@ class _Run:
 
     def _recover_until(self, until: float) -> None:
         """Go through stages of a recovery up to a time; they pass as one stretch of time."""
-        seconds, now = self.found.seconds, self.time
+        seconds, now = self.replication.seconds, self.time
         while self.recovering and now < until:
             name, left = self.recovering[0]
             spent = min(left, until - now)
             seconds[name] += spent
             if self.traced and spent > 0:
-                self.found.segments.append((name, now, now + spent))
+                self.replication.segments.append((name, now, now + spent))
             now += spent
             if spent < left:
                 self.recovering[0] = (name, left - spent)
@@ -214,13 +214,13 @@ class _Run:
 
     def _split(self, spent: float, trained: float, speed: float, size: float) -> None:
         """Account for training, saves, stragglers and missing devices."""
-        seconds = self.found.seconds
+        seconds = self.replication.seconds
         pure = speed / size
         seconds[CHECKPOINT] += max(spent - trained, 0.0)
         seconds[SLOWED] += trained * (1 - pure)
         seconds[REDUCED] += trained * (pure - speed)
         if self.traced and spent > 0:
-            self.found.segments.append((PRODUCTIVE, self.time, self.time + spent))
+            self.replication.segments.append((PRODUCTIVE, self.time, self.time + spent))
         self._spend(spent)
 
     def _spend(self, spent: float) -> None:
@@ -229,7 +229,7 @@ class _Run:
         self.time = end
         if not self.down or spent <= 0:
             return
-        self.found.spare_s -= sum(
+        self.replication.spare_s -= sum(
             [
                 (back if back < end else end) - start
                 for back in self.down[: self.inputs.spares]
@@ -271,7 +271,7 @@ class _Run:
         position = self.saved[best] if best is not None else 0.0
         position = min(position, self.position if before is None else before)
         lost = self.position - position
-        self.found.seconds[LOST] += lost
+        self.replication.seconds[LOST] += lost
         self.position = position
         self.saved = [min(each, position) for each in self.saved]
         for pending in self.pending:
@@ -282,8 +282,8 @@ class _Run:
 
     def _fault(self, fault: tuple[int, float, int, str, dict[str, float]]) -> None:
         nodes, repair, notice, cause, seconds = fault
-        self.found.faults += 1
-        self.found.by_cause[cause] = self.found.by_cause.get(cause, 0) + 1
+        self.replication.faults += 1
+        self.replication.by_cause[cause] = self.replication.by_cause.get(cause, 0) + 1
         if notice == SILENT:
             if self.clean is None:
                 self.clean = max(self.saved, default=0.0)
@@ -307,7 +307,7 @@ class _Run:
         self._recover(nodes, {**seconds, "detect": 0.0}, load)
 
     def _lose(self, nodes: int, repair: float) -> None:
-        self.found.lost_nodes += nodes
+        self.replication.lost_nodes += nodes
         self.down = sorted([back for back in self.down if back > self.time] + [self.time + repair] * nodes)
         if nodes and self.inputs.shrunk:
             self._push(self.time + repair, "repaired", None)

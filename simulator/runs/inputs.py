@@ -111,13 +111,13 @@ class RunInputs:
         """Mean seconds of each stage of a recovery over the kinds of faults; without waiting for spares."""
         kinds = self.faults.kinds(self.job)
         total = sum(kind.rate for kind in kinds)
-        found: dict[str, float] = {}
+        seconds_of: dict[str, float] = {}
         for rate, notice, nodes in kinds:
             tier = self.tier(nodes)
             stages = self.recovery.means(notice, nodes, self.devices, tier.load_s if tier else 0.0)
             for name, seconds in stages.items():
-                found[name] = found.get(name, 0.0) + rate / total * seconds
-        return found
+                seconds_of[name] = seconds_of.get(name, 0.0) + rate / total * seconds
+        return seconds_of
 
     def without_faults(self) -> RunInputs:
         """The same run where nothing fails."""

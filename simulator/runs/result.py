@@ -77,11 +77,11 @@ class RunOutcome:
     @cached_property
     def by_cause(self) -> dict[str, float]:
         """Mean number of faults by cause, most first."""
-        found: dict[str, float] = {}
+        counts: dict[str, float] = {}
         for each in self.replications:
             for cause, number in each.by_cause.items():
-                found[cause] = found.get(cause, 0.0) + number / len(self.replications)
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+                counts[cause] = counts.get(cause, 0.0) + number / len(self.replications)
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
     @property
     def mtbf_s(self) -> float:
@@ -109,22 +109,22 @@ class RunOutcome:
     @property
     def assumptions(self) -> list[str]:
         """Why the closed form need not hold; empty where its assumptions do."""
-        inputs, found = self.inputs, []
+        inputs, reasons = self.inputs, []
         if not inputs.faults.memoryless:
-            found.append("faults are not memoryless, or silent")
+            reasons.append("faults are not memoryless, or silent")
         if inputs.waits and inputs.faults.processes:
-            found.append("waiting for spares is not in it")
+            reasons.append("waiting for spares is not in it")
         if inputs.slow:
-            found.append("stragglers are not in it")
+            reasons.append("stragglers are not in it")
         if inputs.dropped or inputs.shrunk:
-            found.append("the job goes on with fewer devices")
+            reasons.append("the job goes on with fewer devices")
         if self.late_s > 0 and inputs.tiers:
-            found.append("saves are safe after training goes on")
+            reasons.append("saves are safe after training goes on")
         if len({tier.lost_nodes for tier in inputs.tiers}) > 1:
-            found.append("saves differ in what they survive")
+            reasons.append("saves differ in what they survive")
         if any(not law_fixed for law_fixed in _fixed(inputs)):
-            found.append("stages of a recovery vary")
-        return found
+            reasons.append("stages of a recovery vary")
+        return reasons
 
     def energy_kwh(self, cluster: Cluster, busy_watts: float) -> float:
         """Energy of the job and its spares: computing at ``busy_watts``, otherwise idle; spares idle."""
@@ -168,14 +168,14 @@ def simulate_run(
         progress: called with the finished share.
     """
     count = replications if any(each.repeats for each in inputs.faults.processes) else 1
-    found: list[Replication] = []
+    drawn: list[Replication] = []
     try:
         for number in range(count):
-            found.append(replicate(inputs, seed, number))
+            drawn.append(replicate(inputs, seed, number))
             if progress:
-                progress(len(found) / count)
+                progress(len(drawn) / count)
     except KeyboardInterrupt:
-        if not found:
+        if not drawn:
             raise
-        return RunOutcome(inputs, found, late_s, interrupted=True)
-    return RunOutcome(inputs, found, late_s)
+        return RunOutcome(inputs, drawn, late_s, interrupted=True)
+    return RunOutcome(inputs, drawn, late_s)

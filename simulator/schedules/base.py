@@ -90,8 +90,8 @@ class PipelineTimes:
             backward: the same backward.
             transfer, overlap_transfer: as the fields.
         """
-        given = stages, micro_batches, chunks, *forward, *backward, transfer, overlap_transfer
-        p, m, v, *times, sent, overlaps = np.broadcast_arrays(*given)
+        columns = stages, micro_batches, chunks, *forward, *backward, transfer, overlap_transfer
+        p, m, v, *times, sent, overlaps = np.broadcast_arrays(*columns)
 
         def runs(first: Array, middle: Array, last: Array) -> tuple[Array, Array]:
             single = np.where(p == 1, first + last - middle, first)
@@ -162,11 +162,11 @@ class Chain(NamedTuple):
 
     def before_rank(self, rank: Array, values: Array) -> Array:
         """Sum of the ranks' values before any rank; ``values`` of each run, shape (runs, ...)."""
-        found = values[0] * np.minimum(rank, 1)
+        total = values[0] * np.minimum(rank, 1)
         for run in range(1, len(values)):
             inside = np.minimum(np.maximum(rank - self.starts[run], 0), self.lengths[run])
-            found = found + values[run] * inside
-        return found
+            total = total + values[run] * inside
+        return total
 
 
 def chain(times: PipelineTimes) -> Chain:
@@ -298,7 +298,7 @@ class Schedule(ABC):
         """Whether the schedule can run ``m`` micro batches on ``p`` stages with ``v`` chunks per rank."""
 
     @abstractmethod
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Maximum number of micro batches whose activations a rank holds, as ``in_flight``."""
 
     def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
@@ -314,7 +314,7 @@ class Schedule(ABC):
         fractional where chunks are held apart.
         """
         p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return self.held(p, m, v, rank) + 0.0 * (p + m + v + rank)
+        return self.resident(p, m, v, rank) + 0.0 * (p + m + v + rank)
 
     @abstractmethod
     def orders(

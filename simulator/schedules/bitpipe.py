@@ -21,7 +21,7 @@ class BitPipe(Bidirectional):
         """An even number of stages and of micro batches, two chunks per direction."""
         return (p >= 2) & (p % 2 == 0) & (m >= 2) & (m % 2 == 0) & (v == 4)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """At most one micro batch per stage."""
         return np.minimum(p, m)
 

@@ -31,7 +31,7 @@ class BreadthFirst(Schedule):
         """At least two stages and two chunks."""
         return (p >= 2) & (m >= 1) & (v >= 2)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step."""
         return m
 
@@ -76,9 +76,9 @@ def _one_way(c: Chain) -> Array:
     end = ring - c.hop + last + (m - 1) * np.maximum(slowest, c.forward[-1] + last)
     rounds = np.maximum(busy_first, ring + first) + (v - 2) * round_ + end
     # Of two ranks one is busy for some rounds, then the other: each with all micro batches of its end.
-    one, other = c.forward[0], c.forward[-1]
-    all_busy = np.maximum(first + v * m * other + m * last, m * (first + (v - 1) * one + other + last))
-    all_busy = one + c.hop + np.maximum(all_busy, m * first + (v * m - 1) * one + other + last)
+    head, tail = c.forward[0], c.forward[-1]
+    all_busy = np.maximum(first + v * m * tail + m * last, m * (first + (v - 1) * head + tail + last))
+    all_busy = head + c.hop + np.maximum(all_busy, m * first + (v * m - 1) * head + tail + last)
     ring_first = ring + first + (v - 2) * round_ + end
     ring_later = busy_first + ring + (v - 3) * round_ + end
     two = np.maximum(np.maximum(all_busy, ring_first), np.where(v > 2, ring_later, 0.0))

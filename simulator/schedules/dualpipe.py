@@ -24,7 +24,7 @@ class DualPipe(Bidirectional):
         """An even number of stages, one chunk per direction, two micro batches per stage."""
         return (p >= 2) & (p % 2 == 0) & (m >= 2 * p) & (m % 2 == 0) & (v == 2)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """p + 1 micro batches (section 3.2.1, table 2)."""
         return p + 1
 

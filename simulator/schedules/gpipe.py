@@ -26,7 +26,7 @@ class GPipe(Schedule):
         """One chunk per rank."""
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step."""
         return m
 

@@ -116,7 +116,7 @@ class _Rank:
         self.forwards: list[tuple[tuple[int, int], int, int]] = []
         self.backwards: list[tuple[float, int, int]] = []
         self.weights: deque[tuple[int, int]] = deque()
-        self.held = 0
+        self.resident = 0
         self.coming: list[float] = []
         self.order: list[Task] = []
 
@@ -208,7 +208,7 @@ class _Greedy:
         best = None
         for place, (_, micro_batch, position) in enumerate(rank.forwards):
             route = self.route_of[micro_batch]
-            if rank.held + 1 + self.room[route][position] > self.rules.limit:
+            if rank.resident + 1 + self.room[route][position] > self.rules.limit:
                 continue
             if position == 0 and self.rules.window and self.open[route] >= self.rules.window:
                 continue
@@ -218,7 +218,7 @@ class _Greedy:
 
     def worth_it(self, rank: _Rank, now: float) -> bool:
         """Whether a weight gradient fits before the next arrival, or delays it within ``patience``."""
-        if not rank.coming or rank.held >= self.rules.limit:
+        if not rank.coming or rank.resident >= self.rules.limit:
             return True
         seconds = self.times.weight[rank.weights[0][1]]
         return now + seconds - rank.coming[0] <= self.rules.patience * seconds
@@ -241,7 +241,7 @@ class _Greedy:
 
     def forward(self, number: int, micro_batch: int, position: int, now: float) -> None:
         end = self.start(number, FORWARD, micro_batch, position, now, self.times.forward[position])
-        self.ranks[number].held += 1
+        self.ranks[number].resident += 1
         if position == 0:
             self.open[self.route_of[micro_batch]] += 1
         if position == self.last:
@@ -255,7 +255,7 @@ class _Greedy:
         if self.rules.split:
             rank.weights.append((micro_batch, position))
         else:
-            rank.held -= 1
+            rank.resident -= 1
         if position:
             self.pass_on(end, BACKWARD, micro_batch, position - 1, number)
         else:
@@ -267,4 +267,4 @@ class _Greedy:
         rank = self.ranks[number]
         micro_batch, position = rank.weights.popleft()
         self.start(number, WEIGHT, micro_batch, position, now, self.times.weight[position])
-        rank.held -= 1
+        rank.resident -= 1

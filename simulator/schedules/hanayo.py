@@ -20,7 +20,7 @@ class Hanayo(Schedule):
         """At least two stages, two chunks per wave."""
         return (p >= 2) & (m >= 1) & (v >= 2) & (v % 2 == 0)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """At most one micro batch per stage."""
         return np.minimum(p, m)
 

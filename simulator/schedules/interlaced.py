@@ -34,7 +34,7 @@ class InterlacedVocabulary(Schedule):
         """One chunk per rank."""
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1.5 times as many micro batches as stages, one fewer on each further rank."""
         return np.minimum(p * 3 // 2 - rank, m)
 

@@ -34,7 +34,7 @@ class Interleaved(Schedule):
         """At least two stages and two chunks, and whole groups of micro batches."""
         return (p >= 2) & (m >= 1) & (v >= 2) & (m % np.maximum(p, 1) == 0)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """The warm-up forwards and one more, each of one chunk: p (1 + (p-1)/(pv)) on the first rank."""
         return np.minimum(_warm_up(p, v, rank) + 1, m * v) / v
 

@@ -28,7 +28,7 @@ class OneFOneB(Schedule):
         """One chunk per rank."""
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Stages from this one to the last."""
         return np.minimum(p - rank, m)
 
@@ -86,18 +86,18 @@ def alternate(forwards: list[Task], backwards: list[Task], warm_up: int) -> list
     return order + backwards[steady:]
 
 
-def _slow_rank(held: Array, m: Array, forward: Array, backward: Array, beyond: Array) -> Array:
+def _slow_rank(ranks: Array, m: Array, forward: Array, backward: Array, beyond: Array) -> Array:
     """Seconds beyond a round trip of the step where one rank sets the pace: its work and waits.
 
     Args:
-        held: micro batches that the rank holds: the ranks from it to the last.
+        ranks: micro batches that the rank holds: the ranks from it to the last.
         m: micro batches.
         forward: seconds of its forward.
         backward: seconds of its backward.
         beyond: seconds of the way to the last rank and back.
     """
     own = forward + backward
-    waits = np.maximum(beyond, (held - 1) * forward) + np.maximum(beyond, (held - 1) * backward)
-    long_step = (m - held) * own + waits - beyond
+    waits = np.maximum(beyond, (ranks - 1) * forward) + np.maximum(beyond, (ranks - 1) * backward)
+    long_step = (m - ranks) * own + waits - beyond
     short_step = np.maximum((m - 1) * np.maximum(forward, backward), (m - 1) * own - beyond)
-    return np.where(m > held, long_step, np.where(held == 1, (m - 1) * own - beyond, short_step))
+    return np.where(m > ranks, long_step, np.where(ranks == 1, (m - 1) * own - beyond, short_step))

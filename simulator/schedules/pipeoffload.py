@@ -42,7 +42,7 @@ class PipeOffload(Schedule):
         """As interleaved 1F1B, with a whole number of offloaded chunks."""
         return Interleaved().accepts(p, m, v) & (v * self.share % 1 == 0)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Activations on the device, counted along the order."""
         counted = np.vectorize(_resident, otypes=[np.float64])
         return counted(p, m, v, rank, self.share)

@@ -30,7 +30,7 @@ class VHalf(Schedule):
         """Two chunks per rank, enough micro batches to fill the pipeline."""
         return (p >= 2) & (m >= p) & (v == 2)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Half as many micro batches as stages, plus one (rounded down)."""
         return np.minimum((p + 2) // 2, m)
 

@@ -44,7 +44,7 @@ class VocabularyParallel1F1B(Schedule):
         """One chunk per rank."""
         return (p >= 1) & (m >= 1) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1F1B's, and one for each barrier."""
         return np.minimum(p - rank + self.output_barriers, m)
 
@@ -75,9 +75,9 @@ class VocabularyParallelVHalf(Schedule):
         """As V-Half."""
         return VHalf().accepts(p, m, v)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """V-Half's, and one for the barrier."""
-        return np.minimum(VHalf().held(p, p, v, rank) + self.output_barriers, m)
+        return np.minimum(VHalf().resident(p, p, v, rank) + self.output_barriers, m)
 
     def orders(
         self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None

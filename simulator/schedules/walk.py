@@ -111,18 +111,18 @@ def held_at_most(order: list[Task], split: bool) -> int:
     Offloaded activations are held until the pass that overlaps their copy has ended.
     """
     gives_back = WEIGHT if split else BACKWARD
-    held = peak = leaving = 0
+    resident = peak = leaving = 0
     for task in order:
         if task.kind == OFFLOAD:
             leaving += 1
             continue
         if task.kind in (FORWARD, RELOAD):
-            held += 1
-            peak = max(peak, held)
+            resident += 1
+            peak = max(peak, resident)
         elif task.kind == gives_back:
-            held -= 1
+            resident -= 1
         if task.kind != RELOAD:
-            held, leaving = held - leaving, 0
+            resident, leaving = resident - leaving, 0
     return peak
 
 
@@ -206,17 +206,17 @@ def _check_complete(
             for rank in range(stages)
             for kind in shares
         )
-    found = Counter(
+    counted = Counter(
         (rank, task)
         for rank, order in enumerate(orders)
         for task in order
         if task.kind not in (OFFLOAD, RELOAD)
     )
-    wrong = (found - wanted) + (wanted - found)
+    wrong = (counted - wanted) + (wanted - counted)
     if wrong:
         rank, task = next(iter(wrong))
         raise InputError(
-            f"the schedule {schedule.name!r} runs {task} {found[rank, task]} times on rank {rank}, "
+            f"the schedule {schedule.name!r} runs {task} {counted[rank, task]} times on rank {rank}, "
             f"not {wanted[rank, task]}"
         )
 

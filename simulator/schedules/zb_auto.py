@@ -30,7 +30,7 @@ class ZeroBubbleAuto(Schedule):
         """One chunk per rank, enough micro batches to fill the pipeline."""
         return (p >= 1) & (m >= p) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """The limit, on every rank."""
         return np.minimum(np.floor(self.limit_per_stage * p), m)
 

@@ -20,7 +20,7 @@ class ZeroBubbleH1(Schedule):
         """One chunk per rank, enough micro batches to fill the pipeline."""
         return (p >= 1) & (m >= p) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """As many micro batches as stages, on every rank."""
         return np.minimum(p, m)
 

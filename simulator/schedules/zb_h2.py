@@ -21,7 +21,7 @@ class ZeroBubbleH2(Schedule):
         """One chunk per rank, enough micro batches for the longer warm-up."""
         return (p >= 1) & (m >= 2 * p - 1) & (v == 1)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """2p - 1 micro batches, on every rank."""
         return np.minimum(2 * p - 1, m)
 

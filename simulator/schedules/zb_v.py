@@ -32,7 +32,7 @@ class ZeroBubbleV(Schedule):
         """Two chunks per rank, enough micro batches to fill the pipeline."""
         return (p >= 2) & (m >= p) & (v == 2)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """As many micro batches as stages, on every rank."""
         return np.minimum(p, m)
 

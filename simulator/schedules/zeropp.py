@@ -25,7 +25,7 @@ class ZeroPP(Schedule):
         """At least two stages and two chunks."""
         return (p >= 2) & (m >= 1) & (v >= 2)
 
-    def held(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """One scheduling unit: 2p - 1 micro batches."""
         return np.minimum(2 * p - 1, m)
 

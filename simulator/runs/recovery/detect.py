@@ -62,14 +62,14 @@ class Detect(RecoveryStage):
 
     def draw(self, rng: np.random.Generator, faults: FaultList, devices: int) -> NDArray[np.float64]:
         """Seconds until each fault is known."""
-        share, found = rng.uniform(size=len(faults)), np.zeros(len(faults))
+        share, delays = rng.uniform(size=len(faults)), np.zeros(len(faults))
         for number, notice in enumerate(NOTICES):
             chosen = faults.notice == number
             least, most = self.bounds(notice)
-            found[chosen] = least + (most - least) * share[chosen]
+            delays[chosen] = least + (most - least) * share[chosen]
             if self.after is not None and notice != "silent":
-                found[chosen] = self.after.draw(rng, int(chosen.sum()))
-        return found
+                delays[chosen] = self.after.draw(rng, int(chosen.sum()))
+        return delays
 
     def assumed(self, devices: int) -> str:
         """The timeout, where nothing else sees hangs."""
