@@ -48,5 +48,5 @@ def no_shape(space: Space, removed: dict[str, int]) -> str:
     """A message with the rules to blame and their reasons."""
     why = {rule.name: rule.why for rule in reversed(STRUCTURE)}
     reasons = "; ".join(f"{why[name]} ({name})" for name in blamed(space, removed))
-    asked = space.constraints.describe()
-    return f"no plan for {space.devices} devices{asked and f' with {asked}'} has a valid shape: {reasons}"
+    under = space.constraints.describe()
+    return f"no plan for {space.devices} devices{under and f' with {under}'} has a valid shape: {reasons}"

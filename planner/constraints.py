@@ -65,7 +65,7 @@ class Constraints:
             # Who names the modules wants them repeated.
             fixed.setdefault("recompute", "selective")
         for name, most in limits.items():
-            if isinstance(held := fixed.get(name), int) and held > most:
+            if isinstance(value := fixed.get(name), int) and value > most:
                 raise InputError(f"{name} is fixed at {fixed[name]} and limited to {most}", where)
         return cls(fixed, limits)
 
@@ -80,8 +80,8 @@ class Constraints:
 
     def describe(self) -> str:
         """The constraints in words, empty where there are none."""
-        held = [f"{name}={value}" for name, value in self.fixed.items()]
-        return ", ".join([*held, *(f"{name} up to {most}" for name, most in self.limits.items())])
+        words = [f"{name}={value}" for name, value in self.fixed.items()]
+        return ", ".join([*words, *(f"{name} up to {most}" for name, most in self.limits.items())])
 
     def overridden(self, by: Constraints) -> Constraints:
         """Both constraints; ``by`` overrides ``self`` where both hold or limit a field.
@@ -128,16 +128,16 @@ def pairs(
     Raises:
         InputError: no equals sign, or a name given twice.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         name = named(name)
         if not equals or not name or not value:
             raise InputError(f"must be {form}; found {shown(text)}", option)
-        if name in found:
+        if name in values:
             raise InputError(f"{name} is given twice", option)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _check_name(name: str, where: str) -> None:

@@ -152,11 +152,11 @@ class RunEvidence:
     @cached_property
     def used(self) -> Mapping[str, int]:
         """Measured runs by mechanism."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for run in self.runs:
             for name in run.mechanisms:
-                found[name] = found.get(name, 0) + run.count
-        return found
+                counts[name] = counts.get(name, 0) + run.count
+        return counts
 
     def of(self, plan: Plan) -> PlanEvidence:
         """The evidence for a plan."""
@@ -182,9 +182,9 @@ class RunEvidence:
 
     def _apart(self, own: Sequence[str]) -> Iterator[str]:
         """Pairs of measured mechanisms that no run had both of."""
-        for one, other in combinations([name for name in own if self.used.get(name)], 2):
-            if not self.together((one, other)):
-                yield f"{one} with {other}"
+        for first, second in combinations([name for name in own if self.used.get(name)], 2):
+            if not self.together((first, second)):
+                yield f"{first} with {second}"
 
     def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
         """Mechanisms that differ, then the device, then the sizes of model and job."""
@@ -199,14 +199,14 @@ class RunEvidence:
 
     def lacking(self, name: str, value: object) -> tuple[str, ...]:
         """Mechanisms of a field's value that no run measured with the number format."""
-        found = MECHANISMS[name](self.setting, value) if name in MECHANISMS else ()
-        if name == "tensor" and found:
+        named = MECHANISMS[name](self.setting, value) if name in MECHANISMS else ()
+        if name == "tensor" and named:
             # A search shards the sequence wherever it shards tensors.
-            found += MECHANISMS["sequence_parallel"](self.setting, True)
+            named += MECHANISMS["sequence_parallel"](self.setting, True)
         used = format_mechanism(self.setting)
         return tuple(
             words if not self.used.get(words) else f"{words} with {used}"
-            for words in found
+            for words in named
             if not self.together((used, words))
         )
 

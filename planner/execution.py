@@ -92,8 +92,8 @@ class Execution:
             MeshwrightError: a worker was killed, or the disk is full.
         """
         if self.store is None:
-            found = self._compute(function, calls, len(calls), expected_s)
-            yield from (Finished(number, result, False) for number, result in found)
+            results = self._compute(function, calls, len(calls), expected_s)
+            yield from (Finished(number, result, False) for number, result in results)
             return
         from planner.store import GROUP, Keyed, ResultStore
 
@@ -101,12 +101,12 @@ class Execution:
             pending: list[Pending] = []
             for start in range(0, len(calls), GROUP):
                 keyed = [Keyed.of(question(*call)) for call in calls[start : start + GROUP]]
-                rows = store.get([one.key for one in keyed])
-                for number, one in enumerate(keyed, start):
-                    if one.key in rows:
-                        yield Finished(number, rows[one.key], True)
+                rows = store.get([entry.key for entry in keyed])
+                for number, entry in enumerate(keyed, start):
+                    if entry.key in rows:
+                        yield Finished(number, rows[entry.key], True)
                     else:
-                        pending.append((number, one))
+                        pending.append((number, entry))
             while pending:
                 shared = _Shared(store, pending)
                 mine = (calls[number] for number in shared.claimed())

@@ -192,8 +192,8 @@ class LeverSpace:
     @cached_property
     def combinations(self) -> tuple[Combination, ...]:
         """All combinations, the release's default first."""
-        found = (Combination(*values) for values in product(*(self.values[name] for name in SEARCHED)))
-        return tuple(chosen for chosen in found if self.allows(chosen, ()))
+        combinations = (Combination(*values) for values in product(*(self.values[name] for name in SEARCHED)))
+        return tuple(chosen for chosen in combinations if self.allows(chosen, ()))
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined; a combination without choice is the user's."""

@@ -121,14 +121,14 @@ class Table:
         """Bytes that recomputing each set of modules discards of them, shape (sets, kinds, shapes)."""
         sets = self.space.modules
         core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
-        found = []
+        by_kind = []
         for kind, ops in zip(self.setting.model.layer_groups, self.lists, strict=True):
             total = np.zeros((len(sets), len(self.shapes)))
             for op in ops:
                 gone = self._in_sets(frees, op, kind.experts)
                 total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
-            found.append(total[:, self.origin])
-        return np.stack(found, axis=1)
+            by_kind.append(total[:, self.origin])
+        return np.stack(by_kind, axis=1)
 
     def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
         """Which sets repeat or free an op, shape (sets,)."""

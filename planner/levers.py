@@ -68,11 +68,11 @@ class Chooser:
             bar: the slowest time of interest.
         """
         table = Table.of(self.space, plans)
-        held = _Held.of(self.space, self._recomputing(plans, NONE))
-        fits = self._fitting(table, held)
+        footprint = _Footprint.of(self.space, self._recomputing(plans, NONE))
+        fits = self._fitting(table, footprint)
         self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
         combination, layers = self._fastest(table, plans, whole=False)
-        rows = self._worth(held, layers, fits, bar)
+        rows = self._worth(footprint, layers, fits, bar)
         if not len(rows):
             return
         plans, table, combination = plans.take(rows), table.take(rows), combination[rows]
@@ -81,15 +81,15 @@ class Chooser:
         bare = self._recomputing(plans, NONE)
         bound = step_time(self.space.setting, bare, layers)
         if "none" in fits and fits["none"].any():
-            held = np.flatnonzero(fits["none"])
-            yield self._with(bare.take(held), combination[held], -1), bound[held]
+            bare_rows = np.flatnonzero(fits["none"])
+            yield self._with(bare.take(bare_rows), combination[bare_rows], -1), bound[bare_rows]
         if "full" in fits:
             whole = self._recomputing(plans, FULL)
-            near = self._near(whole, bound, bar)
-            near = near[fits["full"][near]]
-            if len(near):
-                chosen, table_near = whole.take(near), table.take(near)
-                combination, layers = self._fastest(table_near, chosen, whole=True)
+            promising = self._near(whole, bound, bar)
+            promising = promising[fits["full"][promising]]
+            if len(promising):
+                chosen, table_promising = whole.take(promising), table.take(promising)
+                combination, layers = self._fastest(table_promising, chosen, whole=True)
                 yield self._with(chosen, combination, -1), step_time(self.space.setting, chosen, layers)
         if "selective" in fits:
             named, waiting = self._recomputing(plans, SELECTIVE), np.argsort(bound, kind="stable")
@@ -123,45 +123,47 @@ class Chooser:
                 forward[:, rows], backward[:, rows] = times.forward[:, places], times.backward[:, places]
         return chosen, LayerSeconds(forward, backward)
 
-    def _worth(self, held: _Held, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar) -> np.ndarray:
+    def _worth(
+        self, footprint: _Footprint, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
+    ) -> np.ndarray:
         """Indices of structures that fit, whose busiest stage takes no longer than the bar."""
         both = (layers.forward + layers.backward)[np.newaxis]
-        stage = (held.stages.layers * both).sum(axis=1).max(axis=0)
-        busy = stage * micro_batches(self.space.setting, held.plans)
+        stage = (footprint.stages.layers * both).sum(axis=1).max(axis=0)
+        busy = stage * micro_batches(self.space.setting, footprint.plans)
         worth = np.zeros(len(busy), dtype=bool)
         for kind, mask in fits.items():
             rows = np.flatnonzero(mask & ~worth)
-            plans = self._recomputing(held.plans.take(rows), Choice["recompute"].index(kind))
+            plans = self._recomputing(footprint.plans.take(rows), Choice["recompute"].index(kind))
             worth[rows[self._near(plans, busy[rows], bar)]] = True
         return np.flatnonzero(worth)
 
-    def _fitting(self, table: Table, held: _Held) -> dict[str, np.ndarray]:
+    def _fitting(self, table: Table, footprint: _Footprint) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
         kept, kinds = table.kept[:, table.index], self.space.recompute
-        found: dict[str, np.ndarray] = {}
+        masks: dict[str, np.ndarray] = {}
         if "none" in kinds:
-            found["none"] = self._fits(held, kept, np.zeros_like(kept))
+            masks["none"] = self._fits(footprint, kept, np.zeros_like(kept))
         if "selective" in kinds:
-            found["selective"] = self._fits(held, kept, table.discarded.max(axis=0)[:, table.index])
+            masks["selective"] = self._fits(footprint, kept, table.discarded.max(axis=0)[:, table.index])
         if "full" in kinds:
-            boundary = boundary_bytes(self.space.setting, held.plans)
-            found["full"] = self._fits(held, kept, kept - boundary, kept)
-        return found
+            boundary = boundary_bytes(self.space.setting, footprint.plans)
+            masks["full"] = self._fits(footprint, kept, kept - boundary, kept)
+        return masks
 
     def _fits(
-        self, held: _Held, kept: np.ndarray, discarded: np.ndarray, again: np.ndarray | None = None
+        self, footprint: _Footprint, kept: np.ndarray, discarded: np.ndarray, again: np.ndarray | None = None
     ) -> np.ndarray:
         """Whether plans fit that keep and discard bytes of a layer of each kind, shape (..., plans).
 
         Args:
-            held: memory of the plans.
+            footprint: memory of the plans.
             kept: bytes of a layer that keeps all, shape (kinds, plans).
             discarded: those that are recomputed, shape (..., kinds, plans).
             again: bytes while a layer is computed again; by default those discarded.
         """
         left = np.moveaxis(kept - discarded, -2, 0), np.moveaxis(discarded if again is None else again, -2, 0)
         layers = [Kept(between, reopened) for between, reopened in zip(*left, strict=True)]
-        return held.fits(layers, self.usable_bytes)
+        return footprint.fits(layers, self.usable_bytes)
 
     def _with(self, plans: Plans, combination: np.ndarray, modules: np.ndarray | int) -> Plans:
         """The plans with combinations and codes of module sets."""
@@ -183,8 +185,8 @@ class Chooser:
                 continue
             shapes, places = np.unique(table.index[mine], return_inverse=True)
             sets, own = ModuleSets.of(table, shapes, context), plans.take(mine)
-            held = _Held.of(self.space, own)
-            fits = self._fits(held, sets.kept[:, places], sets.discarded[..., places])
+            footprint = _Footprint.of(self.space, own)
+            fits = self._fits(footprint, sets.kept[:, places], sets.discarded[..., places])
             number, owner = np.nonzero(sets.undominated(fits, places))
             shape = places[owner]
             layers = LayerSeconds(sets.forward[number, :, shape].T, sets.backward[number, :, shape].T)
@@ -198,7 +200,7 @@ class Chooser:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Footprint:
     """Memory of structures, activations apart."""
 
     space: LeverSpace
@@ -208,17 +210,17 @@ class _Held:
     flight: np.ndarray
 
     @classmethod
-    def of(cls, space: LeverSpace, plans: Plans) -> _Held:
+    def of(cls, space: LeverSpace, plans: Plans) -> _Footprint:
         stages = Stages.of(space.setting, plans)
-        held = memory(space.setting, plans, stages, parameters(space.setting, plans, stages))
-        return cls(space, plans, stages, held, in_flight(space.setting, plans, stages))
+        usage = memory(space.setting, plans, stages, parameters(space.setting, plans, stages))
+        return cls(space, plans, stages, usage, in_flight(space.setting, plans, stages))
 
     def fits(self, kept: list[Kept], usable_bytes: float) -> np.ndarray:
         """Whether plans fit whose layers keep that much, shape (..., plans)."""
         setting = self.space.setting.of(self.plans)
-        held = (
+        activations = (
             held_activations(setting, self.plans, self.stages, kept, self.flight)
             * setting.framework.memory.fragmentation
         )
-        peak = self.memory.peak_with(held, setting.cluster.device.memory_bytes)
+        peak = self.memory.peak_with(activations, setting.cluster.device.memory_bytes)
         return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)

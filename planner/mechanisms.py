@@ -99,10 +99,10 @@ def format_mechanism(setting: Setting) -> str:
 
 def mechanisms(setting: Setting, plan: Plan, left_out: Collection[str] = ()) -> tuple[str, ...]:
     """Mechanisms that a plan uses, its number format among them, without those of fields ``left_out``."""
-    found = [
+    used = [
         words
         for name, of in MECHANISMS.items()
         if name not in left_out and _relevant(plan, name)
         for words in of(setting, getattr(plan, name))
     ]
-    return (format_mechanism(setting), *dict.fromkeys(found))
+    return (format_mechanism(setting), *dict.fromkeys(used))

@@ -65,7 +65,10 @@ class Fronts:
 
     def __repr__(self) -> str:
         """The subject, and the plans on each front."""
-        lines = [f"{one.y.name} against {one.x.name}: {len(one.points)} on the front" for one in self.fronts]
+        lines = [
+            f"{front.y.name} against {front.x.name}: {len(front.points)} on the front"
+            for front in self.fronts
+        ]
         return "\n".join([f"Fronts of {self.subject} over {len(self):,} plans", *lines])
 
     def __len__(self) -> int:

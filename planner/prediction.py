@@ -43,8 +43,8 @@ class Prediction:
         """Predict one plan, or several, analytically."""
         plans = plan if isinstance(plan, Plans) else Plans.of(plan)
         step = predict(setting, plans)
-        held = memory(setting, plans, step.stages, step.parameters)
-        return cls(setting, plans, step, held, Metrics.of(setting, plans, step))
+        usage = memory(setting, plans, step.stages, step.parameters)
+        return cls(setting, plans, step, usage, Metrics.of(setting, plans, step))
 
     @classmethod
     def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
@@ -61,8 +61,8 @@ class Prediction:
         seconds = {name: np.array([part]) for name, part in parts.items()}
         moved = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
         step = Step(np.array([timeline.period]), seconds, moved, stages, counts)
-        held = memory(setting, plans, stages, counts)
-        return cls(setting, plans, step, held, Metrics.of(setting, plans, step))
+        usage = memory(setting, plans, stages, counts)
+        return cls(setting, plans, step, usage, Metrics.of(setting, plans, step))
 
     @classmethod
     def of_search(cls, result: SearchResult) -> Prediction:

@@ -38,13 +38,13 @@ def grouped(
         levers: whether ``OF_LEVERS`` count.
     """
     names = [name for name in MECHANISMS if name in COLUMNS and (levers or name not in OF_LEVERS)]
-    alike = {}
+    representatives = {}
     for name in names:
         _, first, places = np.unique(getattr(plans, name), return_index=True, return_inverse=True)
         words = [MECHANISMS[name](setting, getattr(plans.plan(int(row)), name)) for row in first]
-        alike[name] = first[[words.index(own) for own in words]][places]
+        representatives[name] = first[[words.index(own) for own in words]][places]
     # Values with the same mechanism read as the first of them.
-    columns = {name: getattr(plans, name)[rows] for name, rows in alike.items()}
+    columns = {name: getattr(plans, name)[rows] for name, rows in representatives.items()}
     distinct, index = replace(plans, **columns).unique(*names, "policy")
     left_out = () if levers else OF_LEVERS
     sets = [frozenset(mechanisms(setting, plan, left_out)) for plan in distinct]

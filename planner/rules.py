@@ -90,8 +90,8 @@ def plan_memory(c: Candidates) -> StageMemory:
 
 
 def _memory(c: Candidates) -> np.ndarray:
-    held = plan_memory(c)
-    return (held.peak <= c.space.usable_bytes) & fits_tiers(c.space.setting.cluster, held)
+    usage = plan_memory(c)
+    return (usage.peak <= c.space.usable_bytes) & fits_tiers(c.space.setting.cluster, usage)
 
 
 def _needed_off_device(c: Candidates) -> np.ndarray:

@@ -80,7 +80,7 @@ class RunRanking:
 
 def planned_run(
     prediction: Prediction,
-    asked: AskedRun,
+    request: AskedRun,
     constraints: Constraints,
     replications: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -90,7 +90,7 @@ def planned_run(
 
     Args:
         prediction: of the plan's step.
-        asked: the run.
+        request: the run.
         constraints: of plans for fewer nodes.
         replications: in place of the question's.
         progress: called with the finished share.
@@ -101,13 +101,13 @@ def planned_run(
     """
     setting = prediction.setting
     rate = float(setting.training.tokens / prediction.step.time[0])
-    speeds = shrunk_speeds(setting, asked, lambda smaller: _best_rate(smaller, constraints), rate)
-    return run_plan(prediction, asked, replications, progress, speeds, engine)
+    speeds = shrunk_speeds(setting, request, lambda smaller: _best_rate(smaller, constraints), rate)
+    return run_plan(prediction, request, replications, progress, speeds, engine)
 
 
 def rank_runs(
     setting: Setting,
-    asked: AskedRun,
+    request: AskedRun,
     constraints: Constraints,
     objective: str = "time",
     quantile: str = "p50",
@@ -120,7 +120,8 @@ def rank_runs(
 
     Args:
         setting: model, cluster at its size, workload, framework.
-        asked: the run; without `checkpoints`, the mechanisms of ``TRIED`` are compared at their best period.
+        request: the run; without `checkpoints`, the mechanisms of ``TRIED`` are compared at their best
+            period.
         constraints: fields of the plan to hold or to limit.
         objective: time, cost or energy of the whole run.
         quantile: p50 or p90 of the wall time.
@@ -131,47 +132,49 @@ def rank_runs(
     """
     gpus = setting.cluster.devices
     try:
-        found = search(setting, gpus, constraints, "time", CANDIDATES, progress, headroom, offload=offload)
+        result = search(setting, gpus, constraints, "time", CANDIDATES, progress, headroom, offload=offload)
     except InputError as error:
         return RunSearch(gpus, (), error.problem.partition(":")[0])
-    if not len(found.plans):
-        words = found.shortfall.message().partition("\n")[0] if found.shortfall else "no plan fits"
+    if not len(result.plans):
+        words = result.shortfall.message().partition("\n")[0] if result.shortfall else "no plan fits"
         return RunSearch(gpus, (), words)
-    asked = _same_work(asked, float(found.step.time[0]))
-    chosen, problem = _best_by_closed_form(found, asked, objective, top)
+    request = _same_work(request, float(result.step.time[0]))
+    chosen, problem = _best_by_closed_form(result, request, objective, top)
     if not chosen:
         return RunSearch(gpus, (), problem)
-    ranked = [_drawn(found, index, variant, objective, quantile) for index, variant in chosen]
+    ranked = [_drawn(result, index, variant, objective, quantile) for index, variant in chosen]
     return RunSearch(gpus, sorted(ranked, key=lambda each: each.value))
 
 
-def variants(asked: AskedRun) -> list[AskedRun]:
+def variants(request: AskedRun) -> list[AskedRun]:
     """The run with every mechanism to compare, and with enough spares where none are stated."""
-    question = asked.question
+    question = request.question
     if question.spares == 0 and question.recovery.replace.takes_spares:
         question = question.model_copy(update={"spares": "auto"})
     mechanisms: list[Mechanism | None] = [question.checkpoints]
-    if question.checkpoints is None and asked.faults.processes:
+    if question.checkpoints is None and request.faults.processes:
         reader: TypeAdapter[Mechanism] = TypeAdapter(AnyMechanism)
         mechanisms = [reader.validate_python({"mechanism": name}) for name in TRIED if name in MECHANISMS]
-    return [replace(asked, question=question.model_copy(update={"checkpoints": each})) for each in mechanisms]
+    return [
+        replace(request, question=question.model_copy(update={"checkpoints": each})) for each in mechanisms
+    ]
 
 
-def _same_work(asked: AskedRun, step_s: float) -> AskedRun:
+def _same_work(request: AskedRun, step_s: float) -> AskedRun:
     """The run with ``days`` as the steps of the fastest plan: all plans do the same work."""
-    question = asked.question
+    question = request.question
     if question.days is None:
-        return asked
+        return request
     steps = max(int(question.days * 86400 / step_s), 1)
-    return replace(asked, question=question.model_copy(update={"days": None, "steps": steps}))
+    return replace(request, question=question.model_copy(update={"days": None, "steps": steps}))
 
 
 def _best_by_closed_form(
-    found: SearchResult, asked: AskedRun, objective: str, top: int
+    result: SearchResult, request: AskedRun, objective: str, top: int
 ) -> tuple[list[tuple[int, AskedRun]], str]:
     """Indices of the plans and mechanisms of least time, cost or energy; and why a run cannot work."""
-    cases = [RunCase(found.setting, found.plans, found.step, variant) for variant in variants(asked)]
-    weight = _weights(found, objective)
+    cases = [RunCase(result.setting, result.plans, result.step, variant) for variant in variants(request)]
+    weight = _weights(result, objective)
     scored: list[tuple[float, int, int]] = []
     for number, case in enumerate(cases):
         finish = case.finish_s()
@@ -190,33 +193,33 @@ def _best_by_closed_form(
     return chosen, problem
 
 
-def _weights(found: SearchResult, objective: str) -> np.ndarray:
+def _weights(result: SearchResult, objective: str) -> np.ndarray:
     """What a second of a run costs beside time; the spares of one size are the same for all plans."""
     if objective == "energy":
-        metrics = found.metrics
+        metrics = result.metrics
         return np.asarray(metrics.kwh_per_million_tokens / metrics.step_time_s)
-    return np.ones(len(found.plans))
+    return np.ones(len(result.plans))
 
 
-def _drawn(found: SearchResult, index: int, asked: AskedRun, objective: str, quantile: str) -> RankedRun:
+def _drawn(result: SearchResult, index: int, request: AskedRun, objective: str, quantile: str) -> RankedRun:
     """Draw one plan's run."""
-    plan = found.plans.plan(index)
-    prediction = Prediction.of(found.setting, Plans.of(plan))
-    case = RunCase(prediction.setting, prediction.plans, prediction.step, asked)
+    plan = result.plans.plan(index)
+    prediction = Prediction.of(result.setting, Plans.of(plan))
+    case = RunCase(prediction.setting, prediction.plans, prediction.step, request)
     expected = max(case.rate * float(case.finish_s()[0]), 1.0)
     drawn = int(np.clip(FAULTS / expected, FEWEST, DRAWN))
-    drawn = min(drawn, asked.question.replications)
-    run = planned_run(prediction, asked, Constraints.of({}, {}), drawn)
+    drawn = min(drawn, request.question.replications)
+    run = planned_run(prediction, request, Constraints.of({}, {}), drawn)
     days = run.outcome.quantile(QUANTILES[quantile]) / 86400
     share = days * 86400 / run.outcome.mean_s
     value = {"time": days, "cost": run.usd * share, "energy": run.kwh * share}[objective]
-    return RankedRun(found.setting.cluster.devices, plan, run, value)
+    return RankedRun(result.setting.cluster.devices, plan, run, value)
 
 
 def _best_rate(setting: Setting, constraints: Constraints) -> float | None:
     """Tokens per second of the best plan; None where none fits."""
     try:
-        found = search(setting, setting.cluster.devices, constraints, "time", 1)
+        result = search(setting, setting.cluster.devices, constraints, "time", 1)
     except InputError:
         return None
-    return float(setting.training.tokens / found.step.time[0]) if len(found.plans) else None
+    return float(setting.training.tokens / result.step.time[0]) if len(result.plans) else None

@@ -51,7 +51,7 @@ class PlannedRun:
 
 def run_plan(
     prediction: Prediction,
-    asked: AskedRun,
+    request: AskedRun,
     replications: int | None = None,
     progress: Callable[[float], None] | None = None,
     shrunk: Sequence[float] = (),
@@ -61,7 +61,7 @@ def run_plan(
 
     Args:
         prediction: of the plan's step.
-        asked: the run.
+        request: the run.
         replications: in place of the question's.
         progress: called with the finished share.
         shrunk: speeds with fewer nodes; see `shrunk_speeds`.
@@ -71,22 +71,22 @@ def run_plan(
         InputError: the run cannot work; see `RunCase.inputs`.
     """
     setting, plan = prediction.setting, prediction.plans.plan(0)
-    case = RunCase(setting, prediction.plans, prediction.step, asked, engine)
-    inputs = case.inputs(0, slow_parts(prediction, plan, asked), shrunk)
-    count = replications or asked.question.replications
-    outcome = simulate_run(inputs, count, asked.question.seed, float(case.late[0]), progress)
+    case = RunCase(setting, prediction.plans, prediction.step, request, engine)
+    inputs = case.inputs(0, slow_parts(prediction, plan, request), shrunk)
+    count = replications or request.question.replications
+    outcome = simulate_run(inputs, count, request.question.seed, float(case.late[0]), progress)
     return PlannedRun(prediction, case, outcome)
 
 
-def slow_parts(prediction: Prediction, plan: Plan, asked: AskedRun) -> list[Slow]:
+def slow_parts(prediction: Prediction, plan: Plan, request: AskedRun) -> list[Slow]:
     """The parts of a run that stragglers slow down, each timed on the event engine.
 
     Raises:
         InputError: a straggler that the plan does not have.
     """
-    found: list[Slow] = []
-    for number, straggler in enumerate(asked.question.stragglers):
-        where = f"{asked.where}.stragglers.{number}"
+    slowed: list[Slow] = []
+    for number, straggler in enumerate(request.question.stragglers):
+        where = f"{request.where}.stragglers.{number}"
         factor = _factor(prediction, plan, straggler, where)
         end = math.inf if straggler.until is None else straggler.until
         evicted = straggler.detected is not None and straggler.from_ + straggler.detected < end
@@ -97,9 +97,9 @@ def slow_parts(prediction: Prediction, plan: Plan, asked: AskedRun) -> list[Slow
         for piece in range(RAMP if rise > 0 else 0):
             part = 1 + (factor - 1) * (piece + 0.5) / RAMP
             begin, stop = start + rise * piece / RAMP, start + rise * (piece + 1) / RAMP
-            found.append(Slow(begin, stop, part, straggler=number))
-        found.append(Slow(start + rise, end, factor, evicted, number))
-    return found
+            slowed.append(Slow(begin, stop, part, straggler=number))
+        slowed.append(Slow(start + rise, end, factor, evicted, number))
+    return slowed
 
 
 def _factor(prediction: Prediction, plan: Plan, straggler: TimedStraggler, where: str) -> float:
@@ -126,7 +126,7 @@ def _factor(prediction: Prediction, plan: Plan, straggler: TimedStraggler, where
 
 
 def shrunk_speeds(
-    setting: Setting, asked: AskedRun, best: Callable[[Setting], float | None], tokens_per_s: float
+    setting: Setting, request: AskedRun, best: Callable[[Setting], float | None], tokens_per_s: float
 ) -> list[float]:
     """Speeds of the best plans with fewer nodes over that of all nodes, from one missing node.
 
@@ -134,11 +134,11 @@ def shrunk_speeds(
 
     Args:
         setting: of the whole job.
-        asked: its run; only `elastic: {replan: NODES}` needs speeds.
+        request: its run; only `elastic: {replan: NODES}` needs speeds.
         best: tokens per second of the best plan of a setting; None where none fits.
         tokens_per_s: of the whole job's plan.
     """
-    elastic = asked.question.elastic
+    elastic = request.question.elastic
     if not isinstance(elastic, Replan):
         return []
     cluster, width = setting.cluster, setting.cluster.devices_per_node
@@ -151,7 +151,7 @@ def shrunk_speeds(
             left -= 1
         if rate is None:
             raise InputError(
-                f"no plan fits on fewer than {nodes - missing + 1} nodes", f"{asked.where}.elastic.replan"
+                f"no plan fits on fewer than {nodes - missing + 1} nodes", f"{request.where}.elastic.replan"
             )
         speeds.append(min(rate / tokens_per_s, 1.0))
     return speeds

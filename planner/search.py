@@ -165,11 +165,11 @@ def _rules(space: Space, offload: bool) -> tuple[CandidateRule, ...]:
 
 def _removed_levers(space: Space, chooser: Chooser, removed: dict[str, int]) -> dict[str, int]:
     """Candidates removed among choices of levers, and those that then fit in no memory."""
-    count, found = chooser.space.count, {LEVERS: chooser.fitting * (chooser.space.count - 1)}
+    count, causes = chooser.space.count, {LEVERS: chooser.fitting * (chooser.space.count - 1)}
     if isinstance(chooser, ProvenChooser):
-        found[UNPROVEN] = removed[UNPROVEN] + chooser.unproven * count
-    others = sum(({**removed, **found}).values()) - removed[MEMORY]
-    return {**found, MEMORY: space.candidates - chooser.fitting - others}
+        causes[UNPROVEN] = removed[UNPROVEN] + chooser.unproven * count
+    others = sum(({**removed, **causes}).values()) - removed[MEMORY]
+    return {**causes, MEMORY: space.candidates - chooser.fitting - others}
 
 
 def _keep_freed_memory() -> None:

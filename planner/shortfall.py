@@ -73,12 +73,13 @@ class Shortfall:
 
     def message(self) -> str:
         """The answer in words, with the breakdown and the changes that would help."""
-        near = self.nearest
-        parts = sorted(near.parts.items(), key=lambda item: -item[1])
+        closest = self.nearest
+        parts = sorted(closest.parts.items(), key=lambda item: -item[1])
         lines = [
-            f"no plan fits: the nearest needs {_gib(near.peak_bytes)} on a device of the {near.stage} stage, "
-            f"which may fill {_gib(self.capacity_bytes)}: {_gib(self.short_bytes)} short",
-            f"  nearest: {describe(near.plan)}",
+            f"no plan fits: the nearest needs {_gib(closest.peak_bytes)} on a device of the "
+            f"{closest.stage} stage, which may fill {_gib(self.capacity_bytes)}: "
+            f"{_gib(self.short_bytes)} short",
+            f"  nearest: {describe(closest.plan)}",
             "  " + ", ".join(f"{name} {_gib(size)}" for name, size in parts if size > 0),
         ]
         for remedy in self.remedies:
@@ -116,43 +117,43 @@ def nearest(space: Space) -> Nearest | None:
     return best
 
 
-def _on_host(space: Space, near: Nearest) -> Iterator[Remedy]:
+def _on_host(space: Space, closest: Nearest) -> Iterator[Remedy]:
     """The nearest plan with gradients and the optimizer's state in host memory, where both fit."""
     setting, off = space.setting, {"host": 1.0}
     node = setting.cluster.node
-    if node is None or node.host_bytes is None or near.plan.place is not None:
+    if node is None or node.host_bytes is None or closest.plan.place is not None:
         return
     place = Tiers.model_validate({"gradients": off, "optimizer": off})
     update = Update.model_validate({"on": "host"})
-    plan = near.plan.model_copy(update={"place": place, "update": update})
+    plan = closest.plan.model_copy(update={"place": place, "update": update})
     plans = Plans.of(plan)
     stages = Stages.of(setting, plans)
-    held = memory(setting, plans, stages, parameters(setting, plans, stages))
-    if held.peak[0] <= space.usable_bytes and held.on_tier("host")[0] <= node.host_bytes:
-        row = int(np.argmax(held.stages[:, 0]))
-        found = Nearest(plan, float(held.peak[0]), stages.name(row), held.breakdown(0, row))
-        yield Remedy("gradients and optimizer on the host (plan.place)", found, True)
+    usage = memory(setting, plans, stages, parameters(setting, plans, stages))
+    if usage.peak[0] <= space.usable_bytes and usage.on_tier("host")[0] <= node.host_bytes:
+        row = int(np.argmax(usage.stages[:, 0]))
+        moved = Nearest(plan, float(usage.peak[0]), stages.name(row), usage.breakdown(0, row))
+        yield Remedy("gradients and optimizer on the host (plan.place)", moved, True)
 
 
 def explain(space: Space) -> Shortfall | None:
     """Explain why nothing in a space fits, and try changes that help; None if no plan has a valid shape."""
-    near = nearest(space)
-    if near is None:
+    closest = nearest(space)
+    if closest is None:
         return None
     capacity = space.usable_bytes
     remedies = []
     for change, wider in _wider(space):
-        found = nearest(wider)
-        if found and (found.peak_bytes < near.peak_bytes or wider.usable_bytes > capacity):
+        candidate = nearest(wider)
+        if candidate and (candidate.peak_bytes < closest.peak_bytes or wider.usable_bytes > capacity):
             room = wider.usable_bytes
-            remedies.append(Remedy(change, found, found.peak_bytes <= room))
-            if change.startswith("more devices") and found.peak_bytes <= capacity:
+            remedies.append(Remedy(change, candidate, candidate.peak_bytes <= room))
+            if change.startswith("more devices") and candidate.peak_bytes <= capacity:
                 break
     remedies.sort(key=lambda remedy: (not remedy.fits, remedy.nearest.peak_bytes))
     # Changes of the question come first, then state off the device, which takes time.
     fitting = sum(remedy.fits for remedy in remedies)
-    remedies[fitting:fitting] = _on_host(space, near)
-    return Shortfall(near, capacity, tuple(remedies))
+    remedies[fitting:fitting] = _on_host(space, closest)
+    return Shortfall(closest, capacity, tuple(remedies))
 
 
 def _wider(space: Space) -> Iterator[tuple[str, Space]]:

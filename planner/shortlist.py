@@ -90,14 +90,14 @@ def shortlist(
     simple = mechanisms(pool)
     first = _recommended(setting, pool, footing[np.argsort(simple[footing], kind="stable")])
     picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
-    near = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
-    peaks = _peaks(setting, pool.take(near))
+    rows = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
+    peaks = _peaks(setting, pool.take(rows))
     wanted = [_pick(pool, values, 0, (FASTEST,))]
     for family in FAMILIES:
         if family.name in families and not family.holds(picks[0].plans)[0]:
             wanted.append(_Pick(families[family.name][0], float(families[family.name][1][0]), (family.name,)))
-    wanted.append(_pick(pool, values, int(near[np.argmin(peaks)]), (LEAST_MEMORY,)))
-    wanted.append(_pick(pool, values, int(near[np.argmin(simple[near])]), (SIMPLEST,)))
+    wanted.append(_pick(pool, values, int(rows[np.argmin(peaks)]), (LEAST_MEMORY,)))
+    wanted.append(_pick(pool, values, int(rows[np.argmin(simple[rows])]), (SIMPLEST,)))
     for pick in sorted(wanted, key=lambda pick: pick.value):
         _add(picks, pick)
     picks = _filled(picks[:top], pool, values, top)

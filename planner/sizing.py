@@ -80,11 +80,11 @@ class Sizing:
     def front(self) -> list[Size]:
         """Sizes that no other size beats in both time and cost, cheapest first."""
         planned = sorted((s for s in self.sizes if s.planned), key=lambda size: (size.usd, size.days))
-        found: list[Size] = []
+        front: list[Size] = []
         for size in planned:
-            if not found or size.days < found[-1].days:
-                found.append(size)
-        return found
+            if not front or size.days < front[-1].days:
+                front.append(size)
+        return front
 
     @property
     def within(self) -> list[Size]:
@@ -173,12 +173,12 @@ def size_up(
         progress: called with the finished share.
         offload: try optimizer and gradients on the host and on SSDs too.
     """
-    total, found = sum(len(sizes) for _, sizes in settings), []
+    total, planned = sum(len(sizes) for _, sizes in settings), []
     for size in _sizes(settings, tokens, constraints, objective, headroom, offload):
-        found.append(size)
+        planned.append(size)
         if progress:
-            progress(len(found) / total)
-    return Sizing(tokens, deadline_days, found, budget_usd)
+            progress(len(planned) / total)
+    return Sizing(tokens, deadline_days, planned, budget_usd)
 
 
 def _sizes(

@@ -245,13 +245,15 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
             if not lacking:
                 continue
             value = "+".join(lacking)
-        words = ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in offered)
+        words = ", ".join(
+            str(option).lower() if isinstance(option, bool) else str(option) for option in offered
+        )
         why = framework.source.get("offers", "")
         raise InputError(f"{framework.name} offers {name} {words}, found {value} ({why})", f"--fix {name}")
     modules = constraints.fixed.get("recompute_modules")
     for module in modules if isinstance(modules, tuple) else ():
         if not has_module(setting.model, module):
-            there = ", ".join(one for one in MODULE_NAMES if has_module(setting.model, one))
+            there = ", ".join(kind for kind in MODULE_NAMES if has_module(setting.model, kind))
             where = "--fix recompute_modules"
             raise InputError(f"{setting.model.name} has no {module}; it has {there}", where)
 

@@ -98,12 +98,12 @@ def file_digests(data: Any, folder: Path, above: tuple[Path, ...] = ()) -> dict[
     if not path.is_file() or path in above:
         return {}
     state = path.stat()
-    found = {data: _digest(path, state.st_mtime_ns, state.st_size)}
+    digests = {data: _digest(path, state.st_mtime_ns, state.st_size)}
     if path.suffix in DEFINITIONS:
         definition = _definition(path, state.st_mtime_ns, state.st_size)
         inner = file_digests(definition, path.parent, (*above, path))
-        found |= {f"{data}: {name}": digest for name, digest in inner.items()}
-    return found
+        digests |= {f"{data}: {name}": digest for name, digest in inner.items()}
+    return digests
 
 
 @lru_cache(maxsize=1024)
@@ -184,10 +184,10 @@ class ResultStore:
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and kind != APPLICATION:
             raise InputError("is not a store of results (SQLite file of `--store`)", shown_path(self.path))
-        found = self._base.execute("PRAGMA user_version").fetchone()[0]
-        if tables and found != FORMAT:
+        version = self._base.execute("PRAGMA user_version").fetchone()[0]
+        if tables and version != FORMAT:
             problem = (
-                f"was written by another version of Meshwright (format {found}, this one reads {FORMAT})"
+                f"was written by another version of Meshwright (format {version}, this one reads {FORMAT})"
             )
             raise InputError(problem, shown_path(self.path))
         # Readers and one writer at a time; a killed process leaves a log that the next one reads.

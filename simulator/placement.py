@@ -90,17 +90,17 @@ def shares(setting: MixedSetting, plan: Plan, where: str) -> list[Share]:
     for name in (*placement.stages, *placement.replicas):
         setting.cluster.group(name, where)
     find = _by_stage if placement.stages else _by_replica
-    made = [share for group in setting.cluster.groups if (share := find(group, setting, plan))]
+    parts = [share for group in setting.cluster.groups if (share := find(group, setting, plan))]
     check = _check_stages if placement.stages else _check_replicas
-    check(setting, plan, made, where)
-    for share in made:
+    check(setting, plan, parts, where)
+    for share in parts:
         if share.devices > share.group.devices:
             raise InputError(
                 f"group {share.group.name!r} has {share.group.devices} devices; its part of the plan needs"
                 f" {share.devices}",
                 where,
             )
-    return made
+    return parts
 
 
 def _by_stage(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | None:
@@ -134,7 +134,7 @@ def _by_replica(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | 
     )
 
 
-def _check_stages(setting: MixedSetting, plan: Plan, made: list[Share], where: str) -> None:
+def _check_stages(setting: MixedSetting, plan: Plan, parts: list[Share], where: str) -> None:
     """The stages and their layers are those of the plan and the model."""
     placement, model = setting.placement, setting.model
     if len(placement.stages) != plan.pipeline:
@@ -145,7 +145,7 @@ def _check_stages(setting: MixedSetting, plan: Plan, made: list[Share], where: s
         raise InputError("stages on groups need rank_order tensor-context-data-pipeline", where)
     if not placement.layers:
         return
-    layers = sum(len(share.stages) * int(share.layers) for share in made)
+    layers = sum(len(share.stages) * int(share.layers) for share in parts)
     if layers != setting.layers:
         raise InputError(f"layers add up to {layers}, {model.name} has {setting.layers}", where)
     if plan.first_stage_layers or plan.last_stage_layers:
@@ -154,23 +154,23 @@ def _check_stages(setting: MixedSetting, plan: Plan, made: list[Share], where: s
         raise InputError(f"layers need a model of equal layers, which {model.name} is not", where)
 
 
-def _check_replicas(setting: MixedSetting, plan: Plan, made: list[Share], where: str) -> None:
+def _check_replicas(setting: MixedSetting, plan: Plan, parts: list[Share], where: str) -> None:
     """The replicas and their micro batches are those of the plan and the batch."""
-    replicas = sum(share.replicas for share in made)
+    replicas = sum(share.replicas for share in parts)
     if replicas != plan.data:
         raise InputError(f"replicas add up to {replicas}, the plan has data = {plan.data}", where)
     batch = setting.training.global_batch
-    trained = sum(share.replicas * share.micro_batches for share in made) * plan.micro_batch
+    trained = sum(share.replicas * share.micro_batches for share in parts) * plan.micro_batch
     if trained != batch:
         raise InputError(
             f"replicas x micro_batches x micro_batch = {trained} does not equal global_batch = {batch}", where
         )
-    if plan.zero >= 2 and len({share.micro_batches for share in made}) > 1:
+    if plan.zero >= 2 and len({share.micro_batches for share in parts}) > 1:
         raise InputError(
             f"zero: {plan.zero} communicates in each micro batch, so replicas need equal micro_batches", where
         )
     experts = plan.expert * plan.expert_tensor
-    for share in made:
+    for share in parts:
         ranks = share.replicas * plan.context * plan.tensor
         if ranks % experts:
             raise InputError(

@@ -346,8 +346,8 @@ class Plans:
         numbers = range(len(self.schedule_names))
         if len(self) and (self.schedule == self.schedule[0]).all():
             return [(self.schedule_names[int(self.schedule[0])], slice(None))]
-        found = ((self.schedule_names[number], np.flatnonzero(self.schedule == number)) for number in numbers)
-        return [(name, chosen) for name, chosen in found if len(chosen)]
+        rows = ((self.schedule_names[number], np.flatnonzero(self.schedule == number)) for number in numbers)
+        return [(name, chosen) for name, chosen in rows if len(chosen)]
 
 
 TABLES = ("schedule_names", "policies", "shared")

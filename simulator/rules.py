@@ -137,11 +137,11 @@ def balances_predictions(setting: Setting, pipeline: np.ndarray, chunks: np.ndar
 def _explain_layers(setting: Setting, plan: Plan) -> str:
     slots = f"pipeline x virtual_pipeline = {plan.pipeline} x {plan.virtual_pipeline}"
     if plan.first_stage_layers or plan.last_stage_layers:
-        given = (
+        ends = (
             f"{plan.first_stage_layers} on the first stage and {plan.last_stage_layers} on the last "
             "(0: even, -1: none)"
         )
-        return f"{setting.model.layers} layers with {given} leave no whole layers per chunk with {slots}"
+        return f"{setting.model.layers} layers with {ends} leave no whole layers per chunk with {slots}"
     return (
         f"{setting.model.layers} layers do not divide by {slots}; "
         "first_stage_layers and last_stage_layers allow uneven ends"

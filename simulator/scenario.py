@@ -334,13 +334,13 @@ def find_framework(written: Definition, device: Device, folder: Path, where: str
     return recipe.applied(framework, f"{where}: recipe") if recipe else framework
 
 
-def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
+def complete_plan(setting: Setting, fields: Mapping[str, Any], where: str) -> Plan:
     """Fill in the defaults of a plan (the framework's, the remaining replicas) and check it.
 
     Raises:
         InputError: an unknown key, a wrong value, or a rule that the plan breaks.
     """
-    plan = fill_plan(setting, given, where)
+    plan = fill_plan(setting, fields, where)
     check(setting, plan, where)
     if plan.place is not None:
         from simulator.training.automatic import settled
@@ -349,16 +349,16 @@ def complete_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Pla
     return plan
 
 
-def fill_plan(setting: Setting, given: Mapping[str, Any], where: str) -> Plan:
+def fill_plan(setting: Setting, fields: Mapping[str, Any], where: str) -> Plan:
     """Fill in the defaults of a plan: the framework's, and the remaining replicas.
 
     Raises:
         InputError: an unknown key or a wrong value.
     """
     usual = {name: value for name, value in setting.framework.defaults.items() if name not in LEVERS}
-    if given.get("tensor", usual.get("tensor", 1)) == 1:
+    if fields.get("tensor", usual.get("tensor", 1)) == 1:
         usual.pop("sequence_parallel", None)
-    plan = build(Plan, {**usual, **_implied(setting, given), **given}, where)
+    plan = build(Plan, {**usual, **_implied(setting, fields), **fields}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
     return plan
 
@@ -378,13 +378,13 @@ def changed(data: Mapping[str, Any], key: str, value: object, where: str) -> dic
     return {**data, first: changed(inner, rest, value, where)}
 
 
-def _implied(setting: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
+def _implied(setting: Setting, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The remaining replicas, and the schedule required by virtual pipeline stages."""
     implied: dict[str, Any] = {}
-    degrees = [given.get(name, 1) for name in ("tensor", "context", "pipeline")]
+    degrees = [fields.get(name, 1) for name in ("tensor", "context", "pipeline")]
     if all(isinstance(degree, int) and degree > 0 for degree in degrees):
         implied["data"] = max(setting.cluster.devices // (degrees[0] * degrees[1] * degrees[2]), 1)
-    chunks = given.get("virtual_pipeline", 1)
+    chunks = fields.get("virtual_pipeline", 1)
     if isinstance(chunks, int) and chunks > 1:
         implied["schedule"] = "interleaved"
     return implied
@@ -401,8 +401,8 @@ def find(
     if isinstance(reference, BaseModel):
         if isinstance(reference, catalogue.model):
             return reference
-        found, needed = type(reference).__name__, catalogue.model.__name__
-        raise InputError(f"a {needed} is needed, found a {found}", where)
+        kind, needed = type(reference).__name__, catalogue.model.__name__
+        raise InputError(f"a {needed} is needed, found a {kind}", where)
     if isinstance(reference, Mapping):
         return build(catalogue.model, reference, where, folder)
     if not isinstance(reference, str | Path):

@@ -52,12 +52,12 @@ def _framework_reference(setting: Setting) -> str | dict[str, Any]:
     return reference(frameworks, used)
 
 
-def reference(catalogue: Catalogue[Any], found: BaseModel) -> str | dict[str, Any]:
+def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, Any]:
     """The name of a catalogue entry, or the full definition."""
-    name = getattr(found, "name", "")
-    if name in catalogue.names() and catalogue.get(name) == found:
+    name = getattr(entry, "name", "")
+    if name in catalogue.names() and catalogue.get(name) == entry:
         return name
-    return found.model_dump(mode="json", exclude_none=True)
+    return entry.model_dump(mode="json", exclude_none=True)
 
 
 def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:

@@ -104,10 +104,10 @@ class Site(Strict):
     @model_validator(mode="before")
     @classmethod
     def _of_this_version(cls, data: object) -> object:
-        found = data.get("site_format", SITE_FORMAT) if isinstance(data, Mapping) else SITE_FORMAT
-        if found != SITE_FORMAT:
+        version = data.get("site_format", SITE_FORMAT) if isinstance(data, Mapping) else SITE_FORMAT
+        if version != SITE_FORMAT:
             raise ValueError(
-                f"was written by another version of Meshwright (format {found!r}, this one reads "
+                f"was written by another version of Meshwright (format {version!r}, this one reads "
                 f"{SITE_FORMAT}); re-create it with `meshwright learn`"
             )
         return data
@@ -175,6 +175,6 @@ def check_server(site: ServerSite, device: str, engine: str, where: str) -> None
 
 
 def _check_place(places: tuple[tuple[str, str, str], ...], where: str) -> None:
-    for name, own, asked in places:
-        if own != asked:
-            raise InputError(f"was learned on the {name} {own}, the question has {asked}", where)
+    for name, own, present in places:
+        if own != present:
+            raise InputError(f"was learned on the {name} {own}, the question has {present}", where)

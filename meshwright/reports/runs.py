@@ -55,7 +55,7 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
         "replications": len(outcome.replications),
         "unfinished": sum(not each.done for each in outcome.replications),
         "interrupted": outcome.interrupted,
-        "seed": case.asked.question.seed,
+        "seed": case.request.question.seed,
         "assumed": assumed(run),
         **_detectors(run),
     }

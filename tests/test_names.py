@@ -1,0 +1,76 @@
+"""Names that say nothing about what they hold stay out of the packages that are done."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EMPTY = {"found", "held", "one", "given", "made", "asked", "alike", "near"}
+ROOT = Path(__file__).parents[1]
+DONE = (
+    *("hwmodels", "profiles", "planner/*.py", "simulator/*.py"),
+    *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
+    *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
+    *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),
+    "simulator/uncertainty",
+)
+
+
+def modules(package: str) -> list[Path]:
+    """The modules of a folder, or those that a pattern matches."""
+    return sorted(ROOT.glob(package if package.endswith(".py") else f"{package}/**/*.py"))
+
+
+def bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that a node binds."""
+    match node:
+        case (
+            ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name)
+        ):
+            return (name,)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return (name,)
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return (name,)
+        case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+            return (name,)
+    return ()
+
+
+def empty_names(source: str) -> Iterator[str]:
+    """Line and name of each binding that says nothing."""
+    for node in ast.walk(ast.parse(source)):
+        yield from (f"{getattr(node, 'lineno', 0)}: {name}" for name in bound(node) if name in EMPTY)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("package", DONE)
+def test_names_of_packages_that_are_done_say_what_they_hold(package):
+    paths = modules(package)
+    assert paths
+    wrong = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in empty_names(path.read_text())]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "found = 1",
+        "self.held = 1",
+        "def f(given): ...",
+        "for one, two in pairs: ...",
+        "def asked(): ...",
+        "[near for near in rows]",
+        "if made := f(): ...",
+        "class A:\n    alike: int",
+        "import re as found",
+        "match x:\n    case {**found}: ...",
+    ],
+)
+def test_every_kind_of_binding_is_seen(source):
+    assert list(empty_names(source))
+
+
+def test_reading_a_name_and_keywords_of_a_call_are_no_bindings():
+    assert not list(empty_names("f(found, given=held.made)"))
