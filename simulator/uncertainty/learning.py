@@ -148,19 +148,19 @@ class _Runs:
         return _Point(mean, times, exposed, left + exposed @ mean, cost)
 
 
-def _site_of(runs: _Runs, found: Posterior, source: str, held: SiteMemory) -> Site:
+def _site_of(runs: _Runs, posterior: Posterior, source: str, memory_factor: SiteMemory) -> Site:
     """The factors of a posterior; the factor of the whole step scales every part."""
     setting = runs.runs[0].setting
-    factors = np.clip(np.exp(found.mean[APPLIED] + found.mean[WHOLE]), LEAST, MOST)
+    factors = np.clip(np.exp(posterior.mean[APPLIED] + posterior.mean[WHOLE]), LEAST, MOST)
     return Site(
         site_format=SITE_FORMAT,
         source=source,
         device=setting.cluster.device.name,
         framework=setting.framework.name,
         factors={name: round(float(value), 5) for name, value in zip(FACTORS, factors, strict=True)},
-        memory=held,
+        memory=memory_factor,
         parts=list(PARTS),
-        covariance=found.covariance.round(8).tolist(),
+        covariance=posterior.covariance.round(8).tolist(),
         residual=round(float(runs.residual), 5),
     )
 
@@ -172,9 +172,9 @@ def learn_site(steps: Sequence[MeasuredStep], source: str = "") -> Learned:
         steps: one or more runs.
         source: where they come from, for the file.
     """
-    runs, held = _Runs(steps), _memory(steps)
-    start, at, found = _most_likely(runs)
-    site = _site_of(runs, found, source, held)
+    runs, memory_factor = _Runs(steps), _memory(steps)
+    start, at, posterior = _most_likely(runs)
+    site = _site_of(runs, posterior, source, memory_factor)
     left, surprise = _left_out(runs, at.exposed, at.errors)
     return Learned(
         site,
@@ -183,7 +183,7 @@ def learn_site(steps: Sequence[MeasuredStep], source: str = "") -> Learned:
         np.exp(-left) - 1,
         surprise,
         np.sqrt(runs.variance),
-        np.sqrt(np.maximum(np.diag(found.covariance), 0.0)),
+        np.sqrt(np.maximum(np.diag(posterior.covariance), 0.0)),
     )
 
 
@@ -218,11 +218,11 @@ def _left_out(runs: _Runs, exposed: np.ndarray, errors: np.ndarray) -> tuple[np.
     left, surprise = np.zeros(len(errors)), np.zeros(len(errors))
     for index in range(len(errors)):
         others = np.arange(len(errors)) != index
-        found = runs.posterior(exposed[others], errors[others])
-        left[index] = errors[index] - exposed[index] @ _applied(found.mean)
-        spread = exposed[index] @ found.covariance @ exposed[index]
+        posterior = runs.posterior(exposed[others], errors[others])
+        left[index] = errors[index] - exposed[index] @ _applied(posterior.mean)
+        spread = exposed[index] @ posterior.covariance @ exposed[index]
         spread += runs.residual**2
-        surprise[index] = (errors[index] - exposed[index] @ found.mean) / np.sqrt(spread)
+        surprise[index] = (errors[index] - exposed[index] @ posterior.mean) / np.sqrt(spread)
     return left, surprise
 
 
@@ -234,8 +234,8 @@ def _memory(steps: Sequence[MeasuredStep]) -> SiteMemory:
         if run.peak_bytes:
             plans = Plans.of(run.plan)
             step = predict(run.setting, plans)
-            held = memory(run.setting, plans, step.stages, step.parameters)
-            logs.append(float(np.log(run.peak_bytes / held.peak[0])))
+            usage = memory(run.setting, plans, step.stages, step.parameters)
+            logs.append(float(np.log(run.peak_bytes / usage.peak[0])))
     if not logs:
         return SiteMemory()
     precision = 1 / errors.spread**2 + len(logs) / SAME_SITE_MEMORY**2
