@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from simulator.levers import MODULE_NAMES, SHARED, ModuleName
 from simulator.plan import Choice, Plan, Plans
@@ -26,6 +27,7 @@ SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
 """Levers of a combination; they change the time of a layer, not its memory."""
 
 OF_EXPERTS = ("dispatcher", "grouped_launches", "overlap_expert")
+FLEX_GENERATIONS = ("ampere", "ada", "hopper", "blackwell")
 Modules = tuple[ModuleName, ...]
 INSIDE: dict[ModuleName, tuple[ModuleName, ...]] = {
     "mlp": ("mlp_act",),
@@ -78,6 +80,16 @@ def _block_scaled(setting: Setting, chosen: Combination, _: Modules | None) -> b
     return setting.training.precision == "mxfp8" and setting.cluster.device.generation == "blackwell"
 
 
+def _flex_runs(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
+    if chosen.dispatcher != "flex":
+        return True
+    runs = setting.cluster.device.generation in FLEX_GENERATIONS
+    if setting.choices.dispatcher_library != "deepep":
+        return runs
+    rack = setting.cluster.domain > setting.cluster.devices_per_node
+    return runs and not rack and not setting.choices.fixed_capacity
+
+
 def _graphs_whole(setting: Setting, chosen: Combination, modules: Modules | None) -> bool:
     graphs = setting.with_choices(graphs=chosen.graphs).graphs
     if modules is None:
@@ -100,6 +112,12 @@ COMBINATION_RULES = (
         "the fused grouped MLP multiplies MXFP8 on Blackwell (Transformer Engine, "
         "NVTE_CUTEDSL_FUSED_GROUPED_MLP)",
         _block_scaled,
+    ),
+    CombinationRule(
+        "the flex dispatcher runs on Ampere and newer GPUs of NVIDIA unless the release brings its own; "
+        "DeepEP not on racks (Megatron Bridge, flex_dispatcher_backend.py), nor where experts pad to a "
+        "capacity (Megatron Core, transformer_config.py)",
+        _flex_runs,
     ),
     CombinationRule(
         "recomputed modules lie inside or outside graphs of parts, not around them; full recomputation needs "
@@ -142,7 +160,11 @@ class LeverSpace:
 
     @classmethod
     def of(cls, setting: Setting, constraints: Constraints) -> LeverSpace:
-        """The levers that the release offers for the model and that the constraints leave."""
+        """The levers that the release offers for the model and that the constraints leave.
+
+        Raises:
+            InputError: fixed levers that go with no value of the others.
+        """
         offers, fixed = setting.framework.offers, constraints.fixed
         setting = setting.with_choices(**{name: fixed[name] for name in SHARED if name in fixed})
         values: dict[str, tuple[Any, ...]] = {}
@@ -172,7 +194,10 @@ class LeverSpace:
             and (kind != "selective" or sets)
             and constraints.allows("recompute", kind)
         )
-        return cls(setting, values, sets, kinds)
+        space = cls(setting, values, sets, kinds)
+        if not space.combinations:
+            _refuse_fixed(space, fixed)
+        return space
 
     @property
     def count(self) -> int:
@@ -211,6 +236,22 @@ class LeverSpace:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
         fixed = len(self.values["overlap_expert"]) == 1
         return np.array([fixed or overlaps or not chosen.overlap_expert for chosen in self.combinations])
+
+
+def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
+    """Refuse fixed levers that rules keep from every combination.
+
+    Raises:
+        InputError: the levers, and the first rule that no combination meets.
+    """
+    tried = [Combination(*values) for values in product(*(space.values[name] for name in SEARCHED))]
+    failing = (
+        rule for rule in COMBINATION_RULES if not any(rule.holds(space.setting, one, ()) for one in tried)
+    )
+    why = next((rule.why for rule in failing), "no combination of the other levers allows it")
+    held = ", ".join(f"{name}={fixed[name]}" for name in SEARCHED if name in fixed)
+    where = f"{space.setting.framework.name} on {space.setting.cluster.device.name}"
+    raise InputError(f"{held} does not run with {where}: {why}", "--fix")
 
 
 def _values(setting: Setting, name: str, default: Any, offered: Sequence[Any]) -> tuple[Any, ...]:

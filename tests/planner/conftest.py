@@ -31,7 +31,12 @@ EXPERTS = {"experts": 8, "top_k": 2, "feed_forward": 8192}
 
 @pytest.fixture(scope="session")
 def ask() -> Callable[..., Setting]:
-    """Build a setting from a small model; keywords change the model, ``experts`` gives it 8."""
+    """Build a setting from a small model; keywords change the model, ``experts`` gives it 8.
+
+    Its release offers no levers: these searches are of structures, those of levers are in ``test_levers``.
+    """
+    release = frameworks.get("megatron-core")
+    release = release.changed({"offers": {"schedule": release.offers["schedule"]}})
 
     def build(
         cluster: str = "dgx-a100-40gb",
@@ -44,7 +49,7 @@ def ask() -> Callable[..., Setting]:
             Model(**{**SMALL, **model, "moe": EXPERTS if experts else None}),  # type: ignore[arg-type]
             clusters.get(cluster),
             Training(seq_len=seq_len, global_batch=batch),
-            frameworks.get("megatron-core"),
+            release,
         )
 
     return build

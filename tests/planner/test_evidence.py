@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hwmodels.cluster import clusters
@@ -104,6 +106,10 @@ def test_a_proven_search_returns_proven_plans_only():
 
 def test_a_proven_search_ranks_all_plans_whose_mechanisms_were_measured_together():
     asked = setting(gpus=8)
+    # Without levers: a structure has one plan. With them, ``test_levers`` compares every combination.
+    asked = replace(
+        asked, framework=asked.framework.changed({"offers": {"schedule": ["1f1b", "interleaved"]}})
+    )
     some = Constraints.of({}, {"tensor": 2, "pipeline": 2, "micro_batch": 2})
     everything = search(asked, 8, some, top=100_000, headroom=0.2)
     known = RunEvidence(asked)

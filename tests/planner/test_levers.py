@@ -249,6 +249,47 @@ def test_a_release_searches_only_what_it_offers():
         search(setting, 16, Constraints.parse(["tensor=2"]))
 
 
+@pytest.mark.parametrize(
+    ("framework", "cluster", "fix", "flex"),
+    [
+        ("megatron-core", "dgx-h100", {}, True),
+        ("megatron-core", "mi300x-8", {}, False),
+        ("nemo", "dgx-h100", {}, False),  # its experts pad to a capacity
+        ("nemo", "dgx-h100", {"fixed_capacity": False}, True),
+        ("nemo", "gb200-nvl72", {"fixed_capacity": False}, False),
+    ],
+)
+def test_the_flex_dispatcher_is_tried_where_it_runs(framework, cluster, fix, flex):
+    training = Training(seq_len=4096, global_batch=64)
+    setting = Setting(models.get("mixtral-8x7b"), clusters.get(cluster), training, frameworks.get(framework))
+    levers = LeverSpace.of(setting, Constraints.of(fix))
+    assert ("flex" in {chosen.dispatcher for chosen in levers.combinations}) == flex
+
+
+def test_a_release_that_brings_its_dispatcher_tries_it_on_any_device():
+    training = Training(seq_len=4096, global_batch=64)
+    setting = Setting(
+        models.get("mixtral-8x7b"), clusters.get("mi300x-8"), training, frameworks.get("primus")
+    )
+    tried = LeverSpace.of(setting, Constraints()).combinations
+    assert setting.choices.dispatcher == "flex"
+    assert {chosen.dispatcher for chosen in tried} == {None, "all-to-all"}
+
+
+def test_fixed_levers_that_cannot_run_are_refused_with_the_rule(ask):
+    with pytest.raises(InputError, match=r"grouped_launches=fused-mlp does not run .* MXFP8 on Blackwell"):
+        search(ask("grouped", "dgx-h100", "bf16"), 8, Constraints.of({"grouped_launches": "fused-mlp"}))
+
+
+def test_zero_below_3_of_deepspeed_has_no_pipeline():
+    training = Training(seq_len=8192, global_batch=64)
+    zero1 = frameworks.get("deepspeed-zero1")
+    setting = Setting(models.get("llama3.1-8b"), clusters.get("dgx-h100"), training, zero1)
+    plans = list(search(setting, 16, top=100).plans)
+    assert {plan.zero for plan in plans} <= {0, 1, 2} and max(plan.tensor for plan in plans) > 1
+    assert {(plan.pipeline, plan.sequence_parallel, plan.shard_group) for plan in plans} == {(1, False, 0)}
+
+
 def test_lacking_modules_are_refused_by_name(ask):
     with pytest.raises(InputError, match="offers recompute_modules core_attn, mla_up_proj"):
         search(ask("dense"), 8, Constraints.of({"recompute_modules": "layernorm+mlp_act"}))

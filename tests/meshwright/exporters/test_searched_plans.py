@@ -23,6 +23,11 @@ QUESTIONS = [
     ("megatron-bridge", "deepseek-v2-lite", "dgx-h100", "fp8"),
     ("megatron-core", "llama3.1-8b", "dgx-a100-80gb", "bf16"),
     ("megatron-core", "mixtral-8x7b", "dgx-h100", "bf16"),
+    ("megatron-core", "deepseek-v2-lite", "gb200-nvl72", "mxfp8"),
+    ("nemo", "mixtral-8x7b", "dgx-h100", "bf16"),
+    ("nemo", "deepseek-v2-lite", "dgx-h100", "bf16"),
+    ("primus", "mixtral-8x7b", "mi300x-8", "bf16"),
+    ("deepspeed-zero1", "llama3.1-8b", "dgx-h100", "bf16"),
     ("torchtitan", "llama3.1-8b", "dgx-h100", "bf16"),
     ("deepspeed-zero3", "llama3.1-8b", "dgx-h100", "bf16"),
 ]
