@@ -23,6 +23,7 @@ from simulator.models import Model
 from simulator.placement import Placement
 from simulator.plan import Plan
 from simulator.recipes.recipe import Recipe
+from simulator.runs.question import RunQuestion
 from simulator.scenario import Definition
 from simulator.serving.engines.engine import BOUNDS, Engine
 from simulator.serving.question.options import EngineOptions
@@ -34,7 +35,7 @@ from simulator.serving.workload.traces import base
 
 PAGE = Path(__file__).parents[1] / "docs" / "limits.md"
 ROOTS: dict[str, tuple[type[BaseModel], ...]] = {
-    "A scenario about training": (Definition, Plan, Placement),
+    "A scenario about training": (Definition, RunQuestion, Plan, Placement),
     "A scenario about serving": (ServingDefinition, EngineOptions),
     "Policies of serving": (*schedulers.values(), *routers.values(), *scalers.values()),
     "Models": (Model,),

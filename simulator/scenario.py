@@ -148,7 +148,7 @@ class Definition(Strict):
     )
 
 
-def _definition(data: Mapping[str, Any]) -> type[Definition]:
+def training_definition(data: Mapping[str, Any]) -> type[Definition]:
     """What checks a scenario's keys; only one with a run imports faults and checkpoints."""
     return Definition if data.get("run") is None else _run_definition()
 
@@ -275,7 +275,7 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         raise InputError(
             "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
         )
-    written = build(_definition(data), data, where)
+    written = build(training_definition(data), data, where)
     if written.placement is None or written.plan is None:
         missing = "placement" if written.placement is None else "plan"
         raise InputError(f"key {missing!r} is missing; a cluster of groups needs plan and placement", where)
@@ -308,7 +308,7 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         raise InputError(
             "is a serving workload; `simulate`, `whatif` and `plan --serve` take it", f"{where}: workload"
         )
-    written = build(_definition(data), data, where)
+    written = build(training_definition(data), data, where)
     if mixed_cluster(written.cluster, f"{where}: cluster", folder):
         raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")
     if written.placement is not None:

@@ -20,7 +20,7 @@ from simulator.frameworks import default_framework
 from simulator.frameworks.moved import GROUPED, say_moved
 from simulator.levers import LEVERS
 from simulator.plan import SHORT_NAMES, Plan, field_name
-from simulator.scenario import CATALOGUES, Definition, find, find_framework
+from simulator.scenario import CATALOGUES, Definition, find, find_framework, training_definition
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.scenario import ServingDefinition, is_serving
@@ -107,7 +107,7 @@ def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:
 
 def definition_of(data: Mapping[str, Any]) -> type[BaseModel]:
     """The keys of a scenario: of one that trains, or of one that serves."""
-    return ServingDefinition if is_serving(data) else Definition
+    return ServingDefinition if is_serving(data) else training_definition(data)
 
 
 def catalogues_of(data: Mapping[str, Any]) -> Mapping[str, Catalogue[Any]]:
@@ -184,7 +184,7 @@ def _fields(place: Place) -> dict[str, Any]:
         elif get_origin(kind) is dict:
             names, inner = get_args(kind)
             fields |= dict.fromkeys((*get_args(names), *(place.value or {})), inner)
-    if place.kind in DEFINITIONS:
+    if isinstance(place.kind, type) and issubclass(place.kind, DEFINITIONS):
         names = [name for name in CATALOGUES if name in fields]
         fields |= {name: CATALOGUES[name].model for name in names}
     return fields
