@@ -246,12 +246,14 @@ def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
     """
     tried = [Combination(*values) for values in product(*(space.values[name] for name in SEARCHED))]
     failing = (
-        rule for rule in COMBINATION_RULES if not any(rule.holds(space.setting, one, ()) for one in tried)
+        rule
+        for rule in COMBINATION_RULES
+        if not any(rule.holds(space.setting, levers, ()) for levers in tried)
     )
     why = next((rule.why for rule in failing), "no combination of the other levers allows it")
-    held = ", ".join(f"{name}={fixed[name]}" for name in SEARCHED if name in fixed)
+    stated = ", ".join(f"{name}={fixed[name]}" for name in SEARCHED if name in fixed)
     where = f"{space.setting.framework.name} on {space.setting.cluster.device.name}"
-    raise InputError(f"{held} does not run with {where}: {why}", "--fix")
+    raise InputError(f"{stated} does not run with {where}: {why}", "--fix")
 
 
 def _values(setting: Setting, name: str, default: Any, offered: Sequence[Any]) -> tuple[Any, ...]:

@@ -205,20 +205,18 @@ def _scores(rank: Rank, elements: Array) -> Iterator[Op]:
     apart = 1.0 - _flex(rank)
     if not apart.any():
         return
+    # Cases that weigh inside the activation run it no time, alone and among others.
     op = kernel(
         rank,
         "expert_scores",
         "elementwise",
         passes.EXPERT_SCORES,
-        elements * apart,
+        elements,
         part="routed",
+        repeats=apart,
         kept=passes.EXPERT_SCORES_KEPT * elements * apart,
     )
-    yield op.changed(
-        launches=op.launches * apart,
-        backward_launches=op.backward_launches * apart,
-        passing=passes.EXPERT_SCORES_PASSING * elements * apart,
-    )
+    yield op.changed(passing=passes.EXPERT_SCORES_PASSING * elements * apart)
 
 
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
