@@ -43,13 +43,13 @@ def counted_by(target: str, scripts: Path, python: str, sources: Path) -> dict[s
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise SystemExit(done.stderr[-800:])
-    told = {}
+    counts = {}
     for line in done.stdout.splitlines():
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
         counted = scripts / name / "parameters.txt"
-        told[name] = counted.read_text() if verdict == "ACCEPTED" else why
-    return told
+        counts[name] = counted.read_text() if verdict == "ACCEPTED" else why
+    return counts
 
 
 def read_back(scripts: Path, config: Path) -> str:
@@ -70,13 +70,13 @@ def show(target: str, framework: str, folder: Path, python: str, sources: Path) 
         config = configs / name / "config.json"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps(text), encoding="utf-8")
-        asked = {**SCENARIO, "framework": framework, "model": str(config)}
+        scenario = {**SCENARIO, "framework": framework, "model": str(config)}
         try:
-            made = export(from_scenario(asked, name, Path(), "benchmarks.exported_models"), target)
+            exported = export(from_scenario(scenario, name, Path(), "benchmarks.exported_models"), target)
         except InputError:
             continue  # a model that the launcher does not ship
-        write_files(made, scripts / name)
-        gaps[name] = [gap.partition(":")[0] for gap in made.gaps if gap.startswith("model.")]
+        write_files(exported, scripts / name)
+        gaps[name] = [gap.partition(":")[0] for gap in exported.gaps if gap.startswith("model.")]
         ours[name] = model_parameters(read_config(config)) / 1e9
     print(f"{target:26} {'ours, 1e9':>10} {'its own':>12} {'ours over':>10}  read back; not expressed")
     for name, counted in counted_by(target, scripts, python, sources).items():
@@ -94,10 +94,10 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--sources", type=Path, required=True)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for target, framework in LAUNCHERS.items():
-            show(target, framework, Path(folder), given.python, given.sources)
+            show(target, framework, Path(folder), arguments.python, arguments.sources)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:
 def sent_format(
     setting: Setting, plans: Plans, elements: np.ndarray
 ) -> tuple[np.ndarray | float, np.ndarray | float]:
-    """Bytes of a sent element, and seconds to encode and decode so many; shape (plans,)."""
+    """Bytes of a sent element, and seconds to encode and decode all elements of a message; shape (plans,)."""
     wires = [policy.wire.send if policy.wire else None for policy in plans.policies]
     if not any(wires):
         return float(setting.width), 0.0

@@ -9,8 +9,7 @@ from math import ceil
 import numpy as np
 
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
-from hwmodels.loading import build
+from hwmodels.errors import InfeasibleError, InputError
 from simulator.models import Model
 from simulator.serving.adapters.base import AdapterKernel
 from simulator.serving.adapters.blocks import Blocks
@@ -22,21 +21,17 @@ from simulator.serving.adapters.store import AdapterStore
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.policies import make_policy
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
 kernels: Mapping[str, type[AdapterKernel]] = {kind.name: kind for kind in (Sgmv, Merged, Blocks)}
 
 
 def make_kernel(adapters: Adapters, where: str) -> AdapterKernel:
-    """The kernel that a deployment names, with its parameters.
-
-    Raises:
-        UnknownNameError: no such kernel (the nearest name is offered).
-        InputError: an unknown parameter, or a wrong value.
-    """
-    if adapters.kernel not in kernels:
-        raise UnknownNameError("adapter kernel", adapters.kernel, kernels, f"{where}.kernel")
-    return build(kernels[adapters.kernel], adapters.options, f"{where}.options")
+    """The kernel that a deployment names, with its parameters; raises as `make_policy`."""
+    return make_policy(
+        "adapter kernel", kernels, adapters.kernel, adapters.options, f"{where}.kernel", f"{where}.options"
+    )
 
 
 class AdapterSteps:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
-from hwmodels.loading import build
+from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.kv_states.base import Around, State
 from simulator.serving.kv_states.elsewhere import AttentionPool, InStorage, Offloaded
 from simulator.serving.kv_states.kept import DroppedTokens, SparseHost
+from simulator.serving.question.policies import make_policy
 from simulator.serving.question.state import KvState
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
@@ -22,15 +22,8 @@ STRAIGHT = 1e-9
 
 
 def make_state(asked: KvState, where: str) -> State:
-    """The state that a pool names, with its parameters.
-
-    Raises:
-        UnknownNameError: no such kind (the nearest name is offered).
-        InputError: an unknown parameter, or a wrong value.
-    """
-    if asked.kind not in states:
-        raise UnknownNameError("state of KV", asked.kind, states, f"{where}.kind")
-    return build(states[asked.kind], asked.options, f"{where}.options")
+    """The state that a pool names, with its parameters; raises as `make_policy`."""
+    return make_policy("state of KV", states, asked.kind, asked.options, f"{where}.kind", f"{where}.options")
 
 
 class StateSteps:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import build
 from simulator.serving.overlaps.base import Kinds, Overlap
 from simulator.serving.overlaps.pieces import Halves, NanoBatches, TwoBatches
 from simulator.serving.overlaps.residual import CoherentExperts, Kraken, Ladder, SwiftKv
 from simulator.serving.question.overlap import StepOverlap
+from simulator.serving.question.policies import make_policy
 from simulator.serving.steps.all_reduce import all_reduce_seconds
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, Stretch
 from simulator.serving.steps.table import IterationTable
@@ -22,15 +21,8 @@ overlaps: Mapping[str, type[Overlap]] = {
 
 
 def make_overlap(asked: StepOverlap, where: str) -> Overlap:
-    """The overlap that a pool names, with its parameters.
-
-    Raises:
-        UnknownNameError: no such kind (the nearest name is offered).
-        InputError: an unknown parameter, or a wrong value.
-    """
-    if asked.kind not in overlaps:
-        raise UnknownNameError("overlap", asked.kind, overlaps, f"{where}.kind")
-    return build(overlaps[asked.kind], asked.options, f"{where}.options")
+    """The overlap that a pool names, with its parameters; raises as `make_policy`."""
+    return make_policy("overlap", overlaps, asked.kind, asked.options, f"{where}.kind", f"{where}.options")
 
 
 class OverlapSteps:

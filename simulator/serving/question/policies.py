@@ -1,4 +1,4 @@
-"""Policies by name with their parameters: schedulers, routers, scalers."""
+"""Policies and mechanisms by name with their parameters: schedulers, routers, overlaps, states of KV, ..."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ Policy = TypeVar("Policy", bound=Strict)
 
 
 def make_policy(
-    kind: str, known: Mapping[str, type[Policy]], name: str, options: Mapping[str, Any], where: str = ""
+    kind: str,
+    known: Mapping[str, type[Policy]],
+    name: str,
+    options: Mapping[str, Any],
+    where: str = "",
+    options_where: str = "",
 ) -> Policy:
     """The policy of that name with its parameters.
 
     Args:
-        kind: scheduler, router or scaler.
+        kind: scheduler, router, scaler, ...
         known: the policies of that kind by name.
         name, options: of the policy.
         where: of the name, for errors.
+        options_where: of the options; by default the key beside the name.
 
     Raises:
         UnknownNameError: no such policy (the nearest name is offered).
@@ -28,4 +34,5 @@ def make_policy(
     """
     if name not in known:
         raise UnknownNameError(kind, name, known, where)
-    return build(known[name], options, f"{where}_options" if where else f"{kind} {name}")
+    beside = f"{where}_options" if where else f"{kind} {name}"
+    return build(known[name], options, options_where or beside)

@@ -202,7 +202,7 @@ class Speculation(Strict):
         return reached - np.append(reached[1:], 0.0)
 
     def in_batch(self, sequences: int) -> Verified:
-        """Proposals that a batch of so many sequences verifies, and what is accepted of them."""
+        """Proposals that a batch of this size verifies, and how many of them are accepted."""
         if self.budget is None:
             return Verified(float(self.queries), self.shares())
         acceptance = self.defaults.acceptance.value if self.acceptance is None else self.acceptance

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import build
+from simulator.serving.question.policies import make_policy
 from simulator.serving.question.start import StagedStart
 from simulator.serving.starts.base import Loaded, WeightSource
 from simulator.serving.starts.disk import AsleepOnDisk, Disk
@@ -19,15 +18,10 @@ starts: Mapping[str, type[WeightSource]] = MappingProxyType(
 
 
 def make_source(start: StagedStart, where: str) -> WeightSource:
-    """The source of weights that a start names, with its parameters.
-
-    Raises:
-        UnknownNameError: no such source (the nearest name is offered).
-        InputError: an unknown parameter, or a wrong value.
-    """
-    if start.from_ not in starts:
-        raise UnknownNameError("source of weights", start.from_, starts, f"{where}.from")
-    return build(starts[start.from_], start.options, f"{where}.options")
+    """The source of weights that a start names, with its parameters; raises as `make_policy`."""
+    return make_policy(
+        "source of weights", starts, start.from_, start.options, f"{where}.from", f"{where}.options"
+    )
 
 
 def stages(start: StagedStart, source: WeightSource, replica: Loaded, running: bool) -> dict[str, float]:

@@ -67,7 +67,7 @@ class StreamedSteps:
         self._cpu_s, self._token_s = cpu_s, cpu_token_s
 
     def waits(self, tokens: int) -> float:
-        """Seconds until the streamed layers are read, or computed on the host, for so many tokens."""
+        """Seconds to read the streamed layers, or to compute them on the host, in a step of these tokens."""
         if self._cpu_s == inf or not self.read_s:
             return self.read_s
         return 1.0 / (1.0 / self.read_s + 1.0 / max(self._cpu_s, tokens * self._token_s))
