@@ -6,7 +6,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -92,7 +92,11 @@ QUESTIONS = tuple(f"plan {name}" for name in PLAN_QUESTIONS)
 
 def command_line(names: Iterable[str] = (*COMMANDS, *QUESTIONS)) -> typer.Typer:
     """The command line with some of its commands."""
-    made = typer.Typer(
+    return _command_line({name: command(name) for name in names})
+
+
+def _command_line(functions: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    commands = typer.Typer(
         name="meshwright",
         cls=Commands,
         no_args_is_help=True,
@@ -100,10 +104,23 @@ def command_line(names: Iterable[str] = (*COMMANDS, *QUESTIONS)) -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(meshwright)
-    for name in names:
-        made.command(name, hidden=" " in name)(command(name))
-    return made
+    commands.callback()(meshwright)
+    for name, function in functions.items():
+        commands.command(name, hidden=" " in name)(function)
+    return commands
+
+
+def overview() -> typer.Typer:
+    """The command line with the commands' descriptions alone: ``--help`` prints no option of theirs."""
+
+    def described(name: str) -> Callable[[], None]:
+        def nothing() -> None:
+            pass
+
+        nothing.__doc__ = command(name).__doc__
+        return nothing
+
+    return _command_line({name: described(name) for name in COMMANDS})
 
 
 def __getattr__(name: str) -> typer.Typer:
@@ -122,13 +139,15 @@ def main() -> None:
         print("error: stdout is closed; > /dev/null discards the results", file=sys.stderr)  # noqa: T201
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
-    asked = sys.argv[1] if len(sys.argv) > 1 else ""
-    if " ".join(sys.argv[1:3]) in QUESTIONS:
-        asked = " ".join(sys.argv[1:3])
+    first, two = " ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])
+    name = two if two in QUESTIONS else first
     try:
         with clean_up_on_signals():
             # The modules and options of the other commands need not be read.
-            command_line([asked] if asked in (*COMMANDS, *QUESTIONS) else COMMANDS)()
+            if name in ("", "-h", "--help"):
+                overview()()
+            else:
+                command_line([name] if name in (*COMMANDS, *QUESTIONS) else COMMANDS)()
     except KeyboardInterrupt:  # outside of a command: while it is read, or while its end is written
         print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)

@@ -75,8 +75,11 @@ def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Ev
     device, own = setting.cluster.device, measured.get(setting.framework.name, ())
     if device.name in own:
         return "framework and device"
-    family = {name for name in devices.names() if devices.get(name).generation == device.generation}
     everywhere = {name for names in measured.values() for name in names}
-    if device.name in everywhere or family & set(own):
+    if device.name in everywhere:
         return "device"
-    return "family" if family & everywhere else "none"
+    known = everywhere.intersection(devices.names())
+    family = {name for name in known if devices.get(name).generation == device.generation}
+    if family & set(own):
+        return "device"
+    return "family" if family else "none"
