@@ -144,7 +144,7 @@ def main() -> None:
     try:
         with clean_up_on_signals():
             # The modules and options of the other commands need not be read.
-            if name in ("", "-h", "--help"):
+            if name in ("-h", "--help"):
                 overview()()
             else:
                 command_line([name] if name in (*COMMANDS, *QUESTIONS) else COMMANDS)()
