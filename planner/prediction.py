@@ -99,8 +99,9 @@ MOST_MICRO_BATCHES = 2**15
 """Maximum micro batches of a step on the engine: ten times those of the longest published pipeline."""
 LONGEST_S = 20.0
 """Longest engine run allowed, s; at 0.4 kB a task, less than 1 GB."""
-TASK_S, SEGMENT_S = 15e-6, 1.2e-6
-"""CPU seconds per task of the engine, and per kernel or collective that is read from a pass."""
+TASK_S, SEGMENT_S = 8e-6, 1.2e-6
+"""CPU seconds per task of the engine (`benchmarks.engine`: 4 to 6.5 us), and per kernel or collective that is
+read from a pass."""
 NOTICED_S = 2.0
 """Minimum length of an engine run that is announced, s."""
 
@@ -108,19 +109,27 @@ NOTICED_S = 2.0
 def engine_tasks(program: StepProgram) -> int:
     """Estimate of the engine's tasks in a step.
 
-    An uninterrupted pass is one task; where layers are gathered or reduced in each pass, every kernel is a
-    task.
+    An uninterrupted pass is one task; a pass that gathers parameters or completes gradients has one for every
+    kernel, and so have all passes whose own communication may meet such collectives on a link.
     """
-    transfers = 1 if program.stages > 1 else 0
+    from simulator.training.step_graph.step import meets
+
+    micro_batches, sends = program.micro_batches, 1 if program.stages > 1 else 0
+    gathering = micro_batches if program.gather == "pass" else 1
+    reducing = micro_batches if program.reduce == "pass" else 1
     tasks = 0
     for work in program.work:
-        passes = [part for part in (work.forward, work.backward, work.weight) if part]
-        attached = len(work.forward_gathers) + len(work.backward_gathers) if program.gather == "pass" else 0
-        attached += len(work.reductions) if program.reduce == "pass" else 0
-        interrupted = program.detail or attached > len(passes)
-        tasks += len(passes) * transfers + attached
-        tasks += sum(map(len, passes)) if interrupted else len(passes)
-    return program.micro_batches * tasks * len(program.replicas)
+        last = work.weight or work.backward
+        again = work.backward_gathers if program.gather == "pass" else ()
+        split = {id(work.forward): gathering if work.forward_gathers else 0}
+        split[id(work.backward)] = gathering if again else 0
+        split[id(last)] = max(split.get(id(last), 0), reducing if work.reductions else 0)
+        tasks += gathering * (len(work.forward_gathers) + len(again)) + reducing * len(work.reductions)
+        everywhere = program.detail or ("pass" in (program.gather, program.reduce) and meets([work]))
+        for segments in filter(None, (work.forward, work.backward, work.weight)):
+            cut = micro_batches if everywhere else split[id(segments)]
+            tasks += cut * len(segments) + (micro_batches - cut) + micro_batches * sends
+    return tasks * len(program.replicas)
 
 
 def simulate_plan(

@@ -13,6 +13,7 @@ links and tasks to the graph and releases them; ``ended`` gives it an event to w
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -108,12 +109,9 @@ class Clock:
         self._at_end_alone: list[Callback] = []
         self._at_end_changeable: list[Callback] = []
         # Per task; the tasks released first keep their successors packed, all others in a dictionary.
-        self._starts: list[float] = []
-        self._ends: list[float] = []
-        self._waits: list[int] = []
-        self._changeable: list[bool] = []
-        self._first: list[int] = [0]
-        self._after: list[int] = []
+        self._starts, self._ends = array("d"), array("d")
+        self._waits, self._changeable = array("q"), bytearray()
+        self._first, self._after = array("q", [0]), array("q")
         self._later: dict[int, list[int]] = {}
         self._watched: dict[int, Event] = {}
         self._edges = 0
@@ -169,10 +167,10 @@ class Clock:
         self._at_end, self._at_end_alone = [self._end], [self._end_alone]
         self._at_end_changeable = [self._end_changeable]
         self._take_places()
-        self._starts += [-1.0] * added
-        self._ends += [-1.0] * added
+        self._starts += array("d", [-1.0]) * added
+        self._ends += array("d", [-1.0]) * added
         if known:
-            self._waits += [0] * added
+            self._waits += array("q", [0]) * added
             self._first += self._first[-1:] * added
             self._take_edges()
         else:
@@ -180,7 +178,7 @@ class Clock:
             self._edges = len(graph.edges_from)
         contends = [self._contends and kind >= 0 for _, kind in self._place]
         contends.append(False)  # NONE, the lane of gates
-        self._changeable += [contends[lane] for lane in islice(graph.lane, known, None)]
+        self._changeable += bytes(contends[lane] for lane in islice(graph.lane, known, None))
         for task in graph.flows if not known else (t for t in range(known, len(graph)) if t in graph.flows):
             self._changeable[task] = True
         waits = self._waits

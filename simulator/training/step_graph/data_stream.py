@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from simulator.schedules import Task
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
-from simulator.training.step_graph.step import Attached, ChunkWork, StepProgram, StreamWork
+from simulator.training.step_graph.step import Attached, ChunkWork, StepProgram, StreamWork, meets
 from simulator.training.step_graph.tasks import StepTasks
 
 
@@ -76,13 +76,7 @@ class DataStream:
                 self.reductions[place] = works[chunk].reductions
 
     def _beside(self, order: Sequence[Task], works: dict[int, ChunkWork]) -> range | set[int]:
-        passes = [
-            segments for work in works.values() for segments in (work.forward, work.backward, work.weight)
-        ]
-        inside = {segment.load.level for segments in passes for segment in segments if segment.load.share}
-        attached = [*self.gathers.values(), *self.reductions.values()]
-        loads = [collective.work.load for collectives in attached for collective in collectives]
-        if not any(load.share and load.level in inside for load in loads):
+        if not meets(works.values()):
             return range(0)
         if "pass" in (self._program.gather, self._program.reduce):
             return range(len(order))

@@ -6,7 +6,7 @@ for all tensor-, context- and data-parallel ranks that do the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -124,6 +124,18 @@ class Replicas:
 
 
 When = Literal["step", "pass"]
+
+
+def meets(works: Iterable[ChunkWork]) -> bool:
+    """Whether communication inside the passes of chunks may meet their gathers and reductions on a link."""
+    inside: set[str] = set()
+    attached: set[str] = set()
+    for work in works:
+        passes = (work.forward, work.backward, work.weight)
+        inside.update(segment.load.level for segments in passes for segment in segments if segment.load.share)
+        collectives = (*work.forward_gathers, *work.backward_gathers, *work.reductions)
+        attached.update(each.work.load.level for each in collectives if each.work.load.share)
+    return not inside.isdisjoint(attached)
 
 
 @dataclass(frozen=True)
