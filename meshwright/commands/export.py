@@ -52,7 +52,7 @@ def export(
         from meshwright.reports.exported import framework_table
 
         scenario, exported = launch_api.asked(plan, rank).training()
-        show_on_stderr(framework_table(scenario.setting, exported, made.framework))
+        show_on_stderr(framework_table(scenario.setting, exported, made.framework, made.levers))
     for gap in made.gaps:
         note(f"not expressed: {gap}")
     for line in made.notes:

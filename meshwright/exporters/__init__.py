@@ -69,7 +69,14 @@ def export(question: ExportQuestion, target: str) -> Export:
             f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
         )
     made = chosen.write(question)
-    return replace(made, framework=_other_framework(made.gaps))
+    levers = {}
+    if chosen.table and not question.serves:
+        from meshwright.exporters.facts import launched_levers
+        from meshwright.exporters.table import table
+
+        scenario, plan = question.training()
+        levers = launched_levers(scenario.setting, plan, table(chosen.table))
+    return replace(made, framework=_other_framework(made.gaps), levers=levers)
 
 
 def _other_framework(gaps: tuple[str, ...]) -> str:

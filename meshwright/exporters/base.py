@@ -58,6 +58,8 @@ class Export:
     """Shell command that starts the launcher on one node, from the folder of the files."""
     framework: str = ""
     """Framework that the files run, where the plan was predicted for another one."""
+    levers: Mapping[str, Any] = field(default_factory=dict)
+    """Levers that the files state, also those that the plan leaves to its release."""
 
     def __repr__(self) -> str:
         """Names of the files, gaps and notes, cut to a screen."""

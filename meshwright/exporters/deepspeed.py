@@ -29,7 +29,11 @@ def write(question: ExportQuestion) -> Export:
     """The configuration, the launch script and their gaps."""
     scenario, plan = question.training()
     setting, known = scenario.setting, table(TABLE)
-    facts = {name: value for name, value in facts_of(scenario, plan).items() if not name.startswith("model.")}
+    facts = {
+        name: value
+        for name, value in facts_of(scenario, plan, known).items()
+        if not name.startswith("model.")
+    }
     facts["derived.micro_batches"] = micro_batches(setting, plan)
     gaps = [f"model = {setting.model.name}: the training script builds the model"]
     gaps.append(f"workload.seq_len = {setting.training.seq_len}: the training script cuts its data so")

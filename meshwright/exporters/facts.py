@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.exporters.table import Facts, LauncherTable
+from simulator.levers import LEVERS
 from simulator.models import Model
 from simulator.plan import Plan
 from simulator.scenario import Scenario
@@ -21,14 +23,26 @@ UNTOLD = (
 )
 """Keys of a model that are no shape, or that are flattened."""
 
-FRAMEWORK = ("dispatcher",)
-"""Levers that launch commands state even where a plan leaves them to the release."""
+FRAMEWORK = (
+    "dispatcher",
+    "dispatcher_library",
+    "graphs",
+    "cross_entropy",
+    "fused_router",
+    "gradient_bytes",
+    "states",
+)
+"""Levers that launch commands state even where a plan leaves them to the release: launchers have defaults of
+their own."""
 
 
-def facts_of(scenario: Scenario, plan: Plan) -> Facts:
-    """All facts that a launcher may need; facts without effect are left out."""
+def facts_of(scenario: Scenario, plan: Plan, known: LauncherTable) -> Facts:
+    """All facts that a launcher may need; facts without effect are left out.
+
+    Levers of ``FRAMEWORK`` that the plan leaves out are facts where the launcher has options for them.
+    """
     setting = scenario.setting
-    unstated = {*moot(setting, plan), *FRAMEWORK, *POLICY_FIELDS}
+    unstated = {*moot(setting, plan), *POLICY_FIELDS}
     written = plan.model_dump(mode="json")
     facts = {f"plan.{name}": value for name, value in written.items() if name not in unstated}
     facts |= {f"model.{name}": value for name, value in shape(setting.model).items()}
@@ -40,9 +54,28 @@ def facts_of(scenario: Scenario, plan: Plan) -> Facts:
         "workload.dropout": setting.dropout,
         "workload.causal": workload.causal,
     }
-    if setting.model.moe:
-        facts |= {f"framework.{name}": getattr(setting.of(plan).choices, name) for name in FRAMEWORK}
+    launched = chosen_levers(setting.of(plan), plan)
+    for name in FRAMEWORK:
+        told = f"plan.{name}" in facts or not known.tells(f"framework.{name}")
+        if name not in moot(setting, plan) and not told:
+            facts[f"framework.{name}"] = launched[name]
     return facts
+
+
+def chosen_levers(setting: Setting, plan: Plan) -> dict[str, Any]:
+    """The levers of a setting, as a plan's devices run them."""
+    levers: dict[str, Any] = {name: getattr(setting.choices, name) for name in LEVERS}
+    if levers["dispatcher"] == "flex-between-nodes":
+        spans = plan.expert * plan.expert_tensor > setting.cluster.devices_per_node
+        levers["dispatcher"] = "flex" if spans else "all-to-all"
+    return levers | {"graphs": setting.graphs}
+
+
+def launched_levers(setting: Setting, plan: Plan, known: LauncherTable) -> dict[str, Any]:
+    """The levers of a plan and of its release that launch files state."""
+    values = chosen_levers(setting.of(plan), plan)
+    named = {name: values[name] for name in FRAMEWORK if known.expresses(f"plan.{name}", values[name])}
+    return named | {"reduce_bytes": named["gradient_bytes"]} if "gradient_bytes" in named else named
 
 
 def shape(model: Model) -> Facts:
@@ -68,6 +101,8 @@ def shape(model: Model) -> Facts:
 
 def moot(setting: Setting, plan: Plan) -> set[str]:
     """Plan fields without effect on this plan, whatever their value."""
+    dense = setting.model.moe is None
+    flex = chosen_levers(setting.of(plan), plan)["dispatcher"] == "flex"
     alone = {
         "overlap_tensor": plan.tensor == 1,
         "sequence_parallel": plan.tensor == 1,
@@ -80,9 +115,12 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
         "shard_group": plan.zero == 0,
         "overlap_expert": plan.expert == 1,
         "recompute_modules": plan.recompute != "selective",
-        "grouped_launches": setting.model.moe is None,
-        "expert": setting.model.moe is None,
-        "expert_tensor": setting.model.moe is None,
+        "grouped_launches": dense,
+        "expert": dense,
+        "expert_tensor": dense,
+        "dispatcher": dense,
+        "dispatcher_library": dense or not flex,
+        "fused_router": dense,
     }
     return {field for field, without_effect in alone.items() if without_effect}
 

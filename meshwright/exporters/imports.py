@@ -13,10 +13,9 @@ from hwmodels.loading import build, exists, looks_like_path
 from hwmodels.parsing import read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Launch
-from meshwright.exporters.facts import moot, needs_plan, shape
+from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
 from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
-from simulator.frameworks import frameworks
 from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.scenario import make_scenario
@@ -81,7 +80,10 @@ def read_launch(
     scenario = _scenario(facts, launch, asked, known.framework, where)
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())
-    for name in moot(checked.setting, needs_plan(checked, where)) - {"sequence_parallel"}:
+    plan = needs_plan(checked, where)
+    usual = chosen_levers(checked.setting, plan)
+    same_as_release = {name for name, value in usual.items() if scenario["plan"].get(name) == value}
+    for name in moot(checked.setting, plan) - {"sequence_parallel"} | same_as_release:
         scenario["plan"].pop(name, None)
     notes = (*launch.notes, *_tokens_of_run(left, checked.setting.training))
     return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
@@ -159,16 +161,12 @@ def _scenario(
         )
     if "seq_len" not in workload:
         raise InputError("the launch file does not state the sequence length: give --seq-len", where)
-    known: dict[str, Any] = {"framework": framework}
-    usual = frameworks.get(framework).defaults.get("dispatcher", "all-to-all") if framework else "all-to-all"
-    if "framework.dispatcher" in facts and facts["framework.dispatcher"] != usual:
-        plan["dispatcher"] = facts["framework.dispatcher"]
     return {
         "model": model,
         "cluster": asked["cluster"],
         "gpus": devices,
         "workload": workload,
-        **known,
+        "framework": framework,
         "plan": plan,
     }
 

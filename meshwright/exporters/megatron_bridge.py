@@ -52,7 +52,7 @@ def write(question: ExportQuestion) -> Export:
     scenario, plan = question.training()
     setting, known = scenario.setting, table(TABLE)
     recipe = shipped_model(setting.model, known)
-    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan))
+    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, known))
     # The recipe has the model's shape.
     facts = {
         name: value

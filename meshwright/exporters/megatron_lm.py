@@ -54,7 +54,7 @@ def write(question: ExportQuestion) -> Export:
     scenario, plan = question.training()
     setting = scenario.setting
     known = table(TABLE)
-    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan))
+    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, known))
     options, more = known.write(facts)
     state, lacking = megatron_offload(plan, MEGATRON)
     options |= state
@@ -168,6 +168,9 @@ def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, l
         gaps.append("plan.overlap_pipeline = false: interleaving over 2 stages overlaps its sends")
     if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
         made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
+    reduced = made.pop("plan.reduce_bytes", None)
+    if reduced not in (None, setting.of(plan).choices.gradient_bytes):
+        gaps.append(f"plan.reduce_bytes = {reduced}: gradients are reduced as they are accumulated")
     modules = made.pop("plan.recompute_modules", None)
     if plan.recompute == "selective" and modules:
         made["derived.recompute_modules"] = list(modules)
@@ -213,6 +216,8 @@ def undone(facts: Facts, launch: Launch, where: str) -> Facts:
         facts["plan.recompute_modules"] = modules
     if facts.get("plan.grouped_launches") == "per-expert":  # what a launch without the option runs
         del facts["plan.grouped_launches"]
+    if "plan.gradient_bytes" in facts:
+        facts["plan.reduce_bytes"] = facts["plan.gradient_bytes"]
     sends = facts.pop("derived.interleaved_sends")
     if facts.get("plan.virtual_pipeline", 1) > 1:
         facts["plan.overlap_pipeline"] = sends

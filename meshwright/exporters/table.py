@@ -79,13 +79,24 @@ class LauncherTable(Strict):
     aside: list[str] = Field(default_factory=list)
     """Options of the launcher that no prediction reads."""
 
+    def tells(self, field: str) -> bool:
+        """Whether the launcher has options for a field of a plan, or of the release's defaults of one."""
+        return field in self.options or _of_plan(field) in self.options
+
+    def expresses(self, field: str, value: Any) -> bool:
+        """Whether a value of a field is an option, or a choice between options, that is written."""
+        entry = self.options.get(field)
+        if entry is None:
+            return False
+        return bool(entry.option) or any(same(c.value, value) and not c.only_read for c in entry.choices)
+
     def write(self, facts: Facts) -> tuple[Options, list[str]]:
         """The options for the facts, and descriptions of facts without an option."""
         options, gaps = dict(self.always), []
         for field, value in facts.items():
-            if field in self.derived or value is None:
+            if field in self.derived or _of_plan(field) in self.derived or value is None:
                 continue
-            entry = self.options.get(field)
+            entry = self.options.get(field) or self.options.get(_of_plan(field))
             if entry is None:
                 gaps.append(f"{field} = {_words(value)}: {self.version} has no option for it")
             elif entry.option:
@@ -142,6 +153,11 @@ class LauncherTable(Strict):
     def unknown(self, left: Options) -> list[str]:
         """Remaining options that are unknown to the table."""
         return [name for name in left if name not in self.aside]
+
+
+def _of_plan(field: str) -> str:
+    """The plan's field of a release's default of it."""
+    return field.replace("framework.", "plan.")
 
 
 def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:

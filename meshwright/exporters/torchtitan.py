@@ -34,7 +34,7 @@ def write(question: ExportQuestion) -> Export:
     scenario, plan = question.training()
     setting, known = scenario.setting, table(TABLE)
     module, _, flavor = shipped_model(setting.model, known).partition("/")
-    facts, gaps = titan_facts(setting, plan, facts_of(scenario, plan))
+    facts, gaps = titan_facts(setting, plan, facts_of(scenario, plan, known))
     options, more = known.write(facts)
     framework = setting.framework.name if setting.framework.name.startswith("torchtitan") else known.framework
     state, lacking = titan_offload(plan)

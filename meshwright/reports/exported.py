@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from rich.table import Table
 
@@ -16,17 +18,19 @@ from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit
 
 
-def framework_table(setting: Setting, plan: Plan, launched: str) -> Table | str:
+def framework_table(setting: Setting, plan: Plan, launched: str, levers: Mapping[str, Any]) -> Table | str:
     """Step, memory and chance to fit on both frameworks.
 
     Args:
         setting, plan: of the exported question.
         launched: framework that the files run.
+        levers: that the files state, beside those of the plan.
     """
     own = simulate_plan(setting, plan).prediction
     rows = [_row(f"{setting.framework.name} (the plan's)", own, own)]
     try:
-        other = simulate_plan(replace(setting, framework=frameworks.get(launched)), plan).prediction
+        elsewhere = replace(setting, framework=frameworks.get(launched))
+        other = simulate_plan(elsewhere, plan.model_copy(update=dict(levers))).prediction
     except InputError as error:
         return f"{launched} has no prediction of this plan: {error}"
     rows.append(_row(f"{launched} (these files)", other, own))

@@ -16,6 +16,9 @@ from planner.standing import Standing
 from simulator.setting import Setting
 from simulator.uncertainty import model_errors
 
+NAMED = 5
+"""Unproven mechanisms that are named of a plan; ``--json`` has all."""
+
 
 def verdict(result: SearchResult, found: Prediction) -> list[Table | str]:
     """Reasons, distinguishability, basis, and the number of candidates removed by every rule."""
@@ -75,8 +78,9 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
         if evidence.unproven:
             lacking.setdefault(evidence.unproven, []).append(str(rank))
     for names, ranks in lacking.items():
+        named = list(names[:NAMED]) + [f"and {len(names) - NAMED} more"] * (len(names) > NAMED)
         words.append(
             f"Rank {', '.join(ranks)}: unproven, no measured run of {where} with {kind} used "
-            f"{', '.join(names)}."
+            f"{', '.join(named)}."
         )
     return words

@@ -254,3 +254,27 @@ def test_gaps_hold_no_keys_that_a_model_has_not():
         made = export(from_scenario(question, "test", Path(), "test"), "megatron-lm")
         assert not [gap for gap in made.gaps if "aliases" in gap or "left_out" in gap or "index_" in gap]
         assert not [note for note in made.notes if "rotary" in note]
+
+
+def test_files_state_the_levers_that_a_plan_leaves_to_its_release():
+    question = {
+        "model": "qwen3-30b-a3b",
+        "cluster": "gb200-nvl72",
+        "gpus": 64,
+        "framework": "megatron-bridge",
+    }
+    question |= {"workload": {"seq_len": 4096, "global_batch": 512}, "plan": {"zero": 1, "expert": 8}}
+    made = export(from_scenario(question, "test", Path(), "test"), "megatron-bridge")
+    stated = read_script(made.files["train.sh"], "train.sh").options
+    assert (
+        stated["model.cuda_graph_impl"] == "transformer_engine" and "attn" in stated["model.cuda_graph_scope"]
+    )
+    assert stated["model.cross_entropy_fusion_impl"] == "te" and stated["model.moe_router_fusion"] == "true"
+    # The performance recipes reduce in 16 bits, which no override of the library's recipes says.
+    assert [gap.split(":")[0] for gap in made.gaps] == ["framework.gradient_bytes = 2"]
+    assert made.levers["graphs"] == "attention" and "gradient_bytes" not in made.levers
+    del question["framework"]
+    question["plan"]["graphs"] = "none"
+    script = export(from_scenario(question, "test", Path(), "test"), "megatron-lm").files["train.sh"]
+    options = read_script(script, "train.sh").options
+    assert options["--cuda-graph-impl"] == "none" and options["--grad-reduce-in-bf16"] is True

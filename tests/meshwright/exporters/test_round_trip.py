@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from hwmodels.errors import InputError
 from meshwright.exporters import export
-from meshwright.exporters.facts import moot
+from meshwright.exporters.facts import chosen_levers, moot
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.question import from_scenario
+from simulator.levers import LEVERS
 from simulator.scenario import make_scenario
 
 JOBS = {
@@ -28,6 +29,7 @@ TOLD: dict[str, dict] = {
     },
     "megatron-bridge": {
         "jobs": ["dense", "latent"],
+        "gradient_bytes": 4,
         "overlap_tensor": ["backward", "full"],
         "context_algorithm": ["ring", "all_gather", "ulysses"],
     },
@@ -57,20 +59,29 @@ TOLD: dict[str, dict] = {
 """What each target can express; a plan outside of it has a gap with a name."""
 
 
-FRAMEWORKS = {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}
+FRAMEWORKS = {
+    "megatron-lm": "megatron-core",
+    "megatron-bridge": "megatron-bridge",
+    "deepspeed": "deepspeed-zero3",
+    "torchtitan": "torchtitan",
+}
 
 
 @st.composite
-def levers(draw, experts: bool, recompute: str):
+def levers(draw, experts: bool, recompute: str, bytes_: int):
     """Levers that Megatron's launchers have options for."""
     chosen = {"graphs": draw(st.sampled_from([None, "none", "attention", "step"]))}
+    chosen["cross_entropy"] = draw(st.sampled_from([None, "eager", "native"]))
+    chosen["states"] = draw(st.sampled_from([None, "mixed", "moments-16"]))
+    chosen["gradient_bytes"] = chosen["reduce_bytes"] = draw(st.sampled_from([None, bytes_]))
     if recompute == "selective":
         modules = ["layernorm", "mlp", "core_attn"] + ["moe_act", "mla_up_proj"] * experts
         names = draw(st.lists(st.sampled_from(modules), unique=True))
         chosen["recompute_modules"] = names if names not in ([], ["core_attn"]) else None
     if experts:
         chosen["graphs"] = draw(st.sampled_from([None, "none", "router", "attention", "step"]))
-        chosen["dispatcher"] = draw(st.sampled_from([None, "flex"]))
+        chosen["fused_router"] = draw(st.sampled_from([None, False, True]))
+        chosen["dispatcher"] = draw(st.sampled_from([None, "all-to-all", "flex"]))
         chosen["grouped_launches"] = draw(st.sampled_from([None, "fused-mlp"]))
         chosen["dispatcher_library"] = draw(st.sampled_from([None, "hybridep", "deepep"]))
     return {name: value for name, value in chosen.items() if value is not None}
@@ -117,7 +128,7 @@ def questions(draw, target: str):
             st.sampled_from(told.get("overlap_expert", [True, False]))
         )
     if target.startswith("megatron"):
-        plan |= draw(levers(job["model"] != "llama3.1-8b", plan["recompute"]))
+        plan |= draw(levers(job["model"] != "llama3.1-8b", plan["recompute"], told.get("gradient_bytes", 2)))
     ranks = plan["data"] * plan["context"]
     if plan["zero"] and ranks > 1 and "shard_group" not in told and draw(st.booleans()):
         plan["shard_group"] = ranks // 2
@@ -156,7 +167,12 @@ def returned(target: str, scenario: dict, folder: Path) -> tuple[dict, dict]:
     )
     assert again.setting.model == question.scenario.setting.model
     setting = question.scenario.setting
-    without = moot(setting, question.plan)
+    usual = chosen_levers(setting, question.plan)
+    # A lever at the release's default and one that is left to the release are the same.
+    without = moot(setting, question.plan) | {
+        name for name, value in usual.items() if getattr(question.plan, name) == value
+    }
+    assert all(getattr(again.plan, name, None) is None for name in without & {*LEVERS})
     return question.plan.model_dump(exclude=without), again.plan.model_dump(exclude=without)
 
 
@@ -164,7 +180,7 @@ def returned(target: str, scenario: dict, folder: Path) -> tuple[dict, dict]:
 def test_plans_return_as_they_left(target, tmp_path_factory):
     folder, seen = tmp_path_factory.mktemp(target), set()
 
-    @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(scenario=questions(target))
     def check(scenario):
         left, came = returned(target, scenario, folder)
@@ -172,7 +188,7 @@ def test_plans_return_as_they_left(target, tmp_path_factory):
         seen.add(str(scenario))
 
     check()
-    assert len(seen) >= 40  # different plans, not one again and again
+    assert len(seen) >= 160  # different plans, not one again and again
 
 
 @pytest.mark.parametrize("target", ["megatron-lm", "megatron-bridge"])
@@ -191,6 +207,6 @@ def test_chunks_that_do_not_divide_the_layers_return_as_they_left(target, pipeli
         "last_stage_layers": ends[1],
     }
     workload = {"seq_len": 4096, "global_batch": 512, "precision": "bf16"}
-    job = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 64}
+    job = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 64, "framework": FRAMEWORKS[target]}
     left, came = returned(target, {**job, "workload": workload, "plan": plan}, tmp_path)
     assert came == left
