@@ -56,9 +56,10 @@ class Level(Strict):
         """The measured constants of these links."""
         return link_calibrations.get(self.calibration)
 
-    def dispatcher(self, library: str) -> float:
-        """Speed of a library's token dispatch over an all-to-all; 1 where not measured."""
-        return self.constants.dispatchers.get(library, 1.0)
+    def dispatcher(self, library: str) -> tuple[tuple[float, float], ...]:
+        """Ranks, and speed of a library's dispatch among them over an all-to-all; 1 where not measured."""
+        rates = self.constants.dispatchers.get(library)
+        return tuple(zip(rates.ranks, rates.share, strict=True)) if rates else ((2.0, 1.0),)
 
     @property
     def latency(self) -> float:

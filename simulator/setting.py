@@ -150,7 +150,7 @@ class Setting:
             added = self.width + 4 * chosen.gradient_bytes
             added += 4 * self.width * framework.gradients.clears_working
         per_expert = chosen.grouped_launches == "per-expert"
-        library, wide = chosen.dispatcher_library, cluster.domain > cluster.devices_per_node
+        library = chosen.dispatcher_library
         rates = cluster.network.dispatcher(library)
         return Implementation(
             attention=chosen.attention,
@@ -185,7 +185,7 @@ class Setting:
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,
             dispatcher=chosen.dispatcher,
-            flex_domain=cluster.levels[-1].dispatcher(library) if wide else 1.0,
+            flex_domain=cluster.levels[-1].dispatcher(library),
             flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
             flex_start_s=rates.start_s,
             flex_copies_per_s=rates.copies_per_s,

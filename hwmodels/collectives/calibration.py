@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hwmodels.collectives.remote_reads import RemoteReads
 from hwmodels.loading import Catalogue, Strict
@@ -67,6 +67,21 @@ class InSwitch(Strict):
     """Smallest group for which the library uses it."""
 
 
+class DomainRates(Strict):
+    """Speed of a library's token dispatch inside a domain over an all-to-all of the same bytes."""
+
+    ranks: list[Annotated[int, Field(ge=2)]]
+    """Ranks that exchange tokens, ascending."""
+    share: list[Positive]
+    """Speed with as many ranks; between them by their logarithm, beyond them the nearest."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> DomainRates:
+        if len(self.ranks) != len(self.share) or self.ranks != sorted(set(self.ranks)):
+            raise ValueError("ranks must ascend and have one share each")
+        return self
+
+
 class LinkCalibration(Sourced):
     """Constants of one kind of link inside a domain."""
 
@@ -80,9 +95,8 @@ class LinkCalibration(Sourced):
     in_switch: InSwitch | None = None
     remote_reads: RemoteReads | None = None
     """All-reduce kernels of serving engines; none where engines turn them off."""
-    dispatchers: dict[str, Positive] = Field(default_factory=dict)
-    """Speed of a library that dispatches tokens to experts over an all-to-all of the same bytes, by library,
-    where a domain spans nodes."""
+    dispatchers: dict[str, DomainRates] = Field(default_factory=dict)
+    """Libraries that dispatch tokens to experts; those not listed are as fast as an all-to-all."""
     provenance: str
     """Measurements with their authors, and the constants taken from another link."""
     errors: dict[str, str] = Field(default_factory=dict)

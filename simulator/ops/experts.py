@@ -315,7 +315,9 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     # A published rate counts copies to the own domain too, which never pass a NIC.
     abroad = 1 - 1 / domains
     network = how.flex_network * np.maximum(abroad, 0.5)
-    faster = np.where(flex, np.where(domains > 1, network, how.flex_domain), 1.0)
+    measured, shares = np.array(how.flex_domain).T
+    inside = np.interp(np.log2(e * et), np.log2(measured), shares)
+    faster = np.where(flex, np.where(domains > 1, network, inside), 1.0)
     between = flex & (domains > 1)
     messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
 

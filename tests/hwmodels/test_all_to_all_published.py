@@ -51,3 +51,24 @@ def test_rates_of_dispatchers_are_those_of_their_benchmarks(cluster, library, gb
     network = clusters.get(cluster).network
     rate = network.dispatcher(library).share * network.bandwidth / 8 / 1e9
     assert min(gbps) <= rate <= max(gbps)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "library", "ranks", "dispatch", "combine"),
+    [
+        # GB/s of 4,096 tokens of 7,168, top 8, by the torch interface (DeepEP, docs/README_Hybrid-EP.md).
+        ("dgx-b200", "hybridep", 8, 535.94, 530.86),
+        ("dgx-b200", "deepep", 8, 494, 420),
+        ("gb200-nvl72", "hybridep", 8, 550.10, 538.44),
+        ("gb200-nvl72", "hybridep", 16, 472.84, 474.48),
+        ("gb200-nvl72", "hybridep", 36, 469.96, 418.27),
+        ("gb200-nvl72", "deepep", 16, 442.47, 378.32),
+    ],
+)
+def test_dispatch_inside_a_domain(cluster, library, ranks, dispatch, combine):
+    found = clusters.get(cluster).resized(ranks)
+    tokens, width, top_k = 4096, 7168, 8
+    size = tokens * ranks * (1 - (1 - 1 / ranks) ** top_k) * width * 2
+    exchanged = found.collective("all_to_all", np.array([size]), np.array([float(ranks)]), np.ones(1))[0]
+    share = dict(found.levels[-1].dispatcher(library))[ranks]
+    assert exchanged / share == pytest.approx(size / 1e9 * (1 / dispatch + 1 / combine) / 2, rel=0.03)

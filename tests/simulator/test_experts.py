@@ -451,7 +451,7 @@ def test_deepep_is_slow_in_domains_that_span_nodes(make_setting):
         exchange(experts(make_setting, "deepseek-v3", 64, dispatcher_library=library, **chosen), plans)[0]
         for library in ("hybridep", "deepep")
     ]
-    assert times[1] == pytest.approx(times[0] / 0.45, rel=0.15)
+    assert times[1] == pytest.approx(times[0] * 0.81 / 0.46, rel=0.08)
 
 
 def test_deepep_s_rate_between_nodes_holds_for_copies_to_its_own_node_too(make_setting):
