@@ -31,7 +31,9 @@ from meshwright.served_errors import FEWEST, FILE, METRICS
 from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
 from simulator.serving.engines import Engine, engines, layer_times
 from simulator.serving.engines.engine import FOLDER, LayerTimes
+from simulator.serving.steady import kinds as replicas
 from simulator.serving.steady.kinds import price_of
+from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.table import IterationTable
 
@@ -327,6 +329,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = {group: same for group, same in read(arguments.folder).items() if group not in kept_groups()}
     tested = read(arguments.test, tested=True) if arguments.test else {}
+    replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
     before = errors_of(rows)
     print(f"shipped constants: {_summary(before)}", flush=True)
     if tested:

@@ -46,8 +46,15 @@ GRAPHS = {
     "tensorrt-llm": "set cuda_graph_config.max_batch_size",
 }
 """How an engine takes ``largest_graph``."""
+GRAPH_SIZES = {
+    "vllm": "set --cudagraph-capture-sizes",
+    "sglang": "set --cuda-graph-bs",
+    "tensorrt-llm": "set cuda_graph_config.batch_sizes",
+}
+"""How an engine takes ``graph_sizes``."""
 UNTOLD = (
     "largest_graph",
+    "graph_sizes",
     "name",
     "role",
     "replicas",
@@ -216,6 +223,8 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             gaps.append(f"{given}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
         if pool.pool.largest_graph is not None:
             gaps.append(f"{given}.largest_graph: {GRAPHS.get(target, 'set it by the engine')}")
+        if pool.pool.graph_sizes:
+            gaps.append(f"{given}.graph_sizes: {GRAPH_SIZES.get(target, 'set them by the engine')}")
         if pool.pool.power_cap_w is not None:
             gaps.append(
                 f"{given}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})"

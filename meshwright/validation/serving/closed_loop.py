@@ -350,7 +350,8 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     gpus = decode_gpus = prefill_gpus = replicas * first.serving.pool.devices
     if first.prefill is None:
         each = clients / replicas
-        state = steady_state(decode.steps, Load(prompt, output, each), decode.limits)
+        equal = np.array([float(one.sized) for one in questions])
+        state = steady_state(decode.steps, Load(prompt, output, each, together=equal), decode.limits)
         ttft = state.ttft_s + 0.5 * np.where(each > 1, polls, 0) * state.step_s
     else:
         ranks = prefills * first.prefill.pool.data

@@ -64,7 +64,8 @@ READERS: tuple[ModuleType, ...] = (
     routed_fleets,
 )
 """One module a file format: NEEDS (columns that tell it), read, predict, group_key;
-`scenario` where a row is the run of a scenario, and `trace` where it reads a trace."""
+`scenario` where a row is the run of a scenario (None: it is not),
+and `trace` where it reads a trace."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,8 @@ def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
                 if getattr(case.question, "prefill", None) is not None:
                     continue
                 name = re.sub(r"[^A-Za-z0-9._-]+", "-", case.case_id)
-                data = reader.scenario(case.question)
+                if (data := reader.scenario(case.question)) is None:
+                    continue
                 if hasattr(reader, "trace"):
                     (folder / f"{name}.csv").write_text(reader.trace(case.question), encoding="utf-8")
                     data["workload"]["trace"]["path"] = f"{name}.csv"

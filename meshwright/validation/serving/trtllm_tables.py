@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.clients import cluster_key, pool_keys, run
+from meshwright.validation.serving.trtllm_bench import BenchLimits, bench_limits
+from simulator.serving.result import ServingResult
 from simulator.serving.steady.batch_run import batch_run
 from simulator.serving.steady.kinds import kv_tokens, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
@@ -29,6 +32,8 @@ class TableCase:
     requests: float
     prompt: float
     output: float
+    limits: BenchLimits | None
+    """Of the benchmark; None: the engine's defaults."""
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -45,18 +50,21 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     if precision in ("fp8", "fp4") and not row.text("kv_precision"):
         pool["kv"] = "fp8"
     found = setup(row, row.text("engine", "trtllm"), row.text("engine_version", "0.5.0"), pool, precision)
-    if found.engine.graph_sizes.value:
-        # The page's options list graphs of all batches (perf-overview.md, llm_options.yml: 1 to 8,192).
-        captured = {"largest_graph": found.engine.sequence_limit(found.cluster.device)}
-        found = replace(found, pool=found.pool.model_copy(update=captured))
     at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds
+    prompt, output = row.need("input_tokens"), row.need("output_tokens")
+    limits = None
+    if at_most and found.engine.graph_sizes.value:
+        limits = bench_limits(found, prompt, output, FREE_SHARE)
+        captured = {"graph_sizes": limits.graphs}
+        found = replace(found, pool=found.pool.model_copy(update=captured))
     question = TableCase(
         found,
         row.text("kind"),
         (row.number("batch") or 0.0) if at_most else row.need("batch"),
         row.number("num_requests") or 0.0,
-        row.need("input_tokens"),
-        row.need("output_tokens"),
+        prompt,
+        output,
+        limits,
     )
     return ServingCase(
         row.text("case_id"),
@@ -70,8 +78,53 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     )
 
 
+def scenario(one: TableCase) -> dict[str, Any] | None:
+    """The run of `trtllm-bench throughput` as a serving scenario: all requests at once.
+
+    None of other rows, and of attention ranks in a pipeline, which the event engine has not.
+    """
+    staged = one.serving.pool.data > 1 and one.serving.pool.pipeline > 1
+    if one.limits is None or not one.requests or staged:
+        return None
+    options = {
+        "prefix_caching": False,
+        "token_budget": one.limits.tokens,
+        "max_sequences": one.limits.batch * one.serving.pool.pipeline,
+        "max_context": round(one.prompt + one.output),
+        "memory_share": FREE_SHARE,
+    }
+    return {
+        "model": one.serving.model.name,
+        "cluster": cluster_key(one.serving),
+        "workload": {
+            "kind": "serving",
+            "requests": round(one.requests),
+            "arrivals": {"kind": "burst"},
+            "input": round(one.prompt),
+            "output": round(one.output),
+        },
+        "deployment": {**pool_keys(one.serving), "options": options},
+    }
+
+
 def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
+    runs = [scenario(one) for one in questions]
+    if None in runs:
+        return predict_steady(questions)
+    devices = questions[0].serving.pool.devices
+    rates = [_rate(run(one)) for one in runs if one is not None]
+    return [{"out_tok_s": rate, "out_tok_s_per_gpu": rate / devices} for rate in rates]
+
+
+def _rate(result: ServingResult) -> float:
+    """Tokens out a second from the first arrival to the last token."""
+    columns = result.records.columns()
+    return float(columns["output"].sum() / columns["last_s"].max())
+
+
+def predict_steady(questions: Sequence[TableCase]) -> list[dict[str, float]]:
+    """As `predict`, from steady states."""
     found = questions[0].serving
     device = found.cluster.device
     if questions[0].kind == "max_throughput":
@@ -79,13 +132,13 @@ def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
     batch, prompt, output = np.array([(one.batch, one.prompt, one.output) for one in questions]).T
     budget = max(found.engine.token_budget(device), float(np.max(prompt)))
     table = table_of(found, budget, float(np.max(batch)), float(np.max(prompt + output)))
-    run = batch_run(table, batch, prompt, output, budget)
-    rate = batch * output / run.total_s
+    together = batch_run(table, batch, prompt, output, budget)
+    rate = batch * output / together.total_s
     return [
         {
             "out_tok_s": float(rate[i]),
             "out_tok_s_per_gpu": float(rate[i]) / found.pool.devices,
-            "ttft_ms": 1e3 * float(run.prefill_s[i] + found.engine.first_token_s.value),
+            "ttft_ms": 1e3 * float(together.prefill_s[i] + found.engine.first_token_s.value),
         }
         for i in range(len(questions))
     ]
@@ -94,20 +147,22 @@ def predict(questions: Sequence[TableCase]) -> list[dict[str, float]]:
 def _maximum(found: Setup, one: TableCase) -> dict[str, float]:
     """All requests queued at once: as many run as memory holds."""
     device = found.cluster.device
-    budget = max(found.engine.token_budget(device), one.prompt)
-    most = found.engine.sequence_limit(device)
+    budget, most = max(found.engine.token_budget(device), one.prompt), found.engine.sequence_limit(device)
+    if one.limits is not None:
+        budget, most = one.limits.tokens, one.limits.batch * found.pool.pipeline
     room = kv_tokens(found, budget, most, FREE_SHARE)
     slots = min(most, room / (one.prompt + one.output), one.requests / found.pool.data)
     table = table_of(found, budget, slots, one.prompt + one.output)
     clients = max(slots, 1.0) * found.pool.data
-    state = steady_state(
-        table, Load(one.prompt, one.output, 1.02 * clients), Limits(budget, max(slots, 1.0), room)
-    )
+    load = Load(one.prompt, one.output, 1.02 * clients, together=1.0)
+    state = steady_state(table, load, Limits(budget, max(slots, 1.0), room))
     rate = float(state.output_tokens_s)
     if one.requests:
-        # The last requests leave the batch half empty for the time of one request.
-        tail = 0.5 * float(state.decode_s)
-        seconds = one.requests * one.output / rate + tail
+        # The last round of requests fills a part of the slots; without the rest its steps are shorter.
+        rounds = one.requests / clients
+        alone = float(table.cases.decode_seconds(1.0, one.prompt + 0.5 * one.output).item())
+        unfilled = np.ceil(rounds - 1e-9) - rounds
+        seconds = one.requests * one.output / rate + unfilled * one.output * alone
         rate = one.requests * one.output / seconds
     return {"out_tok_s": rate, "out_tok_s_per_gpu": rate / found.pool.devices}
 

@@ -7,7 +7,7 @@ Kernel times belong to devices. An engine adds launches, gaps and host work arou
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
@@ -301,7 +301,11 @@ class Engine(Strict):
         return self.engine in BATCH_GRAPHS
 
     def graphs(
-        self, device: Device | None = None, tensor: int = 1, largest: int | None = None
+        self,
+        device: Device | None = None,
+        tensor: int = 1,
+        largest: int | None = None,
+        stated: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
         """Return the captured sizes on a device, ascending; empty where every step is eager.
 
@@ -311,7 +315,10 @@ class Engine(Strict):
             largest: stated largest size. Beyond the engine's own sizes, they double up to it, as
                 TensorRT-LLM makes them for ``cuda_graph_config.max_batch_size`` (llm_args.py,
                 ``_generate_cuda_graph_batch_sizes``).
+            stated: all sizes, in place of the engine's.
         """
+        if stated:
+            return np.unique(np.array(stated, dtype=np.int64))
         sizes: set[int] = set()
         for part in self.graph_sizes.value.split():
             if not re.fullmatch(r"\d{1,6}(:\d{1,6}:[1-9]\d{0,5})?", part):

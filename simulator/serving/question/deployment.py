@@ -81,6 +81,11 @@ class Pool(Strict):
         le=2**16,
         description="most tokens of a rank's decode step that is in a captured graph; default: the engine's",
     )
+    graph_sizes: Annotated[tuple[Annotated[int, Field(ge=1, le=2**16)], ...], Field(strict=False)] = Field(
+        (),
+        max_length=256,
+        description="captured sizes of decode steps (`[1, 2, 4, 8]`); default: the engine's",
+    )
     power_cap_w: float | None = Field(
         None, gt=0, le=1e5, description="power limit of one device; default: the device's own"
     )
@@ -127,6 +132,12 @@ class Pool(Strict):
     def experts_cut(self) -> int:
         """Tensor-parallel ranks inside one expert."""
         return self.expert_tensor or max(self.tensor * self.data // self.expert, 1)
+
+    @model_validator(mode="after")
+    def _graphs_once(self) -> Pool:
+        if self.graph_sizes and self.largest_graph:
+            raise ValueError("graph_sizes and largest_graph: give one of them")
+        return self
 
     @model_validator(mode="after")
     def _ranks_fit(self) -> Pool:

@@ -194,6 +194,7 @@ def _prompts(
     most = steps.ranks * steps.most
     met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
+    together = np.where(cases.together, most, together)
     even = length = steps.seconds(together)
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
@@ -203,7 +204,7 @@ def _prompts(
     delay = np.where(cases.arrives | ~cases.decodes, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
     own = np.clip(arriving * window * steps.chunks / together, 1e-9, 1.0 - 1e-9)
-    delay = delay * -np.expm1(cases.stages * np.log1p(-own)) / own
+    delay = np.where(cases.together, delay, delay * -np.expm1(cases.stages * np.log1p(-own)) / own)
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
     prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)

@@ -32,6 +32,8 @@ class Load:
         prompt_variation: variance of the tokens to prefill over the square of their mean: long prompts make
             others wait longer.
         replicas: equal replicas among which a router balances arrivals: a request waits where all are busy.
+        together: 1 where clients begin together and all requests have the same lengths, so that prompts that
+            filled a step at the start come in one step again: on all ranks, in all micro batches.
     """
 
     prompt: ArrayLike
@@ -42,6 +44,7 @@ class Load:
     variation: ArrayLike = 0.0
     prompt_variation: ArrayLike = 0.0
     replicas: ArrayLike = 1.0
+    together: ArrayLike = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,10 @@ class Cases:
     def __init__(self, table: StepCases | SpeculativeCases, load: Load, limits: Limits) -> None:
         given = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
-            *(load.prompt_variation, load.replicas, limits.budget, limits.sequences, limits.kv_tokens),
+            *(load.prompt_variation, load.replicas, load.together),
+            *(limits.budget, limits.sequences, limits.kv_tokens),
         )
-        prompt, output, concurrency, rate, cached, variation, varied, replicas, budget, slots, room = (
+        prompt, output, concurrency, rate, cached, variation, varied, replicas, equal, budget, slots, room = (
             np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
         )
         engine = table.engine
@@ -119,6 +123,7 @@ class Cases:
         """Batches in flight among which arrivals are balanced."""
         self.varied = varied
         self.closed = concurrency > 0
+        self.together = self.closed & (equal > 0)
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
         self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
@@ -166,7 +171,8 @@ class Cases:
         one = np.where(self.arrives, step, one)
         beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
-        most = np.minimum(room / chunk, np.maximum(self.slots - batch, 1.0))
+        free = np.where(self.together, np.minimum(self.clients, self.slots), self.slots - batch)
+        most = np.minimum(room / chunk, np.maximum(free, 1.0))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         return Prefills(self.new / chunk, most, step, one, beside, behind, self.ranks, uneven)
 

@@ -238,6 +238,14 @@ class StepPrice:
         return int(sizes[-1]) * drafts.queries if len(sizes) else None
 
     @property
+    def graphs(self) -> NDArray[np.int64]:
+        """Tokens of the decode steps in graphs, ascending; stated sizes count sequences where engines do."""
+        stated, drafts = self.pool.graph_sizes, self.pool.speculation
+        if drafts is not None and self.engine.captures_batches:
+            stated = tuple(size * drafts.queries for size in stated)
+        return self.engine.graphs(self.cluster.device, self.pool.tensor, self.largest_graph, stated)
+
+    @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2

@@ -142,8 +142,7 @@ class IterationTable:
         if longest_chunk is not None:
             # Whole tiles: the knots below are those of the whole grid.
             self.longest_chunk = min(-(-longest_chunk // TILE) * TILE, self.max_tokens)
-        own = engine.graphs(price.cluster.device, price.pool.tensor, price.largest_graph)
-        self.sizes = own if graphs is None else graphs
+        self.sizes = price.graphs if graphs is None else graphs
         self.graphs_mixed = engine.graphs_mixed.value
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor

@@ -107,6 +107,13 @@ def test_a_stated_largest_graph_is_the_last_size():
     assert preset.graphs(devices.get("b200"), 1, 20).tolist() == [1, 2, 4, 8, 16, 20]
 
 
+def test_stated_graph_sizes_are_the_captured_ones():
+    preset = engines.get("tensorrt-llm-1.2")
+    assert preset.graphs(devices.get("b200"), 1, None, (384, 1, 640)).tolist() == [1, 384, 640]
+    with pytest.raises(InputError, match="graph_sizes and largest_graph: give one of them"):
+        build(Pool, {"graph_sizes": [1, 2], "largest_graph": 2}, "deployment")
+
+
 def test_sglang_captures_larger_batches_over_four_tensor_ranks():
     assert engines.get("sglang-0.5.12").graphs(devices.get("h100-sxm"), 4)[-1] == 512
 

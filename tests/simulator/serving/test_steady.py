@@ -182,6 +182,34 @@ def served(rate: float, prompt: int, output: int, pool: dict, model: str = "mixt
     }
 
 
+@pytest.mark.parametrize("pool", [{"data": 4, "engine": "tensorrt-llm-1.2"}, {"pipeline": 4}, {}])
+def test_equal_requests_that_begin_together_prefill_together(pool):
+    """Prompts that filled a step on every rank and in every micro batch at the start do so in each round."""
+    pool, ranks = {"engine": "vllm-0.15", **pool}, pool.get("data", 1)
+    slots, prompt, output, rounds = 64, 1500, 200, 6
+    options = {"token_budget": 3200, "prefix_caching": False, "max_context": 4096, "max_sequences": slots}
+    data = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": rounds * slots * ranks,
+            "arrivals": {"kind": "burst"},
+            "input": prompt,
+            "output": output,
+        },
+        "deployment": {"weights": "bf16", **pool, "options": options},
+    }
+    setting = make_serving(data, "test", Path())
+    columns = serve(setting).records.columns()
+    rate = rounds * slots * ranks * output / float(columns["last_s"].max())
+    load = {"prompt": prompt, "output": output, "concurrency": slots * ranks}
+    limits = Limits(3200, slots, 400_000)
+    table = setting.pools[0].costs.steps
+    together = steady_state(table, Load(**load, together=1.0), limits)
+    assert float(together.output_tokens_s) == pytest.approx(rate, rel=0.06)
+
+
 @pytest.mark.parametrize(("rate", "prompt", "budget"), [(8.0, 2000, 2048), (14.0, 1000, 512)])
 def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
     """Prompts of all ranks delay all decodes, and decodes take tokens of the budget."""
