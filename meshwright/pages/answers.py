@@ -22,13 +22,13 @@ FIGURES = ("step_time_s", "goodput_requests_s", "tpot_s", "ttft_s", "usd_per_mil
 MOST_ROWS = 500
 
 
-def write_deployments(path: Path, found: ServingSearch, tables: Sequence[Table | str]) -> None:
+def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table | str]) -> None:
     """Write the page of a ranking of deployments.
 
     Raises:
         InputError: it cannot be written.
     """
-    best = found.plans[0]
+    best = search.plans[0]
     facts = {
         "first choice": best.describe(),
         "goodput": f"{best.goodput:.3g} requests/s",
@@ -38,11 +38,11 @@ def write_deployments(path: Path, found: ServingSearch, tables: Sequence[Table |
     points = {
         "type": "scatter",
         "mode": "markers+text",
-        "x": [plan.goodput for plan in found.plans],
-        "y": [plan.usd_per_million for plan in found.plans],
-        "text": [str(rank) for rank in range(1, len(found.plans) + 1)],
+        "x": [plan.goodput for plan in search.plans],
+        "y": [plan.usd_per_million for plan in search.plans],
+        "text": [str(rank) for rank in range(1, len(search.plans) + 1)],
         "textposition": "top center",
-        "hovertext": [label(plan.describe()) for plan in found.plans],
+        "hovertext": [label(plan.describe()) for plan in search.plans],
         "hovertemplate": "%{hovertext}<br>%{x:.3g} requests/s, %{y:.3g} $<extra></extra>",
         "marker": {"size": 10, "color": COLOURS[0]},
     }
@@ -52,41 +52,41 @@ def write_deployments(path: Path, found: ServingSearch, tables: Sequence[Table |
     }
     figure = {"data": [points], "layout": layout(height=380, hovermode="closest", **axes)}
     words = "Each point is a deployment by its rank below, with the targets met; right and low is good."
-    title = f"Serving {found.question.model.name}"
+    title = f"Serving {search.question.model.name}"
     write_page(path, title, facts, [Section("Goodput and cost", words, figure), *sections_of(tables)])
 
 
-def write_mix(path: Path, found: Mix, tables: Sequence[Table | str]) -> None:
+def write_mix(path: Path, mix: Mix, tables: Sequence[Table | str]) -> None:
     """Write the page of a mix of GPU types: dollars an hour by type, requests by length.
 
     Raises:
         InputError: it cannot be written.
     """
     facts = {
-        "cost": f"{found.best.usd_per_hour:.2f} $/h",
-        "load": f"{found.rate:g} requests/s",
-        "above the bound": percent(found.best.gap),
+        "cost": f"{mix.best.usd_per_hour:.2f} $/h",
+        "load": f"{mix.rate:g} requests/s",
+        "above the bound": percent(mix.best.gap),
     }
-    names = [f"{count} x {option.describe()}" for option, count, _ in found.pools]
-    cost = [float(count * option.usd_per_hour) for option, count, _ in found.pools]
+    names = [f"{count} x {option.describe()}" for option, count, _ in mix.pools]
+    cost = [float(count * option.usd_per_hour) for option, count, _ in mix.pools]
     bars = {"type": "bar", "orientation": "h", "x": cost, "y": [label(name) for name in names]}
     bars |= {"marker": {"color": COLOURS[0]}, "text": [f"{value:.2f}" for value in cost]}
     axes = {"xaxis": axis("$ an hour"), "yaxis": axis(autorange="reversed")}
     figure = {"data": [bars], "layout": layout(height=120 + 50 * len(names), **axes)}
-    title = f"Cheapest mix for {found.question.model.name}"
+    title = f"Cheapest mix for {mix.question.model.name}"
     write_page(path, title, facts, [Section("What is rented", "", figure), *sections_of(tables)])
 
 
-def write_day(path: Path, found: DayPlan, tables: Sequence[Table | str]) -> None:
+def write_day(path: Path, day: DayPlan, tables: Sequence[Table | str]) -> None:
     """Write the page of a day: replicas and load over its hours.
 
     Raises:
         InputError: it cannot be written.
     """
-    period = found.arrivals.period
-    hours = [index * period / 3600 for index in range(len(found.arrivals.rates) + 1)]
+    period = day.arrivals.period
+    hours = [index * period / 3600 for index in range(len(day.arrivals.rates) + 1)]
     steps = {"shape": "hv", "width": 2}
-    rates, counts = list(found.arrivals.rates), found.needed.tolist()
+    rates, counts = list(day.arrivals.rates), day.needed.tolist()
     lines = [
         {
             "type": "scatter",
@@ -97,7 +97,12 @@ def write_day(path: Path, found: DayPlan, tables: Sequence[Table | str]) -> None
             "line": {**steps, "color": colour, "dash": dash},
         }
         for name, values, colour, dash in (
-            ("requests/s that the replicas carry", [found.rate * one for one in counts], COLOURS[0], "solid"),
+            (
+                "requests/s that the replicas carry",
+                [day.rate * count for count in counts],
+                COLOURS[0],
+                "solid",
+            ),
             ("requests/s asked", rates, COLOURS[1], "dot"),
         )
     ]
@@ -107,12 +112,12 @@ def write_day(path: Path, found: DayPlan, tables: Sequence[Table | str]) -> None
         "yaxis": axis("requests/s", rangemode="tozero"),
     }
     facts = {
-        "replica": found.group.shape.describe(),
-        "timetable": f"{found.timetable_usd:,.2f} $ a day",
-        "all day the most": f"{found.fixed_usd:,.2f} $ a day",
+        "replica": day.group.shape.describe(),
+        "timetable": f"{day.timetable_usd:,.2f} $ a day",
+        "all day the most": f"{day.fixed_usd:,.2f} $ a day",
     }
     figure = {"data": lines, "layout": layout(height=380, **axes)}
-    title = f"A day of {found.question.model.name}"
+    title = f"A day of {day.question.model.name}"
     write_page(path, title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
 
 
@@ -182,12 +187,12 @@ def _lines(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[f
 
 def sections_of(tables: Sequence[Table | str]) -> list[Section]:
     """Tables and lines of the command line as sections; a line becomes the words of the table before it."""
-    made: list[Section] = []
+    sections: list[Section] = []
     for part in tables:
         if isinstance(part, str):
-            before = made.pop() if made else Section("In short", "")
+            before = sections.pop() if sections else Section("In short", "")
             words = f"{before.words} {part}".strip()
-            made.append(
+            sections.append(
                 Section(
                     before.heading,
                     words,
@@ -202,8 +207,8 @@ def sections_of(tables: Sequence[Table | str]) -> list[Section]:
         words_in = tuple(index for index, column in enumerate(part.columns) if column.justify == "left")
         heading = _plain(part.title) if part.title else columns[0].capitalize()
         columns[0] = columns[0] if part.title else ""
-        made.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
-    return made
+        sections.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
+    return sections
 
 
 def _plain(cell: Any) -> str:

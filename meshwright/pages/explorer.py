@@ -35,16 +35,16 @@ FOLLOWING = (
 """Fields that other fields decide: no levers of a neighbour, no words of the command."""
 
 
-def explorer_section(found: PlanSearch) -> Section | None:
+def explorer_section(search: PlanSearch) -> Section | None:
     """The section of a search's page; None where the search kept no scored plans."""
-    if found.scored is None or len(found.scored) < 2:
+    if search.scored is None or len(search.scored) < 2:
         return None
-    setting = found.result.setting
-    prediction = next(found.scored.predictions(setting))
+    setting = search.result.setting
+    prediction = next(search.scored.predictions(setting))
     data = explorer_data(prediction, setting)
     body, script = (own_file(f"explorer.{suffix}") for suffix in ("html", "js"))
     shown = len(data["values"][0])
-    words = f"The best {shown:,} of {len(found.scored):,} scored plans. A click on a point shows its plan."
+    words = f"The best {shown:,} of {len(search.scored):,} scored plans. A click on a point shows its plan."
     return Section("Explore all plans", words, html=body + embedded("explorer-data", data), script=script)
 
 
@@ -77,16 +77,16 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
         parts[GROUP_OF.get(name, "other kernels")] += seconds[:count] / step
     shares = {name: _packed(np.rint(FULL * part)) for name, part in parts.items() if part.any()}
     model, cluster, training = setting.model, setting.cluster, setting.training
-    asked = ("meshwright", "plan", "train", "--model", model.name, "--cluster", cluster.name)
-    asked += ("--gpus", str(cluster.devices), "--seq-len", str(training.seq_len))
-    asked += ("--global-batch", str(training.global_batch), "--precision", training.precision)
+    command = ("meshwright", "plan", "train", "--model", model.name, "--cluster", cluster.name)
+    command += ("--gpus", str(cluster.devices), "--seq-len", str(training.seq_len))
+    command += ("--global-batch", str(training.global_batch), "--precision", training.precision)
     return {
         "fields": fields,
         "codes": codes,
         "figures": [{"name": name, "unit": unit} for name, unit in figures],
         "values": [_rounded(column[:count]) for column in figures.values()],
         "parts": [{"name": name, "colour": GROUPS[name][0], "values": shares[name]} for name in shares],
-        "command": shlex.join([*asked, "--framework", setting.framework.name]),
+        "command": shlex.join([*command, "--framework", setting.framework.name]),
     }
 
 

@@ -22,21 +22,21 @@ FRONT, OTHERS = "#c8374a", "#9fb3c8"
 HINT = "Click a point of the front for its scenario: save it as a file and run `meshwright simulate FILE`."
 
 
-def write_fronts(path: Path, found: Fronts) -> None:
+def write_fronts(path: Path, fronts: Fronts) -> None:
     """Write the page.
 
     Raises:
         InputError: the file cannot be written.
     """
     sections = [
-        Section(_heading(front), _words(front), _figure(found, front), hint=HINT) for front in found.fronts
+        Section(_heading(front), _words(front), _figure(fronts, front), hint=HINT) for front in fronts.fronts
     ]
     counts = {
         f"front of {front.y.name}": f"{len(front.points)} {'plan' if len(front.points) == 1 else 'plans'}"
-        for front in found.fronts
+        for front in fronts.fronts
     }
-    facts = {"plans": f"{len(found):,}", **counts}
-    write_page(path, f"Pareto fronts: {found.subject}", facts, sections)
+    facts = {"plans": f"{len(fronts):,}", **counts}
+    write_page(path, f"Pareto fronts: {fronts.subject}", facts, sections)
 
 
 def _heading(front: Front) -> str:
@@ -46,26 +46,26 @@ def _heading(front: Front) -> str:
 
 
 def _words(front: Front) -> str:
-    better = [f"{'more' if one.higher else 'less'} {one.name}" for one in (front.x, front.y)]
+    better = [f"{'more' if axis.higher else 'less'} {axis.name}" for axis in (front.x, front.y)]
     return f"Better is {better[0]} and {better[1]}. On the line no other plan is better in both."
 
 
-def _figure(found: Fronts, front: Front) -> Figure:
+def _figure(fronts: Fronts, front: Front) -> Figure:
     on = front.points
     usable = np.flatnonzero(np.isfinite(front.x.values) & np.isfinite(front.y.values))
     if not front.x.higher:
-        near = front.x.values <= MOST_TIMES * front.x.values[usable].min()
-        on, usable = on[near[on]], usable[near[usable]]
+        drawn = front.x.values <= MOST_TIMES * front.x.values[usable].min()
+        on, usable = on[drawn[on]], usable[drawn[usable]]
     others = np.setdiff1d(usable, on)
     others = others[:: max(1, -(-len(others) // MOST_POINTS))]
     line = {
-        **_points(found, front, on, "front", FRONT, 8),
+        **_points(fronts, front, on, "front", FRONT, 8),
         "mode": "lines+markers",
         "line": {"color": FRONT, "width": 1.5},
-        "picks": [yaml_text(found.scenario(int(point))) for point in on],
+        "picks": [yaml_text(fronts.scenario(int(point))) for point in on],
     }
-    data = [_points(found, front, others, "other plans", OTHERS, 5), line]
-    spread = {name: axis_scale(one.values[usable]) for name, one in (("x", front.x), ("y", front.y))}
+    data = [_points(fronts, front, others, "other plans", OTHERS, 5), line]
+    spread = {name: axis_scale(measure.values[usable]) for name, measure in (("x", front.x), ("y", front.y))}
     x, y = axis(front.x.name, **spread["x"]), axis(front.y.name, **spread["y"])
     return {"data": data, "layout": layout(height=480, hovermode="closest", xaxis=x, yaxis=y)}
 
@@ -84,7 +84,7 @@ def axis_scale(values: np.ndarray) -> dict[str, Any]:
 
 
 def _points(
-    found: Fronts, front: Front, chosen: np.ndarray, name: str, shade: str, size: int
+    fronts: Fronts, front: Front, chosen: np.ndarray, name: str, shade: str, size: int
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
@@ -93,6 +93,6 @@ def _points(
         "x": front.x.values[chosen].tolist(),
         "y": front.y.values[chosen].tolist(),
         "marker": {"color": shade, "size": size},
-        "customdata": [label(found.name(int(point))) for point in chosen],
+        "customdata": [label(fronts.name(int(point))) for point in chosen],
         "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
     }

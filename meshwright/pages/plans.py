@@ -21,7 +21,7 @@ MOST_COLUMNS = 6
 """Plans that fit beside each other."""
 
 
-def write_plans(path: Path, found: PlanSearch) -> None:
+def write_plans(path: Path, search: PlanSearch) -> None:
     """Write the page of a search that found plans.
 
     Args:
@@ -31,9 +31,9 @@ def write_plans(path: Path, found: PlanSearch) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    setting, plans = found.result.setting, found.plans
+    setting, plans = search.result.setting, search.plans
     sections = [
-        _ranking(found),
+        _ranking(search),
         Section(
             "Where the steps' time goes",
             "Kernels by kind, communication that no kernel hides, and waiting.",
@@ -43,10 +43,10 @@ def write_plans(path: Path, found: PlanSearch) -> None:
             "What fills the memory",
             "The fullest device of each plan. The dashed line is the device's memory, the dotted one what "
             "plans may fill.",
-            _memory(plans, setting.cluster.device.memory_bytes, found.result.space.usable_bytes),
+            _memory(plans, setting.cluster.device.memory_bytes, search.result.space.usable_bytes),
         ),
-        *([explorer] if (explorer := explorer_section(found)) is not None else []),
-        *_tables(found),
+        *([explorer] if (explorer := explorer_section(search)) is not None else []),
+        *_tables(search),
     ]
     training, cluster = setting.training, setting.cluster
     facts = {
@@ -64,27 +64,27 @@ def write_plans(path: Path, found: PlanSearch) -> None:
     write_page(path, f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
 
 
-def _ranking(found: PlanSearch) -> Section:
+def _ranking(search: PlanSearch) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns, words = rank_columns(found.found), " ".join(order_words(found.result, found.found))
-    if len(found.plans) > MOST_COLUMNS:
+    columns, words = rank_columns(search.found), " ".join(order_words(search.result, search.found))
+    if len(search.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))
     headings = ["rank", *columns.pop("rank")]
     return Section("Plans", words, columns=headings, rows=[[name, *cells] for name, cells in columns.items()])
 
 
-def _tables(found: PlanSearch) -> list[Section]:
-    basis = [[name, words] for name, words in basis_words(found.result).items()]
+def _tables(search: PlanSearch) -> list[Section]:
+    basis = [[name, words] for name, words in basis_words(search.result).items()]
     sections = []
-    if reasons := reason_rows(found.result):
+    if reasons := reason_rows(search.result):
         columns = ("rank", "shown as", "near duplicates")
         sections.append(Section("Why these plans", "", columns=columns, rows=reasons, words_in=(1, 2)))
     sections.append(
         Section("What this rests on", "", columns=("basis", "value"), rows=basis, words_in=(0, 1))
     )
     columns, words = ("rule", "candidates"), "Candidates that each rule removed."
-    sections.append(Section("The search", words, columns=columns, rows=removed_rows(found.result)))
+    sections.append(Section("The search", words, columns=columns, rows=removed_rows(search.result)))
     return sections
 
 
@@ -131,9 +131,9 @@ def _memory(plans: Sequence[PlanReport], capacity: float, usable: float) -> Figu
         for name, shade in zip(names, _shades(len(names)), strict=True)
     ]
     most = max(capacity, *(each["total_bytes"] for each in fullest)) / 2**30
-    made = _bars(plans, "GiB", range=[0, 1.03 * most])
+    bars = _bars(plans, "GiB", range=[0, 1.03 * most])
     lines = [_line(capacity, "dash"), *([_line(usable, "dot")] if usable < capacity else [])]
-    return {"data": data, "layout": {**made, "shapes": lines}}
+    return {"data": data, "layout": {**bars, "shapes": lines}}
 
 
 def _shades(count: int) -> list[str]:

@@ -91,19 +91,19 @@ def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
 
 def _calendar(run: PlannedRun) -> Figure:
     """Hours of each day by state, of replication 0."""
-    found = replicate(run.outcome.inputs, run.case.request.question.seed, 0, traced=True)
-    days = min(max(int(np.ceil(found.wall_s / DAY)), 1), MOST_DAYS)
-    slice_s = max(found.wall_s / days, DAY if days < MOST_DAYS else 0.0)
+    replica = replicate(run.outcome.inputs, run.case.request.question.seed, 0, traced=True)
+    days = min(max(int(np.ceil(replica.wall_s / DAY)), 1), MOST_DAYS)
+    slice_s = max(replica.wall_s / days, DAY if days < MOST_DAYS else 0.0)
     hours: dict[str, np.ndarray] = {}
-    for state, start, end in found.segments:
+    for state, start, end in replica.segments:
         row = hours.setdefault(state, np.zeros(days))
         first, last = int(start // slice_s), min(int(end // slice_s), days - 1)
         for day in range(first, last + 1):
             row[min(day, days - 1)] += (
                 max(min(end, (day + 1) * slice_s) - max(start, day * slice_s), 0.0) / 3600
             )
-    if found.seconds["checkpoint"] and "productive" in hours:
-        share = found.seconds["checkpoint"] / (hours["productive"].sum() * 3600)
+    if replica.seconds["checkpoint"] and "productive" in hours:
+        share = replica.seconds["checkpoint"] / (hours["productive"].sum() * 3600)
         hours["checkpoint"] = hours["productive"] * share
         hours["productive"] = hours["productive"] * (1 - share)
     starts = [round((day + 0.5) * slice_s / DAY, 3) for day in range(days)]

@@ -52,9 +52,9 @@ def write_serving(path: Path, result: ServingResult) -> None:
     shown = {
         "goodput" if metrics.goodput is not None else "completed": f"{_rate(metrics):.4g} req/s",
         **{
-            f"{name.upper()} p90": seconds(found.p90)
+            f"{name.upper()} p90": seconds(latency.p90)
             for name in ("ttft", "tpot", "e2e")
-            if isinstance(found := metrics.latencies.get(name), Latency)
+            if isinstance(latency := metrics.latencies.get(name), Latency)
         },
         "dollars per million tokens": f"{metrics.dollars_per_million:.3g}",
     }
@@ -102,9 +102,9 @@ def _rate(metrics: ServingMetrics) -> float:
 
 def _latencies(result: ServingResult) -> Section:
     rows = [
-        [NAMES[name], *(seconds(getattr(found, point)) for point in PERCENTILES)]
-        for name, found in result.metrics.latencies.items()
-        if isinstance(found, Latency)
+        [NAMES[name], *(seconds(getattr(latency, point)) for point in PERCENTILES)]
+        for name, latency in result.metrics.latencies.items()
+        if isinstance(latency, Latency)
     ]
     return Section("Latencies", "", columns=("latency", *PERCENTILES), rows=rows)
 
@@ -127,9 +127,9 @@ def _cdfs(result: ServingResult, columns: Columns) -> Figure:
     data: list[dict[str, Any]] = []
     axes: dict[str, Any] = {"yaxis": axis("share of requests", range=[0, 1.02], tickformat=".0%")}
     shapes: list[dict[str, Any]] = []
-    for number, (name, found) in enumerate(values.items()):
+    for number, (name, latency) in enumerate(values.items()):
         suffix = "" if number == 0 else str(number + 1)
-        ordered = np.sort(found)
+        ordered = np.sort(latency)
         points = np.unique(np.linspace(0, len(ordered) - 1, 400).astype(int)) if len(ordered) else []
         data.append(
             {
@@ -320,10 +320,10 @@ def _timelines(columns: Columns) -> Figure:
     edges = [columns[name][chosen] - sent for name in ("arrival_s", "scheduled_s", "first_s", "last_s")]
     names = [
         label(
-            f"request {columns['serial'][one]}: {columns['prompt'][one]:,} prompt tokens, "
-            f"{columns['output'][one]:,} output tokens, sent at {columns['arrival_s'][one]:.1f} s"
+            f"request {columns['serial'][series]}: {columns['prompt'][series]:,} prompt tokens, "
+            f"{columns['output'][series]:,} output tokens, sent at {columns['arrival_s'][series]:.1f} s"
         )
-        for one in chosen
+        for series in chosen
     ]
     data = [
         {

@@ -135,14 +135,14 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
     most = max(timeline.peak_memory(rank) for rank in ranks)
     data: list[dict[str, Any]] = []
     for place, rank in enumerate(ranks):
-        times, held = fullest(*timeline.memory(rank), timeline.seconds)
+        times, resident = fullest(*timeline.memory(rank), timeline.seconds)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": names[rank],
                 "x": [float(f"{value:.6g}") for value in times.tolist()],
-                "y": [float(f"{value / 2**30:.5g}") for value in held.tolist()],
+                "y": [float(f"{value / 2**30:.5g}") for value in resident.tolist()],
                 "line": {"shape": "hv", "width": 1.4, "color": _shade(place, len(ranks))},
                 "hovertemplate": "%{y:.1f} GiB at %{x:.4g} s<extra>%{fullData.name}</extra>",
             }
@@ -170,7 +170,7 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
 
 
 def fullest(
-    times: NDArray[np.float64], held: NDArray[np.float64], end: float
+    times: NDArray[np.float64], resident: NDArray[np.float64], end: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A step curve with a bounded number of steps; keeps every peak.
 
@@ -182,11 +182,11 @@ def fullest(
     if len(times) > 2 * MOMENTS:
         slot = np.minimum((times / end * MOMENTS).astype(np.int64), MOMENTS - 1)
         first = np.flatnonzero(np.diff(slot, prepend=-1))
-        most = np.maximum.reduceat(held, first)
+        most = np.maximum.reduceat(resident, first)
         # A slot begins at the height at which the previous slot ended.
-        before = np.concatenate(([held[0]], held[first[1:] - 1]))
-        times, held = slot[first] * end / MOMENTS, np.maximum(most, before)
-    return np.append(times, end), np.append(held, held[-1])
+        before = np.concatenate(([resident[0]], resident[first[1:] - 1]))
+        times, resident = slot[first] * end / MOMENTS, np.maximum(most, before)
+    return np.append(times, end), np.append(resident, resident[-1])
 
 
 def _shade(place: int, count: int) -> str:

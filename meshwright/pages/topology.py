@@ -52,7 +52,9 @@ def _write_page(path: Path, cluster: Cluster) -> None:
     second = range(network.nodes_per_leaf, network.nodes_per_leaf + DRAWN_NODES[1])
     chosen = {*range(min(DRAWN_NODES[0], network.nodes_per_leaf)), *second}
     drawn = _part(graph, chosen, per_node)
-    levels = {one.name: f"{scaled(one.bandwidth, 'B/s')}, {seconds(one.latency)}" for one in cluster.levels}
+    levels = {
+        level.name: f"{scaled(level.bandwidth, 'B/s')}, {seconds(level.latency)}" for level in cluster.levels
+    }
     facts = {"devices": f"{cluster.devices:,} {cluster.device.name}", "nodes": f"{cluster.nodes:,}"}
     facts |= {**levels, "NIC": f"{network.nic_gbps:g} Gb/s x {network.nics_per_node}"}
     shape = f"{network.shape}, {network.nodes_per_leaf:,} nodes a leaf, 1:{network.oversubscription:g}"
@@ -79,11 +81,11 @@ def _figure(graph: nx.Graph, cluster: Cluster) -> Figure:
         for index, place in enumerate(places):
             spots[place] = ((index + 0.5) / len(places), float(height))
     lines: dict[str, dict[str, Any]] = {}
-    for one, other, link in graph.edges(data=True):
+    for first, other, link in graph.edges(data=True):
         told = f"{link['level']}: {scaled(link['bandwidth'], 'B/s')} each way"
         line = lines.setdefault(told, {"x": [], "y": []})
-        line["x"] += [spots[one][0], spots[other][0], None]
-        line["y"] += [spots[one][1], spots[other][1], None]
+        line["x"] += [spots[first][0], spots[other][0], None]
+        line["y"] += [spots[first][1], spots[other][1], None]
     data: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "lines", "name": label(told), "hoverinfo": "name", **line}
         | {"line": {"width": 1.2, "color": COLOURS[index % len(COLOURS)]}}

@@ -137,16 +137,16 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
 def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
     rows = list(dict.fromkeys(shown(outcome.run.point[first]) for outcome in points))
     columns = list(dict.fromkeys(shown(outcome.run.point[second]) for outcome in points))
-    found = {
+    cells = {
         (shown(outcome.run.point[first]), shown(outcome.run.point[second])): outcome.report or {}
         for outcome in points
     }
     speed = [
-        [found[row, column]["tokens_per_s_per_gpu"] if (row, column) in found else None for column in columns]
+        [cells[row, column]["tokens_per_s_per_gpu"] if (row, column) in cells else None for column in columns]
         for row in rows
     ]
     times = [
-        [seconds(found[row, column]["step_time_s"]) if (row, column) in found else "" for column in columns]
+        [seconds(cells[row, column]["step_time_s"]) if (row, column) in cells else "" for column in columns]
         for row in rows
     ]
     heat = {

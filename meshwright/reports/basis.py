@@ -102,13 +102,13 @@ def _published(setting: Setting) -> str:
     """The nearest published run in words."""
     device, framework = setting.cluster.device.name, setting.framework.name
     same = nearest_run(setting, framework)
-    found = same or nearest_run(setting)
-    if found is None:
+    run = same or nearest_run(setting)
+    if run is None:
         return f"none on {device}"
-    case = found.case
+    case = run.case
     words = (
         f"{case.case_id}: {case.setting.model.name} on {case.setting.cluster.devices} {device}, "
-        f"{case.setting.framework.name}, {case.precision}: MFU {percent(found.mfu)}"
+        f"{case.setting.framework.name}, {case.precision}: MFU {percent(run.mfu)}"
     )
     return words if same else f"none with {framework} on {device}; {words}"
 

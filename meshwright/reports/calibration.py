@@ -54,23 +54,25 @@ def doubts(fit: Fit) -> list[str]:
 
 def refusal(fit: Fit) -> str:
     """Reason to refuse a fit; empty if accepted."""
-    found = _beyond(fit, UNUSABLE)
-    if not found:
+    unusable = _beyond(fit, UNUSABLE)
+    if not unusable:
         return ""
-    return f"{'; '.join(found)}: the points scatter too much; measure again on an idle machine, or give --yes"
+    return (
+        f"{'; '.join(unusable)}: the points scatter too much; measure again on an idle machine, or give --yes"
+    )
 
 
 def _beyond(fit: Fit, limits: tuple[float, float]) -> list[str]:
     """Entries whose error reaches one of two limits; the better of the form alone and with points counts."""
-    found = []
+    parts = []
     for row in fit.errors:
         sides = [side for side in (row["error"], row["error_with_points"]) if side and side.get("shapes")]
         best = min(sides, key=lambda side: side["median"], default=None)
         if best is not None and (best["median"] >= limits[0] or best["p90"] >= limits[1]):
             name = f"{row['operation']} {row['dtype']} {row['library']}".strip()
             error = f"{percent(best['median'])} median, {percent(best['p90'])} at the 90th percentile"
-            found.append(f"{name} errs by {error} on shapes kept out")
-    return found
+            parts.append(f"{name} errs by {error} on shapes kept out")
+    return parts
 
 
 def error_rows(fit: Fit) -> list[list[str]]:

@@ -56,17 +56,17 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
         f"{plan.needed.max()} {'replica' if plan.needed.max() == 1 else 'replicas'} throughout "
         f"({plan.fixed_usd:,.2f} $)."
     )
-    made: list[Table | str] = [table(("from", "rate", "replicas", "GPUs"), rows, title, left=1), words]
+    tables: list[Table | str] = [table(("from", "rate", "replicas", "GPUs"), rows, title, left=1), words]
     if runs:
         shown = [[run.scaler, f"{run.usd:,.2f}", percent(run.slo_share), str(run.started)] for run in runs]
         headings = ("on the event engine", "$ a cycle", "within targets", "replicas started")
-        made.append(table(headings, shown, left=1))
+        tables.append(table(headings, shown, left=1))
     basis = {
         "cold start": f"{seconds(plan.cold_start_s)} from renting a replica to its first request",
         "model": "steady state of each period; --refine 1 runs the cycle on the event engine",
         "price": f"{plan.question.types[0].usd_per_hour:g} $ an hour and device",
     }
-    return [*made, facts(basis, "What this rests on")]
+    return [*tables, facts(basis, "What this rests on")]
 
 
 def _less(share: float) -> str:

@@ -14,43 +14,43 @@ MOST_ROWS = 16
 """Points of a front in a table; a longer front is thinned evenly, its ends kept."""
 
 
-def describe_fronts(found: Fronts) -> dict[str, Any]:
+def describe_fronts(fronts: Fronts) -> dict[str, Any]:
     """All fronts with documented keys."""
     return {
-        "subject": found.subject,
-        "points": len(found),
+        "subject": fronts.subject,
+        "points": len(fronts),
         "fronts": [
             {
                 "x": front.x.key,
                 "y": front.y.key,
                 "points": [
                     {
-                        "name": found.name(int(point)),
+                        "name": fronts.name(int(point)),
                         front.x.key: float(front.x.values[point]),
                         front.y.key: float(front.y.values[point]),
-                        "scenario": found.scenario(int(point)),
+                        "scenario": fronts.scenario(int(point)),
                     }
                     for point in front.points
                 ],
             }
-            for front in found.fronts
+            for front in fronts.fronts
         ],
     }
 
 
-def front_tables(found: Fronts) -> list[Table | str]:
+def front_tables(fronts: Fronts) -> list[Table | str]:
     """One table per front."""
-    return [_table(found, front) for front in found.fronts]
+    return [_table(fronts, front) for front in fronts.fronts]
 
 
-def _table(found: Fronts, front: Front) -> Table:
+def _table(fronts: Fronts, front: Front) -> Table:
     shown = front.points
     if len(shown) > MOST_ROWS:
         shown = shown[np.unique(np.linspace(0, len(shown) - 1, MOST_ROWS).round().astype(int))]
     rows = [
-        [found.name(int(point)), f"{front.x.values[point]:.4g}", f"{front.y.values[point]:.4g}"]
+        [fronts.name(int(point)), f"{front.x.values[point]:.4g}", f"{front.y.values[point]:.4g}"]
         for point in shown
     ]
     more = f"; {len(shown)} of {len(front.points)} shown" if len(shown) < len(front.points) else ""
-    title = f"{found.subject}: front of {len(found):,} plans{more}"
+    title = f"{fronts.subject}: front of {len(fronts):,} plans{more}"
     return table(("plan", front.x.name, front.y.name), rows, title, left=1)

@@ -11,12 +11,12 @@ from meshwright.reports.units import percent
 from profiles.kernel_validation import KernelValidation
 
 
-def as_json(found: KernelValidation) -> dict[str, Any]:
+def as_json(validation: KernelValidation) -> dict[str, Any]:
     """The errors with documented keys."""
-    return {"kernels": found.rows, "skipped": found.skipped, "dropped": found.dropped}
+    return {"kernels": validation.rows, "skipped": validation.skipped, "dropped": validation.dropped}
 
 
-def as_tables(found: KernelValidation) -> list[Table]:
+def as_tables(validation: KernelValidation) -> list[Table]:
     """The errors for people."""
     headings = (
         "operation",
@@ -49,14 +49,18 @@ def as_tables(found: KernelValidation) -> list[Table]:
             *(_share(row[name]) for name in errors),
             *(_share(row["form_alone"][name]) for name in errors[:2]),
         ]
-        for row in found.rows
+        for row in validation.rows
     ]
     title = "Error of each point: median and 90th percentile; large kernels take longer than 50 us"
     parts = [table(headings, rows, title, left=3)] if rows else []
-    if found.dropped:
-        parts.append(facts({"dropped": f"{found.dropped} points that are faster than their device can be"}))
-    if found.skipped:
-        parts.append(table(("not predicted", "points", "reason"), [_skipped(row) for row in found.skipped]))
+    if validation.dropped:
+        parts.append(
+            facts({"dropped": f"{validation.dropped} points that are faster than their device can be"})
+        )
+    if validation.skipped:
+        parts.append(
+            table(("not predicted", "points", "reason"), [_skipped(row) for row in validation.skipped])
+        )
     return parts
 
 

@@ -54,9 +54,9 @@ class LearnedLoads(Protocol):
         ...
 
 
-def _factors(found: LearnedLoads) -> list[dict[str, Any]]:
+def _factors(loads: LearnedLoads) -> list[dict[str, Any]]:
     """Each factor with its spreads."""
-    learned = found.learned
+    learned = loads.learned
     rows = []
     for name, prior, posterior in zip(LEARNED, learned.prior, learned.posterior, strict=True):
         key = "front_s" if name == FRONT else "factor"
@@ -73,48 +73,50 @@ def _factors(found: LearnedLoads) -> list[dict[str, Any]]:
     return rows
 
 
-def describe_servers(found: LearnedLoads) -> dict[str, Any]:
+def describe_servers(loads: LearnedLoads) -> dict[str, Any]:
     """What was learned, with documented keys."""
-    learned = found.learned
+    learned = loads.learned
     return {
-        "site": found.site.model_dump(mode="json", exclude={"parts", "covariance"}, exclude_none=True),
-        "learned_factors": _factors(found),
+        "site": loads.site.model_dump(mode="json", exclude={"parts", "covariance"}, exclude_none=True),
+        "learned_factors": _factors(loads),
         "learned_loads": [
             {
-                "load": found.loads[index].name,
+                "load": loads.loads[index].name,
                 "latency": kind,
-                "measured_s": found.loads[index].measured[kind],
+                "measured_s": loads.loads[index].measured[kind],
                 "error_before": float(learned.before[row]),
                 "error_after": float(learned.after[row]),
                 "error_left_out": float(learned.left_out[row]),
             }
             for row, (index, kind) in enumerate(zip(learned.loads, learned.kinds, strict=True))
         ],
-        "contradictions": list(found.contradictions),
-        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in found.skipped],
+        "contradictions": list(loads.contradictions),
+        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in loads.skipped],
     }
 
 
-def server_tables(found: LearnedLoads) -> list[RenderableType]:
+def server_tables(learned_loads: LearnedLoads) -> list[RenderableType]:
     """What was learned, for people."""
-    learned = found.learned
+    learned = learned_loads.learned
     rows = []
-    for row in _factors(found):
+    for row in _factors(learned_loads):
         front = row["part"] == FRONT
         show = seconds if front else (lambda spread: percent(spread, 0))
         value = f"{1e3 * row['front_s']:+.1f} ms of TTFT" if front else f"{row['factor']:.3f}"
         told = "yes" if row["identified"] else "stays near its prior"
         spreads = (f"± {show(row[key])}" for key in ("prior_spread", "posterior_spread"))
         rows.append([WORDS[row["part"]], value, *spreads, told])
-    title = f"Learned from {len(found.loads)} loads on {learned.site.engine} and {learned.site.device}"
+    title = (
+        f"Learned from {len(learned_loads.loads)} loads on {learned.site.engine} and {learned.site.device}"
+    )
     headings = ("part", "measured / priced", "before", "after", "identified")
     parts: list[RenderableType] = [table(headings, rows, title, left=1)]
     errors = (learned.before, learned.after, learned.left_out)
     loads: list[Sequence[str]] = [
         [
-            found.loads[index].name,
+            learned_loads.loads[index].name,
             kind.replace("_", " "),
-            seconds(found.loads[index].measured[kind]),
+            seconds(learned_loads.loads[index].measured[kind]),
             *(signed_percent(float(error[row])) for error in errors),
         ]
         for row, (index, kind) in enumerate(zip(learned.loads, learned.kinds, strict=True))
@@ -126,8 +128,8 @@ def server_tables(found: LearnedLoads) -> list[RenderableType]:
             loads.append(["mean size", name, "", *sizes])
     headings = ("load", "latency", "measured", "before", "after", "load left out")
     parts.append(table(headings, loads, "Predicted over measured latency, less 1", left=2))
-    parts += [f"contradiction: {words}" for words in found.contradictions]
-    parts += [f"skipped {name}: {reason}" for name, reason in found.skipped]
+    parts += [f"contradiction: {words}" for words in learned_loads.contradictions]
+    parts += [f"skipped {name}: {reason}" for name, reason in learned_loads.skipped]
     return parts
 
 

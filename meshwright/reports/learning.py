@@ -61,15 +61,15 @@ WORDS = {
 }
 
 
-def describe_learning(found: LearnedRuns) -> dict[str, Any]:
+def describe_learning(runs: LearnedRuns) -> dict[str, Any]:
     """What was learned, with documented keys."""
-    learned = found.learned
+    learned = runs.learned
     return {
-        "site": found.site.model_dump(mode="json", exclude={"parts", "covariance"}, exclude_none=True),
+        "site": runs.site.model_dump(mode="json", exclude={"parts", "covariance"}, exclude_none=True),
         "learned_factors": [
             {
                 "part": name,
-                "factor": found.site.factor(name),
+                "factor": runs.site.factor(name),
                 "prior_spread": float(learned.prior[PARTS.index(name)]),
                 "posterior_spread": float(learned.posterior[PARTS.index(name)]),
                 "identified": learned.identified[name],
@@ -84,17 +84,17 @@ def describe_learning(found: LearnedRuns) -> dict[str, Any]:
                 "error_after": float(learned.after[index]),
                 "error_left_out": float(learned.left_out[index]),
             }
-            for index, step in enumerate(found.steps)
+            for index, step in enumerate(runs.steps)
         ],
-        "contradictions": list(found.contradictions),
-        "warnings": list(found.warnings),
-        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in found.skipped],
+        "contradictions": list(runs.contradictions),
+        "warnings": list(runs.warnings),
+        "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in runs.skipped],
     }
 
 
-def learned_tables(found: LearnedRuns) -> list[RenderableType]:
+def learned_tables(learned_runs: LearnedRuns) -> list[RenderableType]:
     """What was learned, for people."""
-    learned, site = found.learned, found.site
+    learned, site = learned_runs.learned, learned_runs.site
     rows = [
         [
             WORDS[name],
@@ -108,7 +108,7 @@ def learned_tables(found: LearnedRuns) -> list[RenderableType]:
     memory = site.memory
     left = "" if memory.spread is None else f"± {percent(memory.spread, 0)}"
     rows.append(["peak memory", f"{memory.factor:.3f}", "", left, "yes" if left else "no measured peak"])
-    title = f"Learned from {len(found.steps)} runs of {site.framework} on {site.device}"
+    title = f"Learned from {len(learned_runs.steps)} runs of {site.framework} on {site.device}"
     parts: list[RenderableType] = [
         table(("part", "measured / calibrated", "before", "after", "identified"), rows, title, left=1)
     ]
@@ -121,13 +121,13 @@ def learned_tables(found: LearnedRuns) -> list[RenderableType]:
                 for errors in (learned.before, learned.after, learned.left_out)
             ),
         ]
-        for index, step in enumerate(found.steps)
+        for index, step in enumerate(learned_runs.steps)
     ]
     sizes = [np.abs(errors).mean() for errors in (learned.before, learned.after, learned.left_out)]
     runs.append(["mean size", "", *(percent(float(size)) for size in sizes)])
     headings = ("run", "measured", "before", "after", "run left out")
     parts.append(table(headings, runs, "Predicted over measured step, less 1", left=1))
-    parts += [f"contradiction: {words}" for words in found.contradictions]
-    parts += [f"warning: {words}" for words in found.warnings]
-    parts += [f"skipped {name}: {reason}" for name, reason in found.skipped]
+    parts += [f"contradiction: {words}" for words in learned_runs.contradictions]
+    parts += [f"warning: {words}" for words in learned_runs.warnings]
+    parts += [f"skipped {name}: {reason}" for name, reason in learned_runs.skipped]
     return parts

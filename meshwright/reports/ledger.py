@@ -132,19 +132,21 @@ def _memory(ledger: Ledger) -> list[RenderableType]:
 
 
 def _choices(entries: Sequence[PredictedCase]) -> list[RenderableType]:
-    found = families(entries)
-    if not found:
+    groups = families(entries)
+    if not groups:
         return []
-    rows = [[family.question, str(family.n), percent(family.regret), f"{family.tau:.2f}"] for family in found]
+    rows = [
+        [family.question, str(family.n), percent(family.regret), f"{family.tau:.2f}"] for family in groups
+    ]
     shown = rows[:SHOWN_FAMILIES]
     if len(rows) > len(shown):
         shown.append([f"and {len(rows) - len(shown)} more", "", "", ""])
-    regret = np.array([family.regret for family in found])
-    tau = np.average([family.tau for family in found], weights=[family.n for family in found])
+    regret = np.array([family.regret for family in groups])
+    tau = np.average([family.tau for family in groups], weights=[family.n for family in groups])
     shown.append(
         [
-            f"all {len(found)}",
-            str(sum(f.n for f in found)),
+            f"all {len(groups)}",
+            str(sum(f.n for f in groups)),
             f"median {percent(float(np.median(regret)))}",
             f"{tau:.2f}",
         ]

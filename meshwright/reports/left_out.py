@@ -21,9 +21,9 @@ EVIDENCE_WORDS = {
 """What other sources measured, by ``simulator.uncertainty.EVIDENCE``."""
 
 
-def as_json(found: LeftOutLedger) -> dict[str, Any]:
+def as_json(ledger: LeftOutLedger) -> dict[str, Any]:
     """Figures by evidence, class and source, and the error of each run."""
-    groups = {"evidence": found.by_evidence(), "class": found.by_class(), "source": found.by_source()}
+    groups = {"evidence": ledger.by_evidence(), "class": ledger.by_class(), "source": ledger.by_source()}
     return {
         "left_out": {
             **{f"by_{name}": _plain(figures) for name, figures in groups.items()},
@@ -34,18 +34,18 @@ def as_json(found: LeftOutLedger) -> dict[str, Any]:
                     "relative_error": run.shipped.relative_error,
                     "relative_error_left_out": run.left_out.relative_error,
                 }
-                for run in found.runs
+                for run in ledger.runs
             ],
         }
     }
 
 
-def as_tables(found: LeftOutLedger) -> list[RenderableType]:
+def as_tables(ledger: LeftOutLedger) -> list[RenderableType]:
     """A table by evidence and class, and one by source."""
     headings = ("runs", "all constants", "source left out")
-    evidence = [_row(EVIDENCE_WORDS[name], figures) for name, figures in found.by_evidence().items()]
-    classes = [_row(name, figures) for name, figures in found.by_class().items()]
-    sources = [_row(name, figures) for name, figures in found.by_source().items()]
+    evidence = [_row(EVIDENCE_WORDS[name], figures) for name, figures in ledger.by_evidence().items()]
+    classes = [_row(name, figures) for name, figures in ledger.by_class().items()]
+    sources = [_row(name, figures) for name, figures in ledger.by_source().items()]
     title = "Steps predicted without the constants chosen on their source; median / p90 / mean signed error"
     return [
         table(("measured by other sources", *headings), evidence, title, left=1),

@@ -18,9 +18,9 @@ from planner.serving.plan import SECONDS_AN_HOUR
 from planner.serving.score import ROLES
 
 
-def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
+def describe_mix(mix: Mix, run: MixRun | None = None) -> dict[str, Any]:
     """A mix with documented keys, and its run on the event engine."""
-    question, best = found.question, found.best
+    question, best = mix.question, mix.best
     slo = question.workload.slo
     rented = [
         {
@@ -37,72 +37,72 @@ def describe_mix(found: Mix, run: MixRun | None = None) -> dict[str, Any]:
             "token_budget": option.budget,
             "max_sequences": option.sequences,
             "usd_per_hour": float(count * option.usd_per_hour),
-            "share_of_requests": float(share @ _weights(found)),
+            "share_of_requests": float(share @ _weights(mix)),
         }
-        for option, count, share in found.pools
+        for option, count, share in mix.pools
     ]
     return {
         "question": {
             "model": question.model.name,
             "engine": question.engine,
-            "rate": found.rate,
+            "rate": mix.rate,
             "ttft": slo.ttft,
             "tpot": slo.tpot,
             "e2e": slo.e2e,
             "slo_share": slo.share,
             "types": [
-                {"device": one.name, "available": one.available, "usd_per_hour": one.usd_per_hour}
-                for one in found.offers
+                {"device": offer.name, "available": offer.available, "usd_per_hour": offer.usd_per_hour}
+                for offer in mix.offers
             ],
         },
         "usd_per_hour": best.usd_per_hour,
         "bound_usd_per_hour": best.bound,
         "gap": best.gap,
-        "usd_per_million_tokens": best.usd_per_hour / SECONDS_AN_HOUR / found.output_tokens_s * 1e6,
-        "watts": found.watts,
+        "usd_per_million_tokens": best.usd_per_hour / SECONDS_AN_HOUR / mix.output_tokens_s * 1e6,
+        "watts": mix.watts,
         "rented": rented,
         "buckets": [
             {
                 "prompt_tokens": bucket.prompt,
                 "output_tokens": bucket.output,
                 "rate": bucket.rate,
-                "devices": _sent(found, index),
+                "devices": _sent(mix, index),
             }
-            for index, bucket in enumerate(found.buckets)
+            for index, bucket in enumerate(mix.buckets)
         ],
         "one_type": {
-            name: {"usd_per_hour": one.usd_per_hour} if isinstance(one, Allocation) else {"problem": one}
-            for name, one in found.alone.items()
+            name: {"usd_per_hour": offer.usd_per_hour}
+            if isinstance(offer, Allocation)
+            else {"problem": offer}
+            for name, offer in mix.alone.items()
         },
-        "saving": found.saving,
-        "scenario": scenario_of_mix(found),
+        "saving": mix.saving,
+        "scenario": scenario_of_mix(mix),
         **({} if run is None else {"engine": {**asdict(run), "difference": run.difference}}),
     }
 
 
-def _weights(found: Mix) -> np.ndarray:
-    return np.array([bucket.rate for bucket in found.buckets]) / found.rate
+def _weights(mix: Mix) -> np.ndarray:
+    return np.array([bucket.rate for bucket in mix.buckets]) / mix.rate
 
 
-def _sent(found: Mix, bucket: int) -> dict[str, float]:
+def _sent(mix: Mix, bucket: int) -> dict[str, float]:
     """Share of a bucket by device, or by devices of prompts and of outputs."""
     shares: dict[str, float] = defaultdict(float)
-    ways = found.costs.ways
+    ways = mix.costs.ways
     for option, decodes, receiver, share in zip(
-        ways.option, ways.decodes, ways.receiver, found.best.share[:, bucket], strict=True
+        ways.option, ways.decodes, ways.receiver, mix.best.share[:, bucket], strict=True
     ):
         if share and not decodes:
-            name = found.options[option].offer.name
-            shares[name if receiver == TOGETHER else f"{name} > {found.offers[receiver].name}"] += float(
-                share
-            )
+            name = mix.options[option].offer.name
+            shares[name if receiver == TOGETHER else f"{name} > {mix.offers[receiver].name}"] += float(share)
     return dict(shares)
 
 
-def mix_tables(found: Mix, run: MixRun | None = None) -> list[Table | str]:
+def mix_tables(mix: Mix, run: MixRun | None = None) -> list[Table | str]:
     """A mix for people: replicas, its run, requests by length, single types, and assumptions."""
     ran = [] if run is None else [_ran(run)]
-    return [_rented(found), _verdict(found), *ran, _routing(found), _alone(found), _basis(found)]
+    return [_rented(mix), _verdict(mix), *ran, _routing(mix), _alone(mix), _basis(mix)]
 
 
 def _ran(run: MixRun) -> str:
@@ -113,75 +113,73 @@ def _ran(run: MixRun) -> str:
     )
 
 
-def _rented(found: Mix) -> Table:
+def _rented(mix: Mix) -> Table:
     rows = [
         [
             f"{count} x {option.describe()}",
             f"{option.budget:,} tok, {option.sequences:,} seq",
             str(count * option.shape.devices),
             f"{count * option.usd_per_hour:.2f}",
-            percent(float(share @ _weights(found)), 0),
+            percent(float(share @ _weights(mix)), 0),
         ]
-        for option, count, share in found.pools
+        for option, count, share in mix.pools
     ]
-    slo = found.question.workload.slo
+    slo = mix.question.workload.slo
     targets = ", ".join(
         f"{name} {seconds(limit)}"
         for name, limit in (("TTFT", slo.ttft), ("TPOT", slo.tpot), ("e2e", slo.e2e))
         if limit is not None
     )
-    title = (
-        f"{found.question.model.name}, {found.rate:g} requests/s, {percent(slo.share, 0)} within {targets}"
-    )
+    title = f"{mix.question.model.name}, {mix.rate:g} requests/s, {percent(slo.share, 0)} within {targets}"
     return table(("replicas", "limits", "GPUs", "$/h", "requests"), rows, title, left=2)
 
 
-def _verdict(found: Mix) -> str:
-    best = found.best
+def _verdict(mix: Mix) -> str:
+    best = mix.best
     proof = "no mix costs less" if best.proved else f"no mix costs less than {best.bound:.2f} $ an hour"
-    cost = f"{best.usd_per_hour:.2f} $ an hour, {found.watts:,.0f} W; {proof}"
-    if found.saving is None:
+    cost = f"{best.usd_per_hour:.2f} $ an hour, {mix.watts:,.0f} W; {proof}"
+    if mix.saving is None:
         return f"{cost}. No type carries this load alone."
-    if found.saving < 1e-9:
+    if mix.saving < 1e-9:
         return f"{cost}. One type alone is the cheapest."
-    return f"{cost}. The cheapest type alone costs {percent(found.saving / (1 - found.saving))} more."
+    return f"{cost}. The cheapest type alone costs {percent(mix.saving / (1 - mix.saving))} more."
 
 
-def _routing(found: Mix) -> Table:
-    names = list(dict.fromkeys(name for index in _indices(found) for name in _sent(found, index)))
+def _routing(mix: Mix) -> Table:
+    names = list(dict.fromkeys(name for index in _indices(mix) for name in _sent(mix, index)))
     rows = []
-    for index in sorted(_indices(found), key=lambda index: -found.buckets[index].rate)[:12]:
-        bucket, sent = found.buckets[index], _sent(found, index)
+    for index in sorted(_indices(mix), key=lambda index: -mix.buckets[index].rate)[:12]:
+        bucket, sent = mix.buckets[index], _sent(mix, index)
         lengths = f"{bucket.prompt:,.0f} in, {bucket.output:,.0f} out"
         shares = [percent(sent[name], 0) if name in sent else "" for name in names]
-        rows.append([lengths, percent(bucket.rate / found.rate), *shares])
+        rows.append([lengths, percent(bucket.rate / mix.rate), *shares])
     return table(("mean tokens", "requests", *names), rows, "Where requests go, most frequent first", left=1)
 
 
-def _indices(found: Mix) -> range:
-    return range(len(found.buckets))
+def _indices(mix: Mix) -> range:
+    return range(len(mix.buckets))
 
 
-def _alone(found: Mix) -> Table:
+def _alone(mix: Mix) -> Table:
     rows = []
-    for name, one in found.alone.items():
-        if isinstance(one, Allocation):
+    for name, single in mix.alone.items():
+        if isinstance(single, Allocation):
             counts = [
                 f"{count} x {option.describe().replace(f'{option.offer.name} ', '')}"
-                for option, count in zip(found.options, one.replicas, strict=True)
+                for option, count in zip(mix.options, single.replicas, strict=True)
                 if count
             ]
-            rows.append([name, " + ".join(counts), f"{one.usd_per_hour:.2f}"])
+            rows.append([name, " + ".join(counts), f"{single.usd_per_hour:.2f}"])
         else:
-            rows.append([name, one, ""])
+            rows.append([name, single, ""])
     return table(("one type alone", "replicas", "$/h"), rows, left=2)
 
 
-def _basis(found: Mix) -> Table:
-    prices = ", ".join(f"{offer.name} {offer.usd_per_hour:g}" for offer in found.offers)
+def _basis(mix: Mix) -> Table:
+    prices = ", ".join(f"{offer.name} {offer.usd_per_hour:g}" for offer in mix.offers)
     return facts(
         {
-            "engine": found.question.engine,
+            "engine": mix.question.engine,
             "model": "steady state of each bucket alone; loads of a replica's buckets add up (Mélange)",
             "price": f"$ an hour and device: {prices}",
             "power": "of busy devices, hosts not counted",

@@ -79,7 +79,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
 
 
 def describe_search(
-    result: SearchResult, found: Prediction, more: Sequence[dict[str, Any]]
+    result: SearchResult, prediction: Prediction, more: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """A search with documented keys; ``more`` adds to each plan."""
     fastest = float(np.min(result.step.time, initial=np.inf))
@@ -90,9 +90,9 @@ def describe_search(
             "families": list(row.families),
             "near_duplicates": list(row.also),
             "slower_than_fastest": float(result.step.time[index]) / fastest - 1,
-            **_order(found, index),
+            **_order(prediction, index),
         }
-        plans.append(describe_plan(found, index) | shown | extra)
+        plans.append(describe_plan(prediction, index) | shown | extra)
     return {
         "plans": plans,
         "headroom": result.space.headroom,
@@ -141,21 +141,21 @@ def describe_evidence(prediction: Prediction, index: int) -> dict[str, Any] | No
     known = prediction.standing
     if known is None:
         return None
-    found = known.evidence[index]
-    near = found.nearest
+    evidence = known.evidence[index]
+    nearest = evidence.nearest
     return {
-        "runs": found.fewest,
-        "runs_with_all": found.together,
-        "mechanisms": [{"mechanism": name, "runs": runs} for name, runs in found.runs.items()],
-        "unproven": list(found.unproven),
-        "nearest": near
+        "runs": evidence.fewest,
+        "runs_with_all": evidence.together,
+        "mechanisms": [{"mechanism": name, "runs": runs} for name, runs in evidence.runs.items()],
+        "unproven": list(evidence.unproven),
+        "nearest": nearest
         and {
-            "case_id": near.case,
-            "source": near.source,
-            "model": near.model,
-            "gpus": near.gpus,
-            "device": near.device,
-            "framework": near.framework,
+            "case_id": nearest.case,
+            "source": nearest.source,
+            "model": nearest.model,
+            "gpus": nearest.gpus,
+            "device": nearest.device,
+            "framework": nearest.framework,
         },
     }
 
@@ -261,13 +261,13 @@ def _known(prediction: Prediction) -> dict[str, list[str]]:
         "±": [percent(value, 0) for value in known.half_width],
         "best": [chance(value) for value in known.chance_best],
         "loss": [percent(value) for value in known.expected_loss],
-        "runs": [str(found.fewest or "none") for found in known.evidence],
+        "runs": [str(evidence.fewest or "none") for evidence in known.evidence],
     }
 
 
-def counted_runs(found: PlanEvidence) -> str:
+def counted_runs(evidence: PlanEvidence) -> str:
     """Measured runs of the mechanism with the fewest, in words."""
-    return "none" if not found.fewest else f"{found.fewest} run{'s' if found.fewest > 1 else ''}"
+    return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
 def counts_differ(metrics: Metrics) -> bool:
@@ -367,13 +367,13 @@ def _evidence_words(prediction: Prediction, index: int) -> dict[str, str]:
     known = prediction.standing
     if known is None:
         return {}
-    found = known.evidence[index]
-    if found.nowhere:
+    evidence = known.evidence[index]
+    if evidence.nowhere:
         return {"evidence": "no measured run of this code base on this device family"}
-    lacking = f"{UNPROVEN}, no measured run: {', '.join(found.unproven)}" if found.unproven else ""
-    words = [lacking or f"at least {counted_runs(found)} of each mechanism"]
-    if found.nearest is not None:
-        words.append(f"nearest {run_words(found.nearest)}")
+    lacking = f"{UNPROVEN}, no measured run: {', '.join(evidence.unproven)}" if evidence.unproven else ""
+    words = [lacking or f"at least {counted_runs(evidence)} of each mechanism"]
+    if evidence.nearest is not None:
+        words.append(f"nearest {run_words(evidence.nearest)}")
     return {"evidence": "; ".join(words)}
 
 

@@ -15,14 +15,14 @@ from planner.run_search import RankedRun, RunRanking, RunSearch
 UNITS = {"time": "days", "cost": "USD", "energy": "kWh"}
 
 
-def describe_run_search(found: RunRanking) -> dict[str, Any]:
+def describe_run_search(ranking: RunRanking) -> dict[str, Any]:
     """The output of ``plan --run --json``."""
     return {
-        "title": found.title,
-        "objective": found.objective,
-        "quantile": found.quantile,
-        "best_gpus": found.best.gpus if found.best else None,
-        "sizes": [_size(size) for size in found.sizes],
+        "title": ranking.title,
+        "objective": ranking.objective,
+        "quantile": ranking.quantile,
+        "best_gpus": ranking.best.gpus if ranking.best else None,
+        "sizes": [_size(size) for size in ranking.sizes],
     }
 
 
@@ -41,13 +41,13 @@ def _ranked(each: RankedRun) -> dict[str, Any]:
     }
 
 
-def run_search_tables(found: RunRanking) -> list[Table]:
+def run_search_tables(ranking: RunRanking) -> list[Table]:
     """Best run of each size, then the ranking of the best size."""
     columns = [
         "GPUs",
         "plan",
         "checkpoints",
-        UNITS[found.objective],
+        UNITS[ranking.objective],
         "goodput",
         "days",
         "p90",
@@ -55,20 +55,22 @@ def run_search_tables(found: RunRanking) -> list[Table]:
         "spares",
         "USD",
     ]
-    made = []
-    if len(found.sizes) > 1:
+    tables = []
+    if len(ranking.sizes) > 1:
         rows = [
             _row(size.ranked[0]) if size.ranked else [f"{size.gpus:,}", size.problem, *[""] * 8]
-            for size in found.sizes
+            for size in ranking.sizes
         ]
-        made.append(table(columns, rows, found.title, left=3))
-    if found.best is not None:
-        best = next(size for size in found.sizes if size.gpus == found.best.gpus)
-        title = f"Runs of {best.gpus:,} GPUs, by {found.quantile} of {found.objective}"
-        made.append(table(columns, [_row(each) for each in best.ranked], title, left=3))
-    if len(found.sizes) > 1 and found.best is not None and found.best.gpus < found.sizes[-1].gpus:
-        made.append(facts({"more GPUs": f"beyond {found.best.gpus:,} they no longer help {found.objective}"}))
-    return made
+        tables.append(table(columns, rows, ranking.title, left=3))
+    if ranking.best is not None:
+        best = next(size for size in ranking.sizes if size.gpus == ranking.best.gpus)
+        title = f"Runs of {best.gpus:,} GPUs, by {ranking.quantile} of {ranking.objective}"
+        tables.append(table(columns, [_row(each) for each in best.ranked], title, left=3))
+    if len(ranking.sizes) > 1 and ranking.best is not None and ranking.best.gpus < ranking.sizes[-1].gpus:
+        tables.append(
+            facts({"more GPUs": f"beyond {ranking.best.gpus:,} they no longer help {ranking.objective}"})
+        )
+    return tables
 
 
 def _row(each: RankedRun) -> list[str]:

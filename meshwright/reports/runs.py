@@ -76,8 +76,8 @@ def detector_table(runs: Sequence[tuple[str, dict[str, Any]]]) -> list[Table]:
         runs: label and description of each.
     """
     rows = []
-    for label, made in runs:
-        for each in made.get("detectors", ()):
+    for label, outcome in runs:
+        for each in outcome.get("detectors", ()):
             shortest, least = each["least_lasts_s"], each["least_factor"]
             rows.append(
                 [
@@ -145,15 +145,15 @@ def _beside(save: EngineSave) -> dict[str, Any]:
 
 def assumed(run: PlannedRun) -> list[str]:
     """What the run assumes because neither scenario nor cluster states it."""
-    asked, found = run.case.request, []
+    request, assumptions = run.case.request, []
     if run.case.save is not None:
-        found += run.case.rates.assumed
-    if asked.faults.processes:
-        found += asked.question.recovery.assumed(run.outcome.inputs.devices)
-        preset = asked.faults.preset
+        assumptions += run.case.rates.assumed
+    if request.faults.processes:
+        assumptions += request.question.recovery.assumed(run.outcome.inputs.devices)
+        preset = request.faults.preset
         if preset is not None and preset.second_hand:
-            found.append(f"faults: {preset.name} holds second-hand figures")
-    return found
+            assumptions.append(f"faults: {preset.name} holds second-hand figures")
+    return assumptions
 
 
 def run_tables_of(run: PlannedRun) -> list[Table]:
@@ -164,9 +164,9 @@ def run_tables_of(run: PlannedRun) -> list[Table]:
 def run_facts(run: PlannedRun) -> dict[str, str]:
     """Headline figures of a run by name."""
     outcome, inputs = run.outcome, run.outcome.inputs
-    made = describe_planned_run(run)
-    checkpoint = made["checkpoint"]
-    found = {
+    planned = describe_planned_run(run)
+    checkpoint = planned["checkpoint"]
+    shown = {
         "finish": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
         f"{_told(outcome.quantile(0.9))} (p90)",
         "work": f"{inputs.steps:,} steps of {inputs.step_s:.3g} s, {written(inputs.work_s)} without loss",
@@ -178,11 +178,11 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         "checkpoints": "none"
         if checkpoint is None
         else f"{checkpoint['mechanism']}, every {written(inputs.period_s)}, training waits "
-        f"{written(checkpoint['stall_s'])}; {scaled(made['saved_bytes'], 'B')} to "
+        f"{written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to "
         + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())
         + _shown_beside(run.case.engine_save),
         "recovery": ", ".join(
-            f"{name} {written(took)}" for name, took in made["recovery_s"].items() if took > 0
+            f"{name} {written(took)}" for name, took in planned["recovery_s"].items() if took > 0
         ),
         "spares": f"{inputs.spares} nodes" if inputs.spares else "none",
         "cost": f"{run.usd:,.0f} USD at list price, {run.kwh:,.0f} kWh, spares included"
@@ -190,11 +190,11 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         else "without bound: the run never finishes",
         "replications": f"{len(outcome.replications)}"
         + (", ended by Ctrl-C" if outcome.interrupted else "")
-        + (f", {made['unfinished']} of them never finish" if made["unfinished"] else ""),
+        + (f", {planned['unfinished']} of them never finish" if planned["unfinished"] else ""),
         "closed form lacks": "; ".join(outcome.assumptions),
-        "assumed": "; ".join(made["assumed"]),
+        "assumed": "; ".join(planned["assumed"]),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in shown.items() if value}
 
 
 def _told(seconds: float) -> str:

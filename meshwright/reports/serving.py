@@ -33,9 +33,9 @@ def serving_tables(result: ServingResult) -> list[Table]:
     """The run, its latencies, and its figures of merit."""
     metrics = result.metrics
     latencies = [
-        [NAMES[name], *(seconds(getattr(found, point)) for point in PERCENTILES)]
-        for name, found in metrics.latencies.items()
-        if isinstance(found, Latency)
+        [NAMES[name], *(seconds(getattr(latency, point)) for point in PERCENTILES)]
+        for name, latency in metrics.latencies.items()
+        if isinstance(latency, Latency)
     ]
     return [
         facts(_setting(result), result.setting.title),
@@ -52,16 +52,19 @@ def _setting(result: ServingResult) -> dict[str, str]:
             f"{count:,} x {cluster.device.name} ({cluster.name})" for cluster, count in setting.occupied
         ),
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
-        **{f"pool {one.pool.name or one.pool.role}": _attention(one) for one in setting.attention},
+        **{
+            f"pool {replicas.pool.name or replicas.pool.role}": _attention(replicas)
+            for replicas in setting.attention
+        },
         "router": setting.router.name,
         **({"site": f"learned from {', '.join(sites)}"} if (sites := setting.sites) else {}),
     }
 
 
-def _attention(found: AttentionReplicas) -> str:
+def _attention(replicas: AttentionReplicas) -> str:
     """A pool that holds the KV of another, in one line."""
-    degree = f"TP{found.pool.tensor}" if found.pool.tensor > 1 else "one GPU"
-    return f"{found.pool.replicas} x {degree} {found.cluster.device.name}, KV and attention of decodes"
+    degree = f"TP{replicas.pool.tensor}" if replicas.pool.tensor > 1 else "one GPU"
+    return f"{replicas.pool.replicas} x {degree} {replicas.cluster.device.name}, KV and attention of decodes"
 
 
 def describe_pool(pool: PoolSetting) -> str:
@@ -155,11 +158,11 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"
-    for level, found in metrics.by_priority.items():
-        ttft, e2e = found["ttft_s"], found["e2e_s"]
+    for level, measured in metrics.by_priority.items():
+        ttft, e2e = measured["ttft_s"], measured["e2e_s"]
         yield (
             f"priority {level}",
-            f"{found['requests']:,} requests; TTFT {seconds(ttft['p50'])} (p99 {seconds(ttft['p99'])}), "
+            f"{measured['requests']:,} requests; TTFT {seconds(ttft['p50'])} (p99 {seconds(ttft['p99'])}), "
             f"e2e {seconds(e2e['p50'])} (p99 {seconds(e2e['p99'])})",
         )
     if result.row is not None:
@@ -182,19 +185,19 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
 
 def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
     """What policies that move state did."""
-    found = moved(result.fleet)
-    if (met := found.get("deadlines_met")) is not None:
-        spent = found["program_s"]
+    movement = moved(result.fleet)
+    if (met := movement.get("deadlines_met")) is not None:
+        spent = movement["program_s"]
         took = f"; a program takes {seconds(spent['p50'])} (p95 {seconds(spent['p95'])})" if spent else ""
         deadline = seconds(result.setting.serving.program.deadline or 0.0)
         yield "deadlines", f"{percent(met)} of programs within {deadline}{took}"
-    if tuned := found.get("finetuning"):
+    if tuned := movement.get("finetuning"):
         share = percent(tuned["share_of_peak"])
         yield "fine-tuning", f"{tuned['tokens_s']:,.0f} tokens/s, {share} of devices that do nothing else"
-    if "tier_hit_rates" in found:
-        rates = ", ".join(f"{place} {percent(rate)}" for place, rate in found["tier_hit_rates"].items())
+    if "tier_hit_rates" in movement:
+        rates = ", ".join(f"{place} {percent(rate)}" for place, rate in movement["tier_hit_rates"].items())
         yield "read from tiers", f"{rates} of prompt tokens"
-    if moves := found.get("migrations"):
+    if moves := movement.get("migrations"):
         stopped = moves["stop_mean_s"]
         stop = "" if stopped is None else f", stopped {seconds(stopped)} in the mean"
         yield (
@@ -202,8 +205,8 @@ def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
             f"{moves['copied']:,} with their KV ({moves['bytes'] / 1e9:,.1f} GB), {moves['recomputed']:,} "
             f"computed again, {moves['dropped']:,} given up{stop}",
         )
-    if "link_bytes" in found:
-        carried = found["link_bytes"].items()
+    if "link_bytes" in movement:
+        carried = movement["link_bytes"].items()
         yield "over links", ", ".join(f"{name} {bytes_ / 1e9:,.1f} GB" for name, bytes_ in carried)
 
 

@@ -46,6 +46,6 @@ def _rate(goodput: float) -> str:
     return f"{goodput:.3g} requests/s" if goodput > 0 else "no rate within the targets"
 
 
-def _gap(found: float, steady: float) -> str:
-    change = found / steady - 1.0
+def _gap(simulated: float, steady: float) -> str:
+    change = simulated / steady - 1.0
     return f"{percent(abs(change), 0)} {'more' if change > 0 else 'less'}"

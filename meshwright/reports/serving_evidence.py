@@ -97,8 +97,8 @@ def error_rows(search: ServingSearch) -> dict[str, str]:
 def describe_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, Any]:
     """Errors to expect of a plan, with documented keys."""
     return {
-        name: {"median": one.median, "p90": one.p90, "rows": one.rows, "left_out": one.left_out}
-        for name, one in _plan_errors(search, plan).items()
+        name: {"median": error.median, "p90": error.p90, "rows": error.rows, "left_out": error.left_out}
+        for name, error in _plan_errors(search, plan).items()
     }
 
 

@@ -75,8 +75,8 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
     if shares := _shares(ledger):
         headings = ("engine", "GPU", "model", "constant", "share of a decode step", "rows")
         lines = [
-            [one.engine, one.gpu, one.model, one.constant, percent(one.share), str(one.rows)]
-            for one in shares
+            [share.engine, share.gpu, share.model, share.constant, percent(share.share), str(share.rows)]
+            for share in shares
         ]
         parts.append(table(headings, lines, left=4, title="constants over half of a step"))
     if ledger.skipped:
@@ -90,7 +90,7 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
     return parts
 
 
-def _errors(title: str, found: list[MetricSummary]) -> RenderableType:
+def _errors(title: str, summaries: list[MetricSummary]) -> RenderableType:
     rows = [
         [
             summary.file,
@@ -102,7 +102,7 @@ def _errors(title: str, found: list[MetricSummary]) -> RenderableType:
             percent(summary.p90_abs_error),
             signed_percent(summary.bias),
         ]
-        for summary in found
+        for summary in summaries
     ]
     headings = ("file", "engine", "GPU", "metric", "n", "median", "p90", "bias")
     return table(headings, rows, left=4, title=title)

@@ -62,8 +62,8 @@ def describe_deployments(search: ServingSearch, refined: Runs, look: Check | Non
             "watts": question.watts,
             **({} if question.site is None else {"site": question.site.source}),
             "types": [
-                {"device": one.name, "available": one.devices, "usd_per_hour": one.usd_per_hour}
-                for one in question.types
+                {"device": variant.name, "available": variant.devices, "usd_per_hour": variant.usd_per_hour}
+                for variant in question.types
             ],
         },
         "objective": question.objective,
@@ -73,7 +73,7 @@ def describe_deployments(search: ServingSearch, refined: Runs, look: Check | Non
             for index, (plan, why) in enumerate(zip(search.plans, search.reasons, strict=True))
         ],
         **(
-            {"other_formats": [_described(search, {}, one.plan, 0) for one in search.variants]}
+            {"other_formats": [_described(search, {}, variant.plan, 0) for variant in search.variants]}
             if search.variants
             else {}
         ),
@@ -91,9 +91,9 @@ def describe_deployments(search: ServingSearch, refined: Runs, look: Check | Non
 
 
 def _described(search: ServingSearch, refined: Runs, plan: ServingPlan, index: int) -> dict[str, Any]:
-    made = scenario_of(search.question, plan)
+    scenario = scenario_of(search.question, plan)
     report = {
-        "deployment": made["deployment"],
+        "deployment": scenario["deployment"],
         "goodput_requests_s": plan.goodput,
         "rate": plan.load,
         "ttft_s": finite(plan.ttft_s),
@@ -139,9 +139,15 @@ def deployment_tables(search: ServingSearch, refined: Runs, look: Check | None =
     rows = [_row(refined, plan, index) for index, plan in enumerate(search.plans)]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
-    made = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
-    made += [*checked_words(look), *_most_words(search), *_gap(search), *_choices(search), *_variants(search)]
-    return [*made, _basis(search), table(("removed by rule", "candidates"), removed)]
+    tables = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
+    tables += [
+        *checked_words(look),
+        *_most_words(search),
+        *_gap(search),
+        *_choices(search),
+        *_variants(search),
+    ]
+    return [*tables, _basis(search), table(("removed by rule", "candidates"), removed)]
 
 
 def _shortfall(search: ServingSearch) -> list[str]:
@@ -230,17 +236,17 @@ def _variants(search: ServingSearch) -> list[Table]:
         return []
     names: Mapping[str, list[str]] = dict(search.question.model.checkpoints.items())
     rows = []
-    ranked = sorted(search.variants, key=lambda one: one.plan.usd_per_hour / one.plan.goodput)
-    for one in ranked[:VARIANTS]:
-        own = one.weights == search.question.model.checkpoint
-        from_ = "this checkpoint" if own else (names.get(one.weights) or ["another checkpoint"])[0]
+    ranked = sorted(search.variants, key=lambda variant: variant.plan.usd_per_hour / variant.plan.goodput)
+    for variant in ranked[:VARIANTS]:
+        own = variant.weights == search.question.model.checkpoint
+        from_ = "this checkpoint" if own else (names.get(variant.weights) or ["another checkpoint"])[0]
         rows.append(
             [
-                one.plan.describe(),
-                f"{one.plan.goodput:.3g}/s",
-                seconds(one.plan.tpot_s),
-                str(one.plan.devices),
-                f"{one.plan.usd_per_million:.3g}",
+                variant.plan.describe(),
+                f"{variant.plan.goodput:.3g}/s",
+                seconds(variant.plan.tpot_s),
+                str(variant.plan.devices),
+                f"{variant.plan.usd_per_million:.3g}",
                 from_,
             ]
         )
@@ -346,10 +352,14 @@ def _levers(search: ServingSearch) -> dict[str, str]:
     """Rows on what a search tried and assumed: drafts, reuse of prefixes, fields."""
     question = search.question
     rows = {}
-    tried = {drafts_words(one): one for one in _drafts(question)}
+    tried = {drafts_words(draft): draft for draft in _drafts(question)}
     if tried:
-        assumed = [f"{name} {one.mean():.2g} tokens a step" for name, one in tried.items() if one.assumed]
-        read = [f"{name} {one.mean():.3g} tokens a step" for name, one in tried.items() if not one.assumed]
+        assumed = [
+            f"{name} {draft.mean():.2g} tokens a step" for name, draft in tried.items() if draft.assumed
+        ]
+        read = [
+            f"{name} {draft.mean():.3g} tokens a step" for name, draft in tried.items() if not draft.assumed
+        ]
         told = f"; acceptance assumed: {', '.join(assumed)}" if assumed else ""
         told += f"; acceptance stated: {', '.join(read)}" if read else ""
         rows["speculation"] = (
@@ -379,21 +389,23 @@ def _searched(search: ServingSearch) -> list[str]:
     for fields in choices(question):
         for name in names:
             tried[name].add(str(fields[name]))
-    found = [words for name, words in names.items() if len(tried[name]) > 1]
-    found += [
+    parts = [words for name, words in names.items() if len(tried[name]) > 1]
+    parts += [
         words
         for name, words in (("token_budget", "chunk limits"), ("max_sequences", "batch limits"))
         if name not in question.fix
     ]
-    return [*found, "replicas", *(["disaggregation"] if question.split else [])]
+    return [*parts, "replicas", *(["disaggregation"] if question.split else [])]
 
 
 def _drafts(question: ServingQuestion) -> list[Speculation]:
     """Speculation that the search tried."""
-    found = {
-        drafts_words(one): one for fields in choices(question) if (one := fields["speculation"]) is not None
+    drafts = {
+        drafts_words(draft): draft
+        for fields in choices(question)
+        if (draft := fields["speculation"]) is not None
     }
-    return [found[name] for name in sorted(found)]
+    return [drafts[name] for name in sorted(drafts)]
 
 
 def _weights_words(search: ServingSearch) -> str:
@@ -424,13 +436,13 @@ def nearest_words(search: ServingSearch) -> str:
     if slo.e2e is not None and plan.e2e_s > slo.e2e:
         missed.append(f"e2e {seconds(plan.e2e_s)} (target {seconds(slo.e2e)})")
     rate = search.question.rate
-    asked = "" if rate is None else f" at {rate:g} requests/s"
+    demand = "" if rate is None else f" at {rate:g} requests/s"
     clients = search.question.concurrency
     if clients is not None:
-        asked = f" with {clients:,} requests in flight"
+        demand = f" with {clients:,} requests in flight"
     fewer = "a lower rate" if clients is None else "fewer clients"
     return (
-        f"no deployment meets the targets{asked}; the best is {plan.describe()} with "
+        f"no deployment meets the targets{demand}; the best is {plan.describe()} with "
         f"{', '.join(missed) or 'a queue that grows without end'}{_floor(search)}; more devices, "
         f"{fewer}, narrower weights or wider targets would help"
     )

@@ -12,36 +12,39 @@ from planner.serving.policies import PolicyRun, PolicySearch, alike
 from planner.serving.question import ServingQuestion
 
 
-def describe_policies(found: PolicySearch | None) -> dict[str, Any]:
+def describe_policies(policies: PolicySearch | None) -> dict[str, Any]:
     """Combinations with documented keys, the best first; nothing where none was tried."""
-    if found is None:
+    if policies is None:
         return {}
     return {
         "policies": [
             {
-                "deployment": dict(one.policies),
-                "chosen": one is found.best,
+                "deployment": dict(tried.policies),
+                "chosen": tried is policies.best,
                 **(
-                    {"problem": one.run.problem}
-                    if one.run.problem
-                    else {"goodput_requests_s": one.run.goodput, "half_width_requests_s": one.run.half_width}
+                    {"problem": tried.run.problem}
+                    if tried.run.problem
+                    else {
+                        "goodput_requests_s": tried.run.goodput,
+                        "half_width_requests_s": tried.run.half_width,
+                    }
                 ),
             }
-            for one in found.runs
+            for tried in policies.runs
         ]
     }
 
 
-def policy_tables(question: ServingQuestion, found: PolicySearch | None) -> list[Table | str]:
+def policy_tables(question: ServingQuestion, policies: PolicySearch | None) -> list[Table | str]:
     """Combinations for people, and the one that is chosen; a word on policies that no figure above knows."""
-    if found is None:
+    if policies is None:
         kept = ", ".join(question.policies)
         return [f"Not in these figures: {kept} of the scenario; --refine and --try run them."] if kept else []
-    rows = [[words(one.policies), _rate(one)] for one in found.runs]
-    best, first = found.best, found.runs[0]
+    rows = [[words(tried.policies), _rate(tried)] for tried in policies.runs]
+    best, first = policies.best, policies.runs[0]
     title = "Policies around rank 1, by the largest rate within the targets on the event engine"
     said = f"Chosen: {words(best.policies)}"
-    close = sum(alike(one.run, first.run) for one in found.runs)
+    close = sum(alike(tried.run, first.run) for tried in policies.runs)
     if close > 1:
         said += f"; the plainest of {close} whose intervals overlap with the largest"
     return [table(("policies", "requests/s"), rows, title, left=1), f"{said}."]
@@ -58,9 +61,9 @@ def _word(value: Any) -> str:
     if isinstance(value, Mapping):
         return str(value["kind"])
     if isinstance(value, list):
-        return "+".join(f"{one['place']}:{one['gigabytes']:g}" for one in value)
+        return "+".join(f"{tier['place']}:{tier['gigabytes']:g}" for tier in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _rate(one: PolicyRun) -> str:
-    return one.run.problem or f"{one.run.goodput:.3g} ± {one.run.half_width:.2g}"
+def _rate(tried: PolicyRun) -> str:
+    return tried.run.problem or f"{tried.run.goodput:.3g} ± {tried.run.half_width:.2g}"

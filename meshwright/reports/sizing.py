@@ -31,15 +31,15 @@ def _index(sizing: Sizing, size: Size | None) -> int | None:
 
 
 def _described(sizing: Sizing, size: Size, on_front: bool) -> dict[str, Any]:
-    asked = {"cluster": size.cluster, "gpus": size.gpus}
+    size_asked = {"cluster": size.cluster, "gpus": size.gpus}
     if size.result is None or not size.planned:
-        return {**asked, "problem": size.problem}
+        return {**size_asked, "problem": size.problem}
     plan = describe_plan(Prediction.of_search(size.result), 0)
     late = sizing.deadline_days is not None and size.days > sizing.deadline_days
     over = sizing.budget_usd is not None and size.usd > sizing.budget_usd
     costs = {"days": size.days, "usd": size.usd, "kwh": size.kwh}
     met = {"meets_deadline": not late, "meets_budget": not over}
-    return {**asked, **costs, **met, "on_front": on_front, **plan}
+    return {**size_asked, **costs, **met, "on_front": on_front, **plan}
 
 
 def sizing_tables(sizing: Sizing) -> list[Table | str]:
@@ -67,10 +67,10 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
             ]
         )
     headings = ("cluster", "GPUs", "plan", "step", "MFU", "days", "$", "MWh", "")
-    made: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
+    tables: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
     if failed:
-        made.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
-    return [*made, *_words(sizing)]
+        tables.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
+    return [*tables, *_words(sizing)]
 
 
 def _words(sizing: Sizing) -> list[str]:

@@ -77,15 +77,15 @@ class Sheet(Table):
         while left > 0 and (short := [index for index in chosen if widths[index] < natural[index]]):
             widths[min(short, key=lambda index: widths[index])] += 1
             left -= 1
-        made = Table(
+        piece = Table(
             title=self.title if first else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
         )
         for index in chosen:
             heading, justify = escape(self.headings[index]), self.columns[index].justify
-            made.add_column(heading, justify=justify, width=widths[index], overflow="fold")
+            piece.add_column(heading, justify=justify, width=widths[index], overflow="fold")
         for row in self.cells:
-            made.add_row(*(escape(row[index]) for index in chosen))
-        return made
+            piece.add_row(*(escape(row[index]) for index in chosen))
+        return piece
 
 
 def _width(columns: Sequence[int]) -> int:
@@ -108,9 +108,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 
 def facts(values: Mapping[str, str], title: str = "") -> Table:
     """Names and values, one per line."""
-    made = Table(title=escape(title) if title else None, title_justify="left", box=None, show_header=False)
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column(overflow="fold")
+    sheet = Table(title=escape(title) if title else None, title_justify="left", box=None, show_header=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
     for name, value in values.items():
-        made.add_row(escape(name), escape(value))
-    return made
+        sheet.add_row(escape(name), escape(value))
+    return sheet

@@ -16,25 +16,25 @@ WORDS = {"host": "host memory", "nvme": "SSDs", "file_system": "file system"}
 
 def tiers_of(prediction: Prediction, index: int) -> dict[str, dict[str, Any]]:
     """Bytes of a node on each tier that one plan uses, what the node has, and the parts."""
-    held, node = prediction.memory, prediction.setting.cluster.full_node
+    memory, node = prediction.memory, prediction.setting.cluster.full_node
     drives = node.ssds
     capacity = {
         "host": float(node.host_bytes or 0.0),
         "nvme": float(drives.count * drives.bytes) if drives else 0.0,
         "file_system": None,
     }
-    found = {}
-    for tier, parts in held.tiers.items():
-        used = float(held.on_tier(tier)[index])
+    tiers = {}
+    for tier, parts in memory.tiers.items():
+        used = float(memory.on_tier(tier)[index])
         if used:
             there = capacity[tier]
-            found[tier] = {
+            tiers[tier] = {
                 "node_bytes": used,
                 "capacity_bytes": there,
                 "fits": there is None or used <= there,
                 "parts_bytes": {name: float(part[:, index].max()) for name, part in parts.items()},
             }
-    return found
+    return tiers
 
 
 def tier_rows(prediction: Prediction, index: int, columns: int) -> list[list[str]]:

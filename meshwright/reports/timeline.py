@@ -39,8 +39,8 @@ def describe_run(timeline: Timeline, analytic_step_s: float | None, traffic: Tra
 
 
 def _busy(timeline: Timeline, rank: int) -> dict[str, float]:
-    found = {stream.name: timeline.busy(rank, stream) for stream in STREAMS}
-    return {stream: value for stream, value in found.items() if value}
+    busy = {stream.name: timeline.busy(rank, stream) for stream in STREAMS}
+    return {stream: value for stream, value in busy.items() if value}
 
 
 def run_tables(timeline: Timeline, analytic_step_s: float | None, traffic: Traffic) -> list[Table]:
@@ -60,8 +60,8 @@ def run_tables(timeline: Timeline, analytic_step_s: float | None, traffic: Traff
     if len(rows) > SHOWN_RANKS:
         half = SHOWN_RANKS // 2
         rows = [*rows[:half], ["..."] * len(headings), *rows[-half:]]
-    made = table(headings, rows, "Busy seconds of each stream, and memory at its fullest")
-    return [facts({name: value for name, value in words.items() if value}, "On the event engine"), made]
+    busy_table = table(headings, rows, "Busy seconds of each stream, and memory at its fullest")
+    return [facts({name: value for name, value in words.items() if value}, "On the event engine"), busy_table]
 
 
 def _rank(timeline: Timeline, rank: int, streams: list[Stream]) -> list[str]:

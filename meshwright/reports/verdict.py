@@ -20,12 +20,12 @@ NAMED = 5
 """Unproven mechanisms that are named of a plan; ``--json`` has all."""
 
 
-def verdict(result: SearchResult, found: Prediction) -> list[Table | str]:
+def verdict(result: SearchResult, prediction: Prediction) -> list[Table | str]:
     """Reasons, distinguishability, basis, and the number of candidates removed by every rule."""
     reasons = reason_rows(result)
     shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
     removed = table(("removed by rule", "candidates"), removed_rows(result))
-    return [*shown, *order_words(result, found), basis(result), removed]
+    return [*shown, *order_words(result, prediction), basis(result), removed]
 
 
 def removed_rows(result: SearchResult) -> list[Sequence[str]]:
@@ -42,11 +42,11 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
     ]
 
 
-def order_words(result: SearchResult, found: Prediction) -> list[str]:
+def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
-    known = found.standing
+    known = prediction.standing
     if result.rows:
         kind = "measured plan" if known is not None and not known.evidence[0].unproven else "plan"
         words.append(
@@ -55,15 +55,15 @@ def order_words(result: SearchResult, found: Prediction) -> list[str]:
         )
     if known is None:
         return words
-    near = ~known.differs
-    alike = [str(number) for number, close in enumerate(near.tolist()[1:], 2) if close]
-    if alike:
-        half = float(known.ratio_half_width[near].max())
+    close_to_first = ~known.differs
+    numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
+    if numbers:
+        half = float(known.ratio_half_width[close_to_first].max())
         words.append(
-            f"Rank {', '.join(alike)}: too close to the fastest to tell apart (90 % bands of their ratios: "
+            f"Rank {', '.join(numbers)}: too close to the fastest to tell apart (90 % bands of their ratios: "
             f"up to ± {percent(half, 0)})."
         )
-    return [*words, *unproven_words(known, found.setting)]
+    return [*words, *unproven_words(known, prediction.setting)]
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:

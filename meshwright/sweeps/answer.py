@@ -48,22 +48,22 @@ def _plan(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
     from planner.search import search
     from simulator.scenario import make_scenario
 
-    asked = make_scenario(data, where, Path(folder))
-    cluster = asked.setting.cluster
-    found = search(
-        asked.setting,
+    scenario = make_scenario(data, where, Path(folder))
+    cluster = scenario.setting.cluster
+    result = search(
+        scenario.setting,
         cluster.devices,
-        Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search"),
-        asked.search.objective,
+        Constraints.of(scenario.search.fix, scenario.search.limit, f"{where}: search"),
+        scenario.search.objective,
         1,
         None,
-        headroom_share(asked.search.headroom, cluster.device.memory_bytes),
+        headroom_share(scenario.search.headroom, cluster.device.memory_bytes),
         alternatives=True,
-        offload=asked.search.offload,
+        offload=scenario.search.offload,
     )
-    if not len(found.plans):
-        return {"problem": found.shortfall.message() if found.shortfall else "no plan fits"}
-    return flat(describe_plan(Prediction.of_search(found), 0))
+    if not len(result.plans):
+        return {"problem": result.shortfall.message() if result.shortfall else "no plan fits"}
+    return flat(describe_plan(Prediction.of_search(result), 0))
 
 
 def _simulate(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
@@ -72,10 +72,10 @@ def _simulate(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any
     from planner.prediction import simulate_plan
     from simulator.scenario import make_scenario
 
-    asked = make_scenario(data, where, Path(folder))
-    if asked.plan is None:
+    scenario = make_scenario(data, where, Path(folder))
+    if scenario.plan is None:
         return {"problem": "the scenario has no plan; ask: plan searches for one"}
-    return flat(describe_plan(simulate_plan(asked.setting, asked.plan).prediction, 0))
+    return flat(describe_plan(simulate_plan(scenario.setting, scenario.plan).prediction, 0))
 
 
 def _plan_serving(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,11 +83,11 @@ def _plan_serving(data: Mapping[str, Any]) -> dict[str, Any]:
     from meshwright.api import serving as serving_api
     from meshwright.reports.serving_plans import describe_deployments, nearest_words
 
-    found = serving_api.deploy(dict(data), top=1, refine=0)
-    if not found.search.plans:
-        return {"problem": nearest_words(found.search)}
-    best = describe_deployments(found.search, found.refined)["deployments"][0]
-    best["deployment"] = found.search.plans[0].describe()
+    search = serving_api.deploy(dict(data), top=1, refine=0)
+    if not search.search.plans:
+        return {"problem": nearest_words(search.search)}
+    best = describe_deployments(search.search, search.refined)["deployments"][0]
+    best["deployment"] = search.search.plans[0].describe()
     return flat(best)
 
 

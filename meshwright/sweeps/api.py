@@ -86,8 +86,8 @@ def sweep(
     elif definition is not None:
         path = sweep_path(str(definition))
         where, folder, data = str(path), path.parent, dict(read_mapping(path))
-    given = {"scenario": scenario, "grid": grid, "ask": ask}
-    data |= {key: value for key, value in given.items() if value is not None}
+    stated = {"scenario": scenario, "grid": grid, "ask": ask}
+    data |= {key: value for key, value in stated.items() if value is not None}
     if isinstance(data.get("scenario"), Path):
         data["scenario"] = str(data["scenario"])
     if isinstance(grid, Mapping):

@@ -100,9 +100,9 @@ class SweepGrid:
         sweep = build(Sweep, data, where)
         base = sweep.scenario
         if isinstance(base, str):
-            near = folder / base
-            found = near if exists(near) and near.is_file() else scenario_path(base)
-            base, folder = read_mapping(found), found.parent
+            beside = folder / base
+            path = beside if exists(beside) and beside.is_file() else scenario_path(base)
+            base, folder = read_mapping(path), path.parent
         base = {key: value for key, value in base.items() if key != "variations"}
         grid = cls(sweep, dict(base), folder, where)
         if grid.size > MOST_POINTS:

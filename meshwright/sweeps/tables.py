@@ -56,9 +56,9 @@ def _write_parquet(columns: dict[str, list[Any]], path: Path) -> None:
         from pyarrow import parquet
     except ImportError:
         raise InputError("Parquet needs pyarrow: pip install '.[parquet]'", "--out") from None
-    made = {name: _of_one_kind(values) for name, values in columns.items()}
+    arrays = {name: _of_one_kind(values) for name, values in columns.items()}
     with atomic_write(path) as temporary:
-        parquet.write_table(pyarrow.table(made), temporary)
+        parquet.write_table(pyarrow.table(arrays), temporary)
 
 
 def _of_one_kind(values: list[Any]) -> list[Any]:

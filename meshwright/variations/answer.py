@@ -99,8 +99,8 @@ class Inquiry:
         """
         runs = list(self.question.runs())
         calls = [(run, self.engine) for run in runs]
-        for number, found, _ in self.execution.run(_plain_answer, calls, _inputs, work.seconds):
-            yield number, Outcome(runs[number], **found)
+        for number, answer, _ in self.execution.run(_plain_answer, calls, _inputs, work.seconds):
+            yield number, Outcome(runs[number], **answer)
 
 
 def answer(run: ScenarioRun, engine: bool) -> Outcome:
@@ -139,8 +139,8 @@ def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
         from meshwright.reports.runs import describe_planned_run
         from planner.run_search import planned_run
 
-        held = Constraints.of(scenario.search.fix, scenario.search.limit)
-        report["run"] = describe_planned_run(planned_run(prediction, scenario.run, held))
+        constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
+        report["run"] = describe_planned_run(planned_run(prediction, scenario.run, constraints))
     return Outcome(run, report), plan
 
 
@@ -150,12 +150,12 @@ def _best(scenario: Scenario) -> Plan:
     Raises:
         InfeasibleError: no plan fits.
     """
-    asked = scenario.search
-    constraints = Constraints.of(asked.fix, asked.limit)
+    question = scenario.search
+    constraints = Constraints.of(question.fix, question.limit)
     devices = scenario.setting.cluster.devices
-    headroom = headroom_share(asked.headroom, scenario.setting.cluster.device.memory_bytes)
-    wanted = {"top": 1, "headroom": headroom, "alternatives": True, "offload": asked.offload}
-    result = search(scenario.setting, devices, constraints, asked.objective, **wanted)
+    headroom = headroom_share(question.headroom, scenario.setting.cluster.device.memory_bytes)
+    wanted = {"top": 1, "headroom": headroom, "alternatives": True, "offload": question.offload}
+    result = search(scenario.setting, devices, constraints, question.objective, **wanted)
     if not len(result.plans):
         raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
     return result.plans.plan(0)

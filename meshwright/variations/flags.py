@@ -52,8 +52,8 @@ def plan_fields(texts: Iterable[str]) -> dict[str, Any]:
     Raises:
         InputError: no equals sign, a field given twice, or a value that cannot be read.
     """
-    found = pairs(texts, "--fix")
-    return {name: _value(name, text, f"--fix {name}") for name, text in found.items()}
+    fields = pairs(texts, "--fix")
+    return {name: _value(name, text, f"--fix {name}") for name, text in fields.items()}
 
 
 def _value(key: str, text: str, where: str) -> Any:
@@ -71,12 +71,12 @@ def _plan_field(key: str) -> str:
 
 def _values(key: str, text: str, where: str) -> list[Any]:
     """Values separated by commas outside brackets."""
-    found = parse_text(f"[{text}]", where)
-    if not isinstance(found, list) or not found:
+    values = parse_text(f"[{text}]", where)
+    if not isinstance(values, list) or not values:
         raise InputError(f"must be values between commas, found {shown(text)}", where)
     if field := _plan_field(key):
-        return [value if isinstance(value, list) else field_value(field, value, where) for value in found]
-    return [_as_written(value, where) for value in found]
+        return [value if isinstance(value, list) else field_value(field, value, where) for value in values]
+    return [_as_written(value, where) for value in values]
 
 
 def _as_written(value: Any, where: str) -> Any:

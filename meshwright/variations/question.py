@@ -61,10 +61,10 @@ class ScenarioRun:
             InputError: a wrong reference, or a missing plan.
         """
         data = {key: value for key, value in self.data.items() if key != "plan" or not self.replan}
-        made = make_scenario(data, self.where, self.folder)
-        if made.plan is None and not self.replan:
+        scenario = make_scenario(data, self.where, self.folder)
+        if scenario.plan is None and not self.replan:
             raise InputError("key 'plan' is missing", self.where)
-        return made
+        return scenario
 
 
 def shown(value: object) -> str:
@@ -156,15 +156,15 @@ class WhatIfQuestion:
     @property
     def replanned_base(self) -> ScenarioRun | None:
         """The scenario re-planned, as the base of re-planned variations; None without such variations."""
-        asked = any(each.replan for each in self.variations.values())
-        if self.base.replan or not asked:
+        replans = any(each.replan for each in self.variations.values())
+        if self.base.replan or not replans:
             return None
         return ScenarioRun(REPLANNED_BASE, {}, {}, self.data, True, self.where, self.folder)
 
     def with_plan(self, plan: Plan) -> WhatIfQuestion:
         """The same question with a plan; its replicas follow from the devices."""
-        given = {**self.data, "plan": plan.model_dump(exclude={"data"}, exclude_defaults=True)}
-        return replace(self, data=given)
+        data = {**self.data, "plan": plan.model_dump(exclude={"data"}, exclude_defaults=True)}
+        return replace(self, data=data)
 
     def count(self, replan: bool) -> int:
         """Runs of all variations with (or without) a search."""
@@ -237,9 +237,9 @@ class WhatIfQuestion:
         fixed = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("deployment.")]
         searched = [key for key in fixed if key.rpartition(".")[2] not in HELD]
         if variation.replan and self.serves and searched:
-            held = ", ".join(f"deployment.{key}" for key in HELD)
+            keys = ", ".join(f"deployment.{key}" for key in HELD)
             raise InputError(
-                f"{searched[0]} has no effect on a deployment that is searched; a search keeps {held}", where
+                f"{searched[0]} has no effect on a deployment that is searched; a search keeps {keys}", where
             )
         if variation.replan and planned:
             instead = planned[0].replace("plan.", "search.fix.")

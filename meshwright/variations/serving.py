@@ -51,13 +51,13 @@ def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:
         InfeasibleError: no replica fits, or no deployment meets the targets.
     """
     targets = (run.data["workload"].get("slo") or {}).keys() & {"ttft", "tpot", "e2e"}
-    given: dict[str, Any] = dict.fromkeys(ARGUMENTS)
-    given["objective"] = "goodput" if targets else "latency"
-    question = serving_question(run.data, given, {}, {}, run.where, run.folder)
-    found = search_serving(question, top=1)
-    if found.plans:
-        return question, found.plans[0]
-    raise InfeasibleError(nearest_words(found))
+    arguments: dict[str, Any] = dict.fromkeys(ARGUMENTS)
+    arguments["objective"] = "goodput" if targets else "latency"
+    question = serving_question(run.data, arguments, {}, {}, run.where, run.folder)
+    result = search_serving(question, top=1)
+    if result.plans:
+        return question, result.plans[0]
+    raise InfeasibleError(nearest_words(result))
 
 
 def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tuple[int, Outcome]]:
@@ -66,8 +66,8 @@ def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tu
     Yields:
         The number of a run and its outcome, in the order in which runs end.
     """
-    for number, found, _ in execution.run(_plain_answer, [(run,) for run in runs], inputs):
-        yield number, Outcome(runs[number], **found)
+    for number, report, _ in execution.run(_plain_answer, [(run,) for run in runs], inputs):
+        yield number, Outcome(runs[number], **report)
 
 
 def _plain_answer(run: ScenarioRun) -> dict[str, Any]:

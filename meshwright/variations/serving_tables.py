@@ -45,11 +45,11 @@ def describe_comparison(title: str, outcomes: Sequence[Outcome], interrupted: bo
 
 def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
     run = outcome.run
-    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
+    variation = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
     if outcome.report is None:
-        return {**asked, "problem": outcome.problem}
+        return {**variation, "problem": outcome.problem}
     changes = {f"{key}_change": change(outcome.report, base, key) for key in CHANGES}
-    return {**asked, **changes, **outcome.report}
+    return {**variation, **changes, **outcome.report}
 
 
 def comparison_rows(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -63,8 +63,8 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
     report = outcome.report or {}
 
     def latency(name: str, point: str) -> str:
-        found = report[f"{name}_s"]
-        return "" if found is None else seconds(found[point])
+        value = report[f"{name}_s"]
+        return "" if value is None else seconds(value[point])
 
     label = outcome.run.label + (" (overload)" if report["sustainable_rate"] is not None else "")
     cells = [
@@ -82,8 +82,8 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
         f"{report['dollars_per_million']:.3g}",
     ]
     if replanned:
-        found = report.get("goodput_requests_s")
-        cells += ["" if found is None else f"{found:.3g}/s", report.get("plan", "")]
+        value = report.get("goodput_requests_s")
+        cells += ["" if value is None else f"{value:.3g}/s", report.get("plan", "")]
     return cells
 
 

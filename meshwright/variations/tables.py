@@ -39,11 +39,11 @@ def describe_answer(
 
 def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
     run = outcome.run
-    asked = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
+    variation = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
     if outcome.report is None:
-        return {**asked, "problem": outcome.problem}
+        return {**variation, "problem": outcome.problem}
     return {
-        **asked,
+        **variation,
         "step_time_change": change(outcome.report, base, "step_time_s"),
         "usd_per_million_tokens_change": change(outcome.report, base, "usd_per_million_tokens"),
         "moved_s": moved(outcome.report, base),
@@ -79,25 +79,25 @@ def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
     main = table(columns, rows, title)
     for column in main.columns[NUMBERS:]:
         column.justify = "left"
-    made: list[Table | str] = [main, *run_comparison(outcomes)]
+    tables: list[Table | str] = [main, *run_comparison(outcomes)]
     if failed := failures(outcomes):
-        made.append(table(("cannot be run", "because"), failed, left=2))
-    return made
+        tables.append(table(("cannot be run", "because"), failed, left=2))
+    return tables
 
 
 def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
     """Runs of weeks of the outcomes that have one."""
     rows = []
     for outcome in outcomes:
-        made = (outcome.report or {}).get("run")
-        if made:
-            lost = sorted(made["states_s"].items(), key=lambda item: -item[1])
+        run = (outcome.report or {}).get("run")
+        if run:
+            lost = sorted(run["states_s"].items(), key=lambda item: -item[1])
             named = [f"{state} {spent / 3600:.1f} h" for state, spent in lost if state != "productive"]
-            days = made["finish_days"]
+            days = run["finish_days"]
             finish = [f"{days[key]:.2f}" if days[key] is not None else "never" for key in ("mean", "p90")]
-            goodput = f"{100 * made['goodput']:.2f} %"
+            goodput = f"{100 * run['goodput']:.2f} %"
             lost_to = ", ".join(named[:SHOWN_PARTS])
-            rows.append([outcome.run.label, *finish, goodput, f"{made['usd']:,.0f}", lost_to])
+            rows.append([outcome.run.label, *finish, goodput, f"{run['usd']:,.0f}", lost_to])
     columns = ["run", "days", "p90", "goodput", "USD", "most time is lost to"]
     described = [
         (outcome.run.label, outcome.report["run"])
@@ -152,10 +152,14 @@ def part_words(name: str) -> str:
 
 def plan_words(plan: dict[str, Any]) -> str:
     """A plan in one line."""
-    made = Plan(**plan)
-    words = [made.describe(), f"micro {made.micro_batch}", made.schedule if made.pipeline > 1 else ""]
-    words += [f"recompute {made.recompute}" if made.recompute != "none" else ""]
-    words += [f"ZeRO-{made.zero}" if made.zero else ""]
+    shown_plan = Plan(**plan)
+    words = [
+        shown_plan.describe(),
+        f"micro {shown_plan.micro_batch}",
+        shown_plan.schedule if shown_plan.pipeline > 1 else "",
+    ]
+    words += [f"recompute {shown_plan.recompute}" if shown_plan.recompute != "none" else ""]
+    words += [f"ZeRO-{shown_plan.zero}" if shown_plan.zero else ""]
     return ", ".join(word for word in words if word)
 
 

@@ -60,11 +60,11 @@ def list_all(kind: str) -> tuple[dict[str, Any], list[Table]]:
     Raises:
         UnknownNameError: no such kind.
     """
-    found = _kind(kind)
-    entries = [found.get(name) for name in found.names()]
-    report = {kind: [found.brief(entry) for entry in entries]}
-    rows = [found.row(entry) for entry in entries]
-    return report, [table(found.columns, rows, left=found.text_columns)]
+    catalogue = _kind(kind)
+    entries = [catalogue.get(name) for name in catalogue.names()]
+    report = {kind: [catalogue.brief(entry) for entry in entries]}
+    rows = [catalogue.row(entry) for entry in entries]
+    return report, [table(catalogue.columns, rows, left=catalogue.text_columns)]
 
 
 def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:
@@ -73,9 +73,11 @@ def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:
     Raises:
         UnknownNameError: no such kind or entry.
     """
-    found = _kind(kind)
-    entry = found.get(name)
-    return {kind.removesuffix("s"): {**found.brief(entry), **found.more(entry)}}, found.tables(entry)
+    catalogue = _kind(kind)
+    entry = catalogue.get(name)
+    return {kind.removesuffix("s"): {**catalogue.brief(entry), **catalogue.more(entry)}}, catalogue.tables(
+        entry
+    )
 
 
 def _kind(kind: str) -> Kind[Any]:

@@ -38,15 +38,19 @@ def _brief(mechanism: type[Mechanism]) -> dict[str, Any]:
 
 
 def _row(mechanism: type[Mechanism]) -> list[str]:
-    made = _brief(mechanism)
-    return [made["name"], made["title"], ", ".join(made["places"]), made["source"]]
+    brief = _brief(mechanism)
+    return [brief["name"], brief["title"], ", ".join(brief["places"]), brief["source"]]
 
 
 def _tables(mechanism: type[Mechanism]) -> list[Table]:
-    made = _brief(mechanism)
-    values = {"what": made["title"], "default places": ", ".join(made["places"]), "systems": made["source"]}
+    brief = _brief(mechanism)
+    values = {
+        "what": brief["title"],
+        "default places": ", ".join(brief["places"]),
+        "systems": brief["source"],
+    }
     return [
-        facts(values, made["name"]),
+        facts(values, brief["name"]),
         table(["key", "meaning"], list(map(list, _keys(mechanism).items())), "Keys", left=2),
     ]
 

@@ -40,17 +40,19 @@ def _row(engine: Engine) -> list[str]:
 
 
 def _tables(engine: Engine) -> list[Table]:
-    rows = [[name, str(one.value), one.kind, one.source] for name, one in _figures(engine).items()]
+    rows = [
+        [name, str(figure.value), figure.kind, figure.source] for name, figure in _figures(engine).items()
+    ]
     times = [
         [
-            one.layers,
-            one.format,
-            one.generation or "nvidia",
-            seconds(one.layer_s),
-            seconds(one.sequence_s),
-            one.kind,
+            figure.layers,
+            figure.format,
+            figure.generation or "nvidia",
+            seconds(figure.layer_s),
+            seconds(figure.sequence_s),
+            figure.kind,
         ]
-        for one in engine.times
+        for figure in engine.times
     ]
     return [
         facts({"engine": engine.engine, "version": engine.version}, engine.name),

@@ -19,15 +19,15 @@ SHOWN = (1024, 16384, 131072)
 
 def _mtbf(preset: FaultPreset) -> dict[str, float]:
     """Seconds between faults of jobs of some sizes; a trace's for its own nodes at most."""
-    faults, found = read_faults(preset.name, "show", Path()), {}
+    faults, mtbf = read_faults(preset.name, "show", Path()), {}
     most = min(
         (getattr(process, "nodes", 2**20) for process in faults.processes if not process.repeats),
         default=2**20,
     )
     for devices in SHOWN:
         job = Exposed(min(devices // 8, most), 8)
-        found[str(job.devices)] = 1 / faults.rate(job)
-    return found
+        mtbf[str(job.devices)] = 1 / faults.rate(job)
+    return mtbf
 
 
 def _brief(preset: FaultPreset) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _tables(preset: FaultPreset) -> list[Table]:
             f"{devices} devices {written(s)}" for devices, s in _mtbf(preset).items()
         ),
     }
-    found = [facts(values, preset.name)]
+    tables = [facts(values, preset.name)]
     for process in preset.processes:
         if isinstance(process, Components):
             rows = [
@@ -74,16 +74,16 @@ def _tables(preset: FaultPreset) -> list[Table]:
             columns = ["cause", "component", "shows as", "source", "faults", "nodes lost"]
             seen = process.exposure
             words = f"Causes, counted on {seen.devices:,} devices in {written(seen.duration)}"
-            found.append(table(columns, rows, words, left=4))
+            tables.append(table(columns, rows, words, left=4))
             if process.size:
                 size = process.size
                 told = f"{written(size.mtbf)} at {size.devices:,} devices, none to {size.reference_devices:,}"
-                found.append(facts({"size term": told, "source": size.source}))
+                tables.append(facts({"size term": told, "source": size.source}))
         else:
             stated = process.model_dump(mode="json", exclude_none=True)
             shown = {name: str(value) for name, value in stated.items()}
-            found.append(facts({"process": PROCESSES[shown["kind"]].HELP, **shown}))
-    return found
+            tables.append(facts({"process": PROCESSES[shown["kind"]].HELP, **shown}))
+    return tables
 
 
 KIND = Kind(

@@ -34,35 +34,41 @@ def _get(name: str) -> Constants:
     return link_calibrations.get(name)
 
 
-def _parts(found: Constants) -> dict[str, Protocols]:
+def _parts(constants: Constants) -> dict[str, Protocols]:
     """Constants of each family of operations."""
-    if isinstance(found, FabricCalibration):
-        return {"collective": found.collective, "send_receive": found.send_receive}
-    return {family: getattr(found, family) for family in dict.fromkeys(FAMILIES.values())}
+    if isinstance(constants, FabricCalibration):
+        return {"collective": constants.collective, "send_receive": constants.send_receive}
+    return {family: getattr(constants, family) for family in dict.fromkeys(FAMILIES.values())}
 
 
-def _brief(found: Constants) -> dict[str, Any]:
-    between_nodes = isinstance(found, FabricCalibration)
+def _brief(constants: Constants) -> dict[str, Any]:
+    between_nodes = isinstance(constants, FabricCalibration)
     return {
-        "name": found.name,
+        "name": constants.name,
         "kind": "fabric" if between_nodes else "link",
-        "latency_s": found.latency_s,
-        "median_error": found.median_error if between_nodes else None,
-        "source": found.provenance,
+        "latency_s": constants.latency_s,
+        "median_error": constants.median_error if between_nodes else None,
+        "source": constants.provenance,
     }
 
 
-def _more(found: Constants) -> dict[str, Any]:
-    parts = {name: protocols.model_dump(mode="json") for name, protocols in _parts(found).items()}
-    return {"protocols": parts, "errors": dict(getattr(found, "errors", {}))}
+def _more(constants: Constants) -> dict[str, Any]:
+    parts = {name: protocols.model_dump(mode="json") for name, protocols in _parts(constants).items()}
+    return {"protocols": parts, "errors": dict(getattr(constants, "errors", {}))}
 
 
-def _row(found: Constants) -> list[str]:
-    brief = _brief(found)
+def _row(constants: Constants) -> list[str]:
+    brief = _brief(constants)
     error = brief["median_error"]
     known = "" if error is None else percent(error, 0)
     where = "network.fabric or network.calibration" if brief["kind"] == "fabric" else "levels.calibration"
-    return [found.name, where, _shortened(found.provenance), _microseconds(found.latency_s), known]
+    return [
+        constants.name,
+        where,
+        _shortened(constants.provenance),
+        _microseconds(constants.latency_s),
+        known,
+    ]
 
 
 def _shortened(text: str) -> str:
@@ -74,16 +80,17 @@ def _microseconds(value: float) -> str:
     return f"{value * 1e6:.2f} us"
 
 
-def _tables(found: Constants) -> list[Table]:
+def _tables(constants: Constants) -> list[Table]:
     rows = [
         [name, protocol, _microseconds(part.start_s), _microseconds(part.step_s), percent(part.efficiency)]
-        for name, protocols in _parts(found).items()
+        for name, protocols in _parts(constants).items()
         for protocol, part in (("LL", protocols.ll), ("LL128", protocols.ll128), ("Simple", protocols.simple))
     ]
-    errors = [[key, text] for key, text in getattr(found, "errors", {}).items()]
+    errors = [[key, text] for key, text in getattr(constants, "errors", {}).items()]
     shown = [
         facts(
-            {"measured": found.provenance, "latency": f"{_microseconds(found.latency_s)} a hop"}, found.name
+            {"measured": constants.provenance, "latency": f"{_microseconds(constants.latency_s)} a hop"},
+            constants.name,
         ),
         table(("operation", "protocol", "start", "hop", "of the wire"), rows, left=2),
     ]
