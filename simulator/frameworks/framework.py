@@ -139,6 +139,19 @@ class Framework(Sourced):
             raise ValueError(error.problem) from None
         return defaults
 
+    @field_validator("offers")
+    @classmethod
+    def _plan_values(cls, offers: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for name, values in offers.items():
+            if name not in Plan.model_fields:
+                raise ValueError(f"unknown plan field {name!r}{suggestion(name, Plan.model_fields)}")
+            for value in values:
+                try:
+                    build(Plan, {name: [value] if name == "recompute_modules" else value, "tensor": 2}, "")
+                except InputError as error:
+                    raise ValueError(error.problem) from None
+        return offers
+
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A definition with changes; defaults and sources merge key by key."""

@@ -439,3 +439,17 @@ def test_a_number_format_changes_keys_that_exist():
     )
     assert mine.under("bf16").memory.fragmentation == 1.3
     assert mine.under("fp16").memory == mine.memory
+
+
+@pytest.mark.parametrize(
+    ("offers", "message"),
+    [
+        ({"graphs": ["none", ["router"]]}, "graphs"),
+        ({"recompute_modules": ["mpl"]}, "recompute_modules"),
+        ({"graph": ["none"]}, "unknown plan field 'graph'; did you mean 'graphs'"),
+    ],
+)
+def test_a_release_offers_values_of_plan_fields(offers, message):
+    own = {"name": "mine", "title": "t", "based_on": "megatron-core", "source": {}, "offers": offers}
+    with pytest.raises(InputError, match=message):
+        build(Framework, own, "mine.yaml")
