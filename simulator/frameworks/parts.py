@@ -82,6 +82,19 @@ class KernelFacts(Strict):
         description="norm kernel: one kernel, one over input that another casts to 32 bits, or RMSNorm as a "
         "chain of torch kernels over 32-bit values",
     )
+    softmax: Literal["", "reductions"] = Field(
+        default="",
+        description="softmax of unfused attention in loops around its reductions: the maximum, exponentials "
+        "with their sum, the division; empty: as ``elementwise`` says",
+    )
+    one_hot_embedding: bool = Field(
+        default=False,
+        description="tokens are looked up by a product of one-hot rows and the embedding's table",
+    )
+    whole_ends: bool = Field(
+        default=False,
+        description="every tensor-parallel rank holds and computes the whole embedding and output layer",
+    )
     repeats_norms: bool = Field(
         default=False,
         description="norms run again before the backward pass where the plan recomputes nothing",

@@ -84,6 +84,13 @@ fill the masked (2 + 2), softmax (2 + 2), cast back (2 + 1), dropout (2.5); back
 (1 + 2), softmax (2 + 2 + 2), fill with zeroes (2 + 2), scale (2 + 2), cast back (2 + 1) (Megatron-LM and
 Megatron-DeepSpeed, fused_softmax.py: forward_torch_softmax)."""
 
+REDUCED_SOFTMAX = {True: MemoryPasses(7.5, 8.0, 3, 2), False: MemoryPasses(7.0, 7.0, 3, 2)}
+"""The same as XLA fuses it into loops around its reductions, over 32-bit values, by dropout. Mask and cast
+are part of each loop. Maximum (1), exponentials with their sum (1 + 2), division (2 + 1); backward the sum of
+the product with the exponentials (1 + 2), the gradient (1 + 2 + 1); dropout writes a mask and reads it twice
+(0.5 each). Read in Praxis, attentions.py: _dot_atten, and jax.nn.softmax; XLA duplicates no exponential
+(instruction_fusion.cc: IsExpensive), so 4 bytes a score are kept."""
+
 FUSED_SOFTMAX_MULTIPLE = 4
 """Megatron's fused softmax needs a multiple of four matrices of scores, sequences times heads of a rank
 (fused_softmax.py: is_kernel_available)."""

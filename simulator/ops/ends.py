@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from simulator.models import Model
 from simulator.ops import elementwise as passes
 from simulator.ops.build import enter_tensor, kernel, leave_tensor, linear
-from simulator.ops.op import Collective, MemoryBound, Op
+from simulator.ops.op import Collective, MemoryBound, Op, Product
 from simulator.ops.rank import Array, Rank
 
 
@@ -20,13 +21,33 @@ def padded_vocabulary(model: Model, tensor: ArrayLike) -> Array:
     return np.ceil(model.vocabulary / unit) * unit
 
 
+def _of_ends(rank: Rank) -> Rank:
+    """The rank at the ends of the model: without tensor parallelism where each rank holds them whole."""
+    if not rank.how.whole_ends:
+        return rank
+    return replace(rank, shard=replace(rank.shard, tensor=1.0, sequence_parallel=False))
+
+
+def _one_hot(rank: Rank, rows: Array) -> Iterator[Op]:
+    """Look-up of tokens by a product with the table; the gradient of the table is one, tokens have none.
+
+    The one-hot rows are written before each product, which reads them (Praxis, embedding_softmax.py:
+    emb_lookup with lookup_style matmul).
+    """
+    written = rank.width * rank.tokens * rows
+    yield MemoryBound(name="one_hot", kind="embedding", part="end", bytes=written, backward_bytes=written)
+    hidden, dtype = rank.model.hidden, rank.formats.core
+    yield Product(name="lookup", part="end", m=rank.tokens, n=hidden, k=rows, dtype=dtype, frozen_input=True)
+
+
 def embedding(rank: Rank) -> list[Op]:
     """Look up one row per token; backward adds rows into a dense gradient.
 
     Torch clears a gradient of the table's size for every micro batch (embedding_dense_backward), and adds all
     of it to the buffer, where gradients accumulate in a separate one (Megatron Core,
-    distributed_data_parallel.py: main_grad.add_).
+    distributed_data_parallel.py: main_grad.add_). XLA may multiply one-hot rows with the table instead.
     """
+    rank = _of_ends(rank)
     model, size = rank.model, rank.tokens * rank.model.hidden * rank.width
     sources = 2 if model.position == "learned" else 1
     table = padded_vocabulary(model, rank.tensor) / rank.tensor * model.hidden
@@ -54,6 +75,7 @@ def embedding(rank: Rank) -> list[Op]:
     dropout = passes.MemoryPasses(passes.DROPOUT, passes.DROPOUT)
     dropped = kernel(rank, "dropout", "elementwise", dropout, rank.tokens * model.hidden, part="end")
     return [
+        *(_one_hot(rank, table / model.hidden) if rank.how.one_hot_embedding else ()),
         lookup,
         *([dropped] if rank.how.dropout else []),
         *leave_tensor(rank, "embedding_output", "end", rank.width),
@@ -65,6 +87,7 @@ def head(rank: Rank) -> list[Op]:
 
     Only tokens that are sampled pass the output layer; in training, all tokens.
     """
+    rank = _of_ends(rank)
     model = rank.model
     tokens = rank.batch.logit_rows / rank.context
     rows = padded_vocabulary(model, rank.tensor) / rank.tensor

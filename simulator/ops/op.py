@@ -113,6 +113,7 @@ class Product(Op):
         dtype: number format of the operands.
         layout: forward, dgrad or wgrad.
         weights: whether the right operand is a weight; the backward pass of two activations is two products.
+        frozen_input: whether the left operand has no gradient.
         row_bytes: greatest power of 2 (up to 16) that the rows of operands are aligned to.
     """
 
@@ -124,6 +125,7 @@ class Product(Op):
     dtype: str = "bf16"
     layout: Literal["forward", "dgrad", "wgrad"] = "forward"
     weights: bool = True
+    frozen_input: bool = False
     row_bytes: int = 16
 
     @property
@@ -136,8 +138,10 @@ class Product(Op):
         if not self.weights:
             both = self._back(repeats=2 * self.repeats, launches=2 * self.launches)
             return both, *self.only_backward
-        dgrad = self._back(n=self.k, k=self.n, layout="dgrad")
         wgrad = self._back("weight", m=self.n, n=self.k, k=self.m, layout="wgrad")
+        if self.frozen_input:
+            return wgrad, *self.only_backward
+        dgrad = self._back(n=self.k, k=self.n, layout="dgrad")
         return dgrad, wgrad, *self.only_backward
 
     def sliced(self, slices: Size) -> Product:

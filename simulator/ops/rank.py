@@ -72,6 +72,9 @@ class Implementation:
         attention: fused (flash, or an older version) or unfused.
         elementwise: fused kernels between products, or one kernel per operation.
         norm: one kernel, one over input cast to 32 bits, or RMSNorm as a chain of kernels over 32-bit values.
+        softmax: kernels of unfused attention's softmax: ``reductions``, or empty: those of ``elementwise``.
+        one_hot_embedding: whether tokens are looked up by a product.
+        whole_ends: whether every tensor-parallel rank computes the whole ends of the model.
         joins_residual: the residual sum is part of the norm that follows.
         fused_latent_rope: whether one kernel rotates latent attention's heads and joins their parts.
         rotary: kernels of the rotary embedding (``elementwise.ROTARY``); empty: those of ``elementwise``.
@@ -120,6 +123,9 @@ class Implementation:
     attention: Literal["flash", "flash-2", "flash-1", "flash-1-triton", "unfused"] = "flash"
     elementwise: Literal["fused", "eager"] = "fused"
     norm: Literal["fused", "casts", "composite"] = "fused"
+    softmax: Literal["", "reductions"] = ""
+    one_hot_embedding: bool = False
+    whole_ends: bool = False
     joins_residual: bool = False
     fused_latent_rope: bool = True
     rotary: Literal["", "halves"] = ""

@@ -99,6 +99,8 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("PaxML (JAX)", "fp8", "paxml"),
         ("DeepSpeed ZeRO-3 inside Megatron", "fp16", "deepspeed-zero3-2021"),
         ("Megatron-DeepSpeed ZeRO-3", "fp16", "deepspeed-zero3"),
+        ("ms-swift torch DeepSpeed ZeRO-3", "bf16", "deepspeed-zero3-transformers"),
+        ("LLaMA-Factory", "bf16", "torch-fsdp-eager"),
         ("Megatron-DeepSpeed (Lucie, OpenLLM-France)", "bf16", "megatron-deepspeed-openllm"),
         ("Megatron-DeepSpeed", "bf16", "megatron-deepspeed"),
         ("NeMo (MLPerf v4.0)", "fp8", "nemo"),
@@ -111,6 +113,21 @@ def test_a_precision_without_a_number_format_is_skipped():
 )
 def test_frameworks(framework, precision, name):
     assert read(framework=framework, precision=precision).setting.framework.name == name
+
+
+@pytest.mark.parametrize(("year", "name"), [("2024-04", "paxml-praxis"), ("2025-05", "paxml")])
+def test_praxis_s_own_layers_have_a_softmax_in_loops_until_2024(year, name):
+    source = f"JAX-Toolbox README @6279 ({year}), GPT 5B"
+    case = read(framework="PaxML (JAX/XLA)", notes="native Pax layers", source=source)
+    attention = case.setting.of(case.plan).choices.attention
+    assert (case.setting.framework.name, attention) == (name, "unfused")
+
+
+def test_stages_of_kempnerforge_gather_each_time_and_shard_no_sequence():
+    words = {"framework": "KempnerForge (torch FSDP2, eager)", "sequence_parallel": "1", "zero_stage": "2"}
+    stages, whole = (read(**words, tp="4", pp=str(pp), n_gpus="32").plan for pp in (2, 1))
+    assert (stages.zero, stages.sequence_parallel) == (3, False)
+    assert (whole.zero, whole.sequence_parallel) == (2, True)
 
 
 def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
@@ -128,7 +145,7 @@ def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
         ("DeepSpeed", "3", "deepspeed-zero3"),
         ("DeepSpeed", "2", "deepspeed-zero1"),
         ("Colossal-AI", "", "megatron-lm-2022"),
-        ("HF Transformers + Accelerate", "", "torch-fsdp"),
+        ("HF Transformers + Accelerate", "", "torch-fsdp-eager"),
     ],
 )
 def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name):

@@ -229,3 +229,35 @@ def test_products_that_gather_for_themselves_gather_five_times_and_not_again_bac
     assert calls(alone, False) == ({"all_gather"}, 5.0)
     assert calls(shared, True) == ({"all_gather", "reduce_scatter"}, 4.0)
     assert calls(alone, True) == ({"reduce_scatter"}, 5.0)
+
+
+def test_a_product_with_one_hot_rows_costs_one_forward_and_one_for_the_table():
+    """Tokens have no gradient: 2 passes of 2 x tokens x rows x hidden, where the output layer has 3."""
+    model = models.get("gpt2-medium")
+    rank = Rank(model, Batch.training(2, 1024), how=Implementation(one_hot_embedding=True))
+    ops = embedding(rank)
+    output = next(op for op in head(rank) if op.name == "output_layer")
+    assert total(ops, "flops") == output.flops
+    assert total(backward(ops), "flops") == output.flops
+    assert total(ops, "parameters") == total(embedding(Rank(model, rank.batch)), "parameters")
+
+
+@pytest.mark.parametrize("end", [embedding, head])
+def test_whole_ends_are_those_of_one_tensor_rank_and_send_nothing(end):
+    batch, shard = Batch.training(1, 4096), Shard(tensor=4)
+    how = Implementation(whole_ends=True, loss="torch")
+    whole = end(Rank(models.get("llama3-8b"), batch, shard, how=how))
+    alone = end(Rank(models.get("llama3-8b"), batch, how=how))
+    for what in ("flops", "parameters", "kept"):
+        assert total(whole, what) == total(alone, what)
+    assert all(op.is_idle for op in whole if op.kind == "tensor")
+
+
+def test_a_softmax_in_loops_passes_seven_times_each_way():
+    """Four passes over 16 bits and three halves of 32 bits: 14 bytes a score, forward and backward."""
+    model = models.get("gpt2-medium")
+    how = Implementation(attention="unfused", softmax="reductions")
+    softmax = next(op for op in layer(Rank(model, Batch.training(4, 2048), how=how)) if op.kind == "softmax")
+    scores = 4 * model.heads * 2048**2
+    assert float(np.sum(softmax.bytes)) == float(np.sum(softmax.backward_bytes)) == 14 * scores
+    assert float(np.sum(softmax.kept)) == 6 * scores
