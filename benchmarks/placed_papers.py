@@ -1,8 +1,12 @@
-"""Published gains of systems whose state lies elsewhere, is dropped or shared; bands were set before."""
+"""Published gains of systems whose state lies elsewhere, is dropped or shared, and of trees of proposals,
+verifiers, tables of quality and small machines; bands were set before."""
 
 from __future__ import annotations
 
 from benchmarks.moving_papers import over
+from benchmarks.serving_claims import ServingClaim
+from benchmarks.serving_papers import ServingRuns
+from simulator.serving.scenario import make_serving
 
 RATE, SPENT = "total_rate_per_gpu", "dollars_per_million"
 LESS = "serve-less-state-7b"
@@ -99,4 +103,145 @@ GUESSED = (
     over(COPIED, "the same, 64 sequences: no gain", 0.8, (0.3, 1.05), "64, jacobi", "64", "e2e_s.mean"),
 )
 
-PLACED_CLAIMS = (*GUESSED, *STATES, *LOANS, *SPLIT, *TREES, *CHOSEN, *BATCHES, *SHARED)
+DYSPEC, REQUEST = "serve-dyspec-70b", "e2e_s.mean"
+GROWN = (
+    over(DYSPEC, "request time without speculation over trees", 9.1, (3.0, 10.0), "DySpec", metric=REQUEST),
+    over(DYSPEC, "the same of a fixed tree", 1.1, (1.0, 1.3), "DySpec", "fixed tree", REQUEST),
+    over(DYSPEC, "the same of a chain of as many tokens", 1.5, (1.0, 2.5), "DySpec", "chain", REQUEST),
+    over(
+        DYSPEC,
+        "the same of three proposals, 64 sequences in memory: no gain",
+        1.0,
+        (0.3, 1.05),
+        "in memory, DySpec",
+        "in memory",
+        REQUEST,
+    ),
+)
+CHECKED, PROGRAM = "serve-verified-8b", "program_s.mean"
+BUDGETS = (
+    over(
+        CHECKED,
+        "cost of 8 answers verified 4 times over 40 answers",
+        1.0,
+        (0.7, 1.4),
+        "checked",
+        metric=PROGRAM,
+    ),
+    over(
+        CHECKED,
+        "cost of 8 answers verified 32 times over 8 answers",
+        33.0,
+        (16.0, 36.0),
+        "checked 32 times",
+        "eight",
+        PROGRAM,
+    ),
+    over(
+        CHECKED,
+        "the same, 64 problems in flight",
+        33.0,
+        (16.0, 36.0),
+        "full, checked",
+        "full, eight",
+        PROGRAM,
+    ),
+    over(CHECKED, "cost of 40 answers with scores over none", 1.0, (1.0, 1.5), "scored", metric=PROGRAM),
+    over(CHECKED, "time of a beam in five steps over whole answers", 1.0, (1.0, 2.5), "beam", metric=PROGRAM),
+    over(
+        CHECKED,
+        "cost of scores without shared prefixes",
+        1.0,
+        (1.1, 4.0),
+        "scored, no shared prefixes",
+        "scored",
+        PROGRAM,
+    ),
+)
+CHOICE, ENDED = "serve-quality-70b", "request_rate"
+QUALITIES = (
+    over(CHOICE, "requests/s over the large model alone", 1.4, (1.4, 5.9), "IC-Cache", metric=ENDED),
+    over(
+        CHOICE,
+        "request time of the large model, at 12/s",
+        1.4,
+        (1.39, 3.45),
+        "paced, IC-Cache",
+        "paced",
+        REQUEST,
+    ),
+    ServingClaim(
+        CHOICE, "mean quality, of 0.90", 0.9, (0.88, 0.9), ("IC-Cache",), (), "quality.mean", unit=""
+    ),
+    over(
+        CHOICE,
+        "requests/s where nothing resembles: no gain",
+        0.5,
+        (0.4, 1.05),
+        "nothing resembles",
+        metric=ENDED,
+    ),
+)
+STAR, GAP = "serve-tpi-8b", "itl_s.mean"
+STARS = (
+    over(STAR, "time of a token with rings over stars", 7.0, (1.5, 7.0), "star", metric=GAP),
+    over(STAR, "TTFT of prompts of 2,048 tokens: no gain", 0.5, (0.05, 1.0), "prompts, star", "prompts"),
+    over(
+        STAR,
+        "time of a token on one machine over windows on eight",
+        5.0,
+        (2.0, 10.0),
+        "window",
+        "one machine",
+        GAP,
+    ),
+    over(STAR, "the same of rings over stars: no gain", 1.0, (1.0, 1.2), "window, star", "window", GAP),
+)
+BOARD = "serve-orin-8b"
+
+
+ALONE = "prompt alone"
+
+
+def prompt_seconds(runs: ServingRuns, name: str) -> float:
+    """Seconds of a prompt inside the engine, without its server."""
+    run = runs.by_name[name]
+    setting = make_serving(run.data, run.where, run.folder)
+    return setting.pools[0].costs.steps.step(((run.data["workload"]["input"], 0),), 0, 0)
+
+
+def _timed(what: str, milliseconds: float, within: float, run: str, metric: str) -> ServingClaim:
+    """A claim of a time within a share of the published one."""
+    band = round((1.0 - within) * milliseconds, 1), round((1.0 + within) * milliseconds, 1)
+
+    def measured(runs: ServingRuns) -> float:
+        return 1e3 * (prompt_seconds(runs, run) if metric == ALONE else runs.value(run, metric))
+
+    return ServingClaim(BOARD, what, milliseconds, band, (), (), metric, unit=" ms", measure=measured)
+
+
+BOARDS = (
+    _timed("token of 8B (used with 14B's)", 100.4, 0.1, "base", GAP),
+    _timed("token of 14B (used)", 186.6, 0.1, "14B", GAP),
+    _timed("token of 1.5B, predicted", 23.6, 0.25, "1.5B", GAP),
+    _timed("prompt of 491 tokens, 8B (used)", 404.7, 0.1, "base", ALONE),
+    _timed("prompt of 508 tokens, 14B (used)", 761.3, 0.1, "14B", ALONE),
+    _timed("prompt of 508 tokens, 1.5B, predicted", 86.5, 0.25, "1.5B", ALONE),
+    over(BOARD, "token of eight sequences over one", 1.0, (1.0, 1.3), "eight", metric="tpot_s.mean"),
+)
+
+PLACED_CLAIMS = (
+    *GUESSED,
+    *STATES,
+    *LOANS,
+    *SPLIT,
+    *TREES,
+    *CHOSEN,
+    *BATCHES,
+    *SHARED,
+    *GROWN,
+    *BUDGETS,
+    *QUALITIES,
+    *STARS,
+    *BOARDS,
+)

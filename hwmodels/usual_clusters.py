@@ -25,6 +25,7 @@ USUAL = {
     "h200-nvl": "h200-nvl-8",
     "h200-sxm": "dgx-h200",
     "h800-sxm": "hgx-h800",
+    "jetson-agx-orin-64gb": "jetson-agx-orin",
     "l20": "l40s-8-p2p",
     "l4": "l4-8",
     "l40s": "l40s-8-p2p",

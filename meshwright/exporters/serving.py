@@ -55,6 +55,7 @@ GRAPH_SIZES = {
 UNTOLD = (
     "largest_graph",
     "graph_sizes",
+    "model",
     "name",
     "role",
     "replicas",
@@ -77,7 +78,7 @@ def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     facts.pop("options.scheduler_options")
     for name in ("options.max_context", "options.kv_blocks", "pool.expert_tensor"):
         facts[name] = facts[name] or None
-    if setting.model.moe is None:
+    if pool.model.moe is None:
         facts["pool.expert"] = facts["pool.expert_tensor"] = None
     facts["role"] = shape.role
     facts["derived.experts_spread"] = shape.expert > 1
@@ -108,7 +109,7 @@ def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
 def held_memory(setting: ServingSetting, pool: PoolSetting) -> ReplicaMemory:
     """Bytes on one device of a pool."""
     engine = engine_of(pool.pool.engine, setting.folder, setting.where)
-    price = StepPrice(setting.model, setting.cluster, pool.pool, engine)
+    price = StepPrice(pool.model, setting.cluster, pool.pool, engine)
     options = pool.options
     return memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
@@ -181,7 +182,7 @@ def pool_options(
     }
     options, gaps = known.write(wanted)
     shape = pool.pool
-    if setting.model.moe and shape.expert > 1 and known.target == "vllm" and shape.experts_cut > 1:
+    if pool.model.moe and shape.expert > 1 and known.target == "vllm" and shape.experts_cut > 1:
         gaps.append(f"pool.expert = {shape.expert}: expert parallelism is over all tensor x data ranks")
     if known.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
         gaps.append(f"pool.data = {shape.data}: attention data parallelism is over all ranks or none")
@@ -301,12 +302,11 @@ def script_head(
     question: ExportQuestion, known: LauncherTable, pool: PoolSetting, gaps: tuple[str, ...]
 ) -> str:
     """Comments and variables at the top of a pool's script."""
-    setting = question.deployed()
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
     count = f"{pool.pool.devices} GPUs a replica"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
     text += "set -euo pipefail\n\n"
-    text += required("MODEL", f"checkpoint of {one_line(setting.model.name)}: path or Hugging Face name")
+    text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
     return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
 

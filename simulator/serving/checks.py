@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hwmodels.errors import InputError
+from hwmodels.errors import InputError, UnknownNameError
 from simulator.serving.question.deployment import Deployment
+from simulator.serving.routers import Router
+from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.routers.migration import Migration, make_migration
 from simulator.serving.scalers import Scaler
 from simulator.serving.steps.step_times import StepTimes
@@ -145,3 +147,46 @@ def migration_of(written: Mapping[str, Any] | None, several: bool, where: str) -
         raise InputError("sequences move between replicas of one pool, and none has more than one", place)
     options = {key: value for key, value in written.items() if key != "kind"}
     return make_migration(written["kind"], options, place)
+
+
+def check_roles(pools: Sequence[tuple[str, str]], where: str) -> None:
+    """Refuse a pool of prompts without one of outputs, the reverse, and either of another model.
+
+    Args:
+        pools: role and model of each pool.
+        where: key path of the pools, for errors.
+
+    Raises:
+        InputError: there is one of both only, or they serve different models.
+    """
+    roles, served = {role for role, _ in pools}, {model for _, model in pools}
+    if len(roles & {"prefill", "decode"}) == 1:
+        raise InputError(
+            f"pools of role prefill and of role decode need each other; found {', '.join(sorted(roles))}",
+            where,
+        )
+    if len(served) > 1 and roles != {"mixed"}:
+        raise InputError(
+            f"pools of different models ({', '.join(sorted(served))}) must have the role mixed; "
+            f"found {', '.join(sorted(roles))}",
+            where,
+        )
+
+
+def check_qualities(router: Router, pools: Sequence[str], where: str) -> None:
+    """Refuse a table of quality that misses a pool, or names one that is not there.
+
+    Raises:
+        InputError: the tables' names and the pools' differ.
+        UnknownNameError: a name of the table is no pool's.
+    """
+    if not isinstance(router, ByQuality):
+        return
+    for name in router.quality:
+        if name not in pools:
+            raise UnknownNameError("pool", name, pools, f"{where}.router_options.quality")
+    if missing := [name for name in pools if name not in router.quality]:
+        raise InputError(
+            f"pool {missing[0]!r} has no quality; give one to each of {', '.join(pools)}",
+            f"{where}.router_options.quality",
+        )

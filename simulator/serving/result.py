@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.fleet.fleet import Fleet, Progress
 from simulator.serving.fleet.moving import Moving
@@ -14,6 +16,7 @@ from simulator.serving.fleet.scaling import scale, seconds_up
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
 from simulator.serving.moved import moved
 from simulator.serving.replica.records import Records
+from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.setting import ServingSetting
 
@@ -75,6 +78,7 @@ class ServingResult:
             **self.metrics.to_dict(),
             **self._starts(),
             **self._adapters(),
+            **self._quality(),
             **({} if self.row is None else {"row_power": vars(self.row.figures())}),
             **moved(self.fleet),
             "interrupted": self.interrupted,
@@ -97,6 +101,19 @@ class ServingResult:
                 "copied_bytes": misses * held.bytes,
             }
         }
+
+    def _quality(self) -> dict[str, Any]:
+        """Mean quality of the answers, and their share by pool, where the router knows it."""
+        router, members = self.setting.router, self.fleet.members
+        if not isinstance(router, ByQuality):
+            return {}
+        columns = self.records.columns()
+        known = np.array([router.quality[member.group] for member in members])
+        replica = columns["replica"].astype(int)
+        found = known[replica, router.class_of(columns["serial"])]
+        groups = np.array([member.group for member in members])[replica]
+        shares = {name: float(np.mean(groups == name)) for name in router.quality}
+        return {"quality": {"mean": float(found.mean()), "shares": shares}}
 
     def _starts(self) -> dict[str, Any]:
         """Starts of pools that state their stages, in seconds; empty where none does."""

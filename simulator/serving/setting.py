@@ -17,6 +17,8 @@ from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import (
     check_deadline,
     check_lending,
+    check_qualities,
+    check_roles,
     check_scalers,
     check_tiers,
     migration_of,
@@ -55,6 +57,7 @@ class PoolSetting:
     """One pool with its engine's options and costs."""
 
     pool: Pool
+    model: Model
     options: EngineOptions
     scheduler: Scheduler
     costs: ReplicaCosts
@@ -111,7 +114,7 @@ class ServingSetting:
     @property
     def context(self) -> int:
         """Maximum tokens of a request: the minimum over the pools' engines."""
-        return min(pool.options.max_context or self.model.max_sequence for pool in self.pools)
+        return min(pool.options.max_context or pool.model.max_sequence for pool in self.pools)
 
     @property
     def scaler(self) -> Scaler:
@@ -176,17 +179,19 @@ def serving_setting(
         own = _cluster_of(written, cluster, folder, place)
         rank = taken.get(own.name, 0)
         devices = own.devices if own is cluster else own.nodes * own.devices_per_node
-        pool = written.of(model)
+        served = model if written.model is None else find(models, written.model, folder, f"{place}.model")
+        pool = written.of(served)
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         if pool.role != "attention":
-            question = (model, deployment, pool, own, used, rank, folder, place, f"{where}: deployment")
+            question = (served, deployment, pool, own, used, rank, folder, place, f"{where}: deployment")
             pools.append(_pool_setting(*question, tables, attention))
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
             has = "the job" if own is cluster else own.name
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
-    _check_roles(pools, where)
+    check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{where}: deployment.pools")
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
+    check_qualities(router, [pool.name for pool in pools], f"{where}: deployment")
     costs, block = pools[0].costs, pools[0].options.block_tokens
     check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
     check_deadline(serving, (pool.costs.steps for pool in pools), where)
@@ -268,7 +273,7 @@ def _pool_setting(
     costs = _costs(model, used, pool, options, folder, place, tables, attention)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
-    made = PoolSetting(pool, options, scheduler, costs, rank, own, scaler, source)
+    made = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
     if staged := made.stages(True):
         looking = scaler.model_copy(update={"start": sum(staged.values())})
         made = dataclasses.replace(made, scaler=looking)
@@ -353,20 +358,6 @@ def _with_finetuning(
         )
     steps = SlackSteps(costs.steps, asked.tpot, asked.length, options.token_budget)
     return dataclasses.replace(costs, steps=steps, kv_blocks=left)
-
-
-def _check_roles(pools: list[PoolSetting], where: str) -> None:
-    """Refuse a pool of prompts without one of outputs, and the reverse.
-
-    Raises:
-        InputError: there is one of both only.
-    """
-    roles = {pool.pool.role for pool in pools}
-    if len(roles & {"prefill", "decode"}) == 1:
-        raise InputError(
-            f"pools of role prefill and of role decode need each other; found {', '.join(sorted(roles))}",
-            f"{where}: deployment.pools",
-        )
 
 
 def _batches_of(

@@ -66,7 +66,7 @@ class Builder:
         else:
             replica = Replica(options, pool.scheduler, kvs[0], *rest)
         if options.preemption == "swap":
-            replica.copy_s = swap_seconds(self._setting.model, pool)
+            replica.copy_s = swap_seconds(pool.model, pool)
             for batcher in replica.batchers:
                 batcher.beside_s = replica.copy_s if options.swap_asynchronous else 0.0
         if pool.pool.speculation is not None:
@@ -80,7 +80,7 @@ class Builder:
         """Seconds of messages to the farthest replica of the pool, and of each token's."""
         size, last = pool.pool.devices, pool.first_rank + (pool.pool.replicas - 1) * pool.pool.devices
         route = Route.between(pool.cluster, pool.first_rank, size, last, size)
-        return shipped_seconds(self._setting.model, route)
+        return shipped_seconds(pool.model, route)
 
     def _blocks(self, pool: PoolSetting, rank: int) -> PagedBlocks:
         """KV blocks of one attention rank."""

@@ -56,6 +56,9 @@ class Fleet:
         """Longest request that every pool can hold."""
         if setting.migration is not None and setting.migration.lends:
             self._most_tokens = int(LENT_SHARE * setting.pools[-1].pool.replicas * self._most_tokens)
+        self._adds = setting.router.added
+        """Most tokens that the router adds to a prompt."""
+        self._most_tokens -= self._adds
         self.records = Records()
         self.refused = 0
         self.failed = 0
@@ -219,6 +222,9 @@ class Fleet:
                     member.replica.advance(time)
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
+        if self._adds and not sequence.retries:
+            sequence = Sequence(router.sent(request, member), time)
+            request = sequence.request
         if member.pool.pool.role == "prefill":
             sequence.output = 1
         store, failures = member.adapters, member.failures

@@ -60,6 +60,11 @@ class Member:
         return self.replica.queue
 
     @property
+    def group(self) -> str:
+        """Name of its pool."""
+        return self.pool.name
+
+    @property
     def decodes(self) -> bool:
         """Whether it runs outputs alone."""
         return self.pool.pool.role == "decode"

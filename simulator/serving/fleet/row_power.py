@@ -169,4 +169,4 @@ def _steps_at(setting: ServingSetting, name: str, clock_mhz: float | None) -> St
         return pool.costs.steps
     engine = engine_of(pool.pool.engine, setting.folder, f"{setting.where}: deployment.engine")
     slow = pool.pool.model_copy(update={"clock_mhz": clock_mhz})
-    return replica_costs(setting.model, pool.cluster, slow, pool.options, engine).steps
+    return replica_costs(pool.model, pool.cluster, slow, pool.options, engine).steps

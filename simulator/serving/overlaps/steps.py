@@ -38,7 +38,8 @@ class OverlapSteps:
         price = table.price
         tokens = np.arange(len(table.tokens_s), dtype=np.float64)
         size = tokens * price.model.hidden * 2.0
-        reduce_s = all_reduce_seconds(price.cluster, price.pool.tensor, size, price.engine)
+        star = price.pool.all_reduce == "star"
+        reduce_s = all_reduce_seconds(price.cluster, price.pool.tensor, size, price.engine, star)
         count = price.model.layers * price.reduces_a_layer
         self._network = (count * (reduce_s + price.times.all_reduce_s) * (tokens > 0)).tolist()
         self._exchange = price.exchange(tokens * price.pool.data).tolist()

@@ -47,6 +47,10 @@ class Pool(Strict):
 
     name: str = Field("", description="of the pool in reports; default: its role")
     role: Role = Field("mixed", description="phases that the pool's replicas run")
+    model: Annotated[Any, AfterValidator(_none_or_reference)] = Field(
+        None,
+        description="of the pool: catalogue name, path or mapping; default: the scenario's",
+    )
     cluster: Annotated[Any, AfterValidator(_none_or_reference)] = Field(
         None,
         description="nodes of the pool: catalogue name, path or mapping; default: the scenario's cluster",
@@ -85,6 +89,10 @@ class Pool(Strict):
         (),
         max_length=256,
         description="captured sizes of decode steps (`[1, 2, 4, 8]`); default: the engine's",
+    )
+    all_reduce: Literal["star"] | None = Field(
+        default=None,
+        description="star: tensor-parallel ranks add up through one of them; default: as engine and NCCL do",
     )
     power_cap_w: float | None = Field(
         None, gt=0, le=1e5, description="power limit of one device; default: the device's own"

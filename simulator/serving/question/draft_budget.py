@@ -2,7 +2,7 @@
 
 A proposal counts only after all those before it, so the likelihood falls along a chain, and the likeliest
 ones of a batch are leading parts of its chains. Where all proposals are alike the budget is divided evenly.
-Wu et al., TETRIS (arXiv 2502.15197); Xiong et al., DySpec (arXiv 2410.11744).
+Wu et al., TETRIS (arXiv 2502.15197).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def verified(acceptance: float, spread: float, tokens: int, budget: int, sequenc
         sequences: of the batch.
     """
     room = min(max(budget / sequences - 1.0, 0.0), float(tokens))
-    reached = np.cumprod(_accepted(acceptance, spread, tokens), axis=1)
+    drawn = accepted(acceptance, spread, (CHAINS, tokens), np.random.default_rng(0))
+    reached = np.cumprod(drawn, axis=1)
     count = round(room * CHAINS)
     length = np.zeros(CHAINS, np.int64)
     if count:
@@ -57,10 +58,11 @@ def verified(acceptance: float, spread: float, tokens: int, budget: int, sequenc
     return Verified(1.0 + count / CHAINS, shares)
 
 
-def _accepted(acceptance: float, spread: float, tokens: int) -> NDArray[np.float64]:
-    """Likelihoods of proposals, each after those before it, shape (chains, tokens)."""
+def accepted(
+    acceptance: float, spread: float, shape: tuple[int, ...], random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Likelihoods of proposals, each after those before it: alike, or drawn from a beta distribution."""
     if not spread:
-        return np.full((CHAINS, tokens), acceptance)
+        return np.full(shape, acceptance)
     weight = acceptance * (1.0 - acceptance) / spread**2 - 1.0
-    drawn = np.random.default_rng(0).beta(acceptance * weight, (1.0 - acceptance) * weight, (CHAINS, tokens))
-    return np.asarray(drawn)
+    return np.asarray(random.beta(acceptance * weight, (1.0 - acceptance) * weight, shape))

@@ -20,6 +20,7 @@ from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.quantities import Duration
 from simulator.serving.engines.engine import Figure
 from simulator.serving.question.draft_budget import Verified, verified
+from simulator.serving.question.token_tree import grown
 
 FILE = Path(__file__).with_name("speculation.yaml")
 
@@ -142,6 +143,19 @@ class Speculation(Strict):
         lt=0.5,
         description="standard deviation of the acceptance between proposals, with `budget`; 0: all alike",
     )
+    branches: int = Field(
+        default=1,
+        ge=1,
+        le=32,
+        description="choices of a token that trees of a `budget` may hold, `tokens` deep (DySpec); 1: chains",
+    )
+    sibling: float = Field(
+        default=0.3,
+        ge=0,
+        lt=1,
+        description="probability that a next choice is accepted where those before it are not, with "
+        "`branches` (assumed)",
+    )
     host: Duration | None = Field(
         default=None, description="host time of a step for drafts and verification; default: by kind"
     )
@@ -205,8 +219,12 @@ class Speculation(Strict):
         """Proposals that a batch of this size verifies, and how many of them are accepted."""
         if self.budget is None:
             return Verified(float(self.queries), self.shares())
-        acceptance = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
-        return verified(float(np.mean(acceptance)), self.spread, self.tokens, self.budget, sequences)
+        given = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
+        acceptance = float(np.mean(given))
+        if self.branches > 1:
+            tree = self.sibling, self.tokens, self.branches
+            return grown(acceptance, self.spread, *tree, self.budget, sequences)
+        return verified(acceptance, self.spread, self.tokens, self.budget, sequences)
 
     def mean(self) -> float:
         """Tokens that a step yields on average."""
@@ -242,6 +260,10 @@ class Speculation(Strict):
             raise ValueError("`budget` needs `acceptance` as one number")
         if self.spread and self.budget is None:
             raise ValueError("`spread` tells proposals of a `budget` apart; give one")
+        if self.branches > 1 and self.budget is None:
+            raise ValueError(
+                "`branches` grow trees under a `budget`; give one, or `verified` for a fixed tree"
+            )
         mean = self.acceptance if isinstance(self.acceptance, float) else self.defaults.acceptance.value
         if self.spread**2 >= mean * (1.0 - mean) and self.spread:
             most = (mean * (1.0 - mean)) ** 0.5

@@ -11,6 +11,7 @@ from simulator.serving.routers.adapter_aware import AdapterAware
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority
+from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.routers.freeness import Freeness
 from simulator.serving.routers.least_loaded import LeastLoaded
 from simulator.serving.routers.power_of_two import PowerOfTwo
@@ -27,6 +28,7 @@ KINDS: tuple[type[Router], ...] = (
     AdapterAware,
     ByPriority,
     ByLength,
+    ByQuality,
     Freeness,
     Scored,
     Soonest,

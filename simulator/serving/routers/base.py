@@ -26,6 +26,11 @@ class Target(Protocol):
         ...
 
     @property
+    def group(self) -> str:
+        """Name of its pool."""
+        ...
+
+    @property
     def decodes(self) -> bool:
         """Whether it runs outputs alone."""
         ...
@@ -71,6 +76,15 @@ class Router(Strict):
     rule: ClassVar[str]
     source: ClassVar[str]
     looks: ClassVar[bool] = True
+
+    @property
+    def added(self) -> int:
+        """Most tokens that the router adds to a prompt; where it adds none, `sent` is not asked."""
+        return 0
+
+    def sent(self, request: Request, target: Target) -> Request:
+        """The request as the picked replica gets it."""
+        return request
 
     @abstractmethod
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:

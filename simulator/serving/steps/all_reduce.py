@@ -1,4 +1,7 @@
-"""All-reduces and exchanges of serving engines: their own kernels for small messages, NCCL for large ones."""
+"""All-reduces and exchanges of serving engines: their own kernels for small messages, NCCL for large ones.
+
+Small machines on a slow network may reduce in a star instead, two hops for a ring's 2 (n - 1).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,22 @@ from simulator.serving.engines import Engine
 Array = NDArray[np.float64]
 
 
-def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine) -> Array:
+def star_seconds(cluster: Cluster, ranks: int, size: Array) -> Array:
+    """Return seconds in which all ranks send to one of them, and receive the sum from it.
+
+    Its link carries all messages in and out, so a star takes two latencies and (ranks - 1) messages each way:
+    it is the faster where latency exceeds the time of the bytes. TPI-LLM (Li et al., arXiv 2410.00531).
+
+    Args:
+        cluster, ranks, size: as in `all_reduce_seconds`.
+    """
+    stride = 1 if ranks <= cluster.domain else cluster.domain
+    return 2.0 * cluster.collective("send_receive", (ranks - 1) * np.asarray(size), 2, stride)
+
+
+def all_reduce_seconds(
+    cluster: Cluster, ranks: int, size: Array, engine: Engine, star: bool = False
+) -> Array:
     """Return seconds of an all-reduce over neighbouring ranks: the engine's own kernel or NCCL, the faster.
 
     Args:
@@ -20,9 +38,12 @@ def all_reduce_seconds(cluster: Cluster, ranks: int, size: Array, engine: Engine
         ranks: number of ranks in the group.
         size: bytes of each rank's message.
         engine: sets the largest message, B, of its own all-reduce kernel.
+        star: through one rank instead.
     """
     if ranks == 1:
         return np.zeros(np.shape(size))
+    if star:
+        return star_seconds(cluster, ranks, size)
     nccl = cluster.collective("all_reduce", size, ranks)
     level = cluster.levels[0]
     own = level.constants.remote_reads

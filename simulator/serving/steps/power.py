@@ -93,7 +93,8 @@ class PowerModel:
         kv = 1.0 if pool.kv == "fp8" else 2.0
         idle = price.engine.idle_around.value
         message = np.asarray(SMALL_BATCH * 2.0 * model.hidden)
-        reduce = all_reduce_seconds(price.cluster, pool.tensor, message, price.engine)
+        star = pool.all_reduce == "star"
+        reduce = all_reduce_seconds(price.cluster, pool.tensor, message, price.engine, star)
         reduces = model.layers * price.reduces_a_layer * float(reduce)
         return cls(
             devices=pool.devices,

@@ -282,7 +282,8 @@ class StepPrice:
 
     def _reduce(self, op: Op) -> Array:
         bytes_ = np.asarray(op.bytes, dtype=np.float64)  # type: ignore[attr-defined]
-        return all_reduce_seconds(self.cluster, self.pool.tensor, bytes_, self.engine)
+        star = self.pool.all_reduce == "star"
+        return all_reduce_seconds(self.cluster, self.pool.tensor, bytes_, self.engine, star)
 
     def _narrowed(self, op: Op, seconds: Array) -> Array:
         """Seconds of a product whose weights are read in a narrower format than it computes in."""

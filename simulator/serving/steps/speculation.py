@@ -97,6 +97,13 @@ class SpeculativeSteps:
         self._growth = speculation.mean() / self.queries
         self._budgeted = None if speculation.budget is None else Budgeted(speculation)
         self.expanded = speculation.expanded
+        self._grows = speculation.branches > 1
+
+    def _drafted(self, decodes: int) -> int:
+        """Tokens of a sequence in one pass of the draft: a level of its tree."""
+        if not self._grows or self._budgeted is None:
+            return 1
+        return max(ceil((self._budgeted[max(decodes, 1)].queries - 1.0) / self.passes), 1)
 
     def _verify(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> float:
         """Seconds of verification; where expanded, each token is a sequence of its own."""
@@ -122,7 +129,7 @@ class SpeculativeSteps:
         if self.draft is None:
             return seconds
         if decodes and self.passes:
-            seconds += self.passes * self.draft.step((), decodes, kv_tokens)
+            seconds += self.passes * self.draft.step((), decodes, kv_tokens, self._drafted(decodes))
         return seconds + (self.draft.step(prefills, 0, 0) if prefills else 0.0)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
@@ -154,10 +161,11 @@ class SpeculativeSteps:
         """A stretch of verification with its proposals."""
         seconds, growth_s, steps = verified
         if self.draft is not None and self.passes:
-            propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens)
+            many = self._drafted(decodes)
+            propose_s, propose_growth_s, propose_steps = self.draft.stretch(decodes, kv_tokens, many)
             seconds += self.passes * propose_s
-            growth_s += self.passes * propose_growth_s * pace
-            steps = max(int(min(steps, propose_steps / pace)), 1)
+            growth_s += self.passes * propose_growth_s * pace / many
+            steps = max(int(min(steps, propose_steps * many / pace)), 1)
         return seconds, growth_s, steps
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
@@ -173,7 +181,9 @@ class SpeculativeSteps:
             return seconds
         decodes = [batch._replace(prefills=()) for batch in ranks]
         prompts = [RankBatch(batch.prefills, 0, 0) for batch in ranks]
-        seconds += self.passes * self.draft.lockstep(decodes)
+        seconds += self.passes * self.draft.lockstep(
+            decodes, self._drafted(max(one.decodes for one in ranks))
+        )
         return seconds + (self.draft.lockstep(prompts) if any(batch.prefills for batch in ranks) else 0.0)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

@@ -77,6 +77,7 @@ def composition(seed):
     _state(deployment, workload, one_of, perhaps)
     _events(deployment, workload, one_of, perhaps)
     _lend_plain_blocks(deployment, workload)
+    _qualities(deployment, one_of)
     return {
         "model": "llama3.2-1b",
         "cluster": "dgx-h100",
@@ -84,6 +85,16 @@ def composition(seed):
         "workload": workload,
         "deployment": deployment,
     }
+
+
+def _qualities(deployment, one_of):
+    """A table of quality of the pools, where the router reads one."""
+    router, pools = deployment["router"], deployment.get("pools", [{"role": "mixed"}])
+    if router["kind"] != "by-quality":
+        return
+    names = [pool["role"] for pool in pools if pool["role"] != "attention"]
+    router |= {"quality": {name: [0.9, 0.5] for name in names}, "classes": [2, 1]}
+    router |= {"load": one_of(0.0, 0.1), "examples": {names[0]: one_of(1, 100)}}
 
 
 def _lend_plain_blocks(deployment, workload):
@@ -111,13 +122,15 @@ def _shape(deployment, one_of, perhaps):
         deployment["pools"] = [{"role": "prefill"}, {"role": "decode"}]
         deployment["transfer"] = one_of("layer-wise", "whole")
     elif shape == "speculation":
-        budget = one_of({}, {"budget": 40, "spread": 0.2})
+        budget = one_of({}, {"budget": 40, "spread": 0.2}, {"budget": 60, "spread": 0.2, "branches": 3})
         deployment["speculation"] = {"kind": "ngram", "tokens": 3, **budget}
 
 
 def _state(deployment, workload, one_of, perhaps):
     """Tiers, prefixes, documents, adapters."""
-    what = one_of("none", "prefix", "conversation", "agent", "documents", "text2sql", "certainty", "tree")
+    what = one_of(
+        "none", "prefix", "conversation", "agent", "documents", "text2sql", "certainty", "tree", "verified"
+    )
     if what == "prefix":
         workload["prefix"] = {"tokens": 256, "groups": 5}
     elif what == "conversation":
@@ -134,6 +147,10 @@ def _state(deployment, workload, one_of, perhaps):
     elif what == "tree":
         price = one_of(0.0, 1.0)
         workload["program"] = {"kind": "tree-search", "width": 6, "steps": 3, "price": price}
+        workload["input"]["most"] = 600
+    elif what == "verified":
+        rounds = one_of({}, {"rounds": 2, "keep": 2})
+        workload["program"] = {"kind": "verified", "count": 4, "checks": one_of(0, 2), **rounds}
         workload["input"]["most"] = 600
     elif what == "documents":
         workload["chunks"] = {"documents": 20, "per_prompt": 3, "tokens": 128}

@@ -14,8 +14,18 @@ from simulator.serving.workload.programs.samples import Samples
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.programs.text2sql import Text2Sql
 from simulator.serving.workload.programs.tree_search import TreeSearch
+from simulator.serving.workload.programs.verified import Verified
 
-KINDS: tuple[type[Program], ...] = (Single, Conversation, Samples, Agent, Text2Sql, Certainty, TreeSearch)
+KINDS: tuple[type[Program], ...] = (
+    Single,
+    Conversation,
+    Samples,
+    Agent,
+    Text2Sql,
+    Certainty,
+    TreeSearch,
+    Verified,
+)
 programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
 
 if TYPE_CHECKING:
