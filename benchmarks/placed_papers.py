@@ -230,6 +230,22 @@ BOARDS = (
     over(BOARD, "token of eight sequences over one", 1.0, (1.0, 1.3), "eight", metric="tpot_s.mean"),
 )
 
+ELASTIC, TAIL_TTFT = "serve-elastic-30b", "ttft_s.p99"
+JOINED = (
+    over(ELASTIC, "mean TTFT of a restart over ranks that join", 9.0, (1.2, 10.0), "elastic", "restart"),
+    over(ELASTIC, "P99 of TTFT of the same", 2.0, (1.2, 9.0), "elastic", "restart", TAIL_TTFT),
+    over(ELASTIC, "requests/s over staying small", 2.0, (1.0, 3.0), "elastic", metric=ENDED),
+    over(
+        ELASTIC,
+        "dollars at a quarter of the load: no gain",
+        0.6,
+        (0.4, 0.9),
+        "quiet",
+        "quiet, elastic",
+        SPENT,
+    ),
+)
+
 PLACED_CLAIMS = (
     *GUESSED,
     *STATES,
@@ -244,4 +260,5 @@ PLACED_CLAIMS = (
     *QUALITIES,
     *STARS,
     *BOARDS,
+    *JOINED,
 )

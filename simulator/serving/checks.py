@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hwmodels.errors import InputError, UnknownNameError
-from simulator.serving.question.deployment import Deployment
+from simulator.models import Model
+from simulator.serving.question.deployment import Deployment, Pool
+from simulator.serving.question.resizes import Resize
 from simulator.serving.routers import Router
 from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.routers.migration import Migration, make_migration
@@ -171,6 +173,67 @@ def check_roles(pools: Sequence[tuple[str, str]], where: str) -> None:
             f"found {', '.join(sorted(roles))}",
             where,
         )
+
+
+class ServedPool(Protocol):
+    """A pool of a setting, as checks see it."""
+
+    @property
+    def pool(self) -> Pool:
+        """As stated."""
+        ...
+
+    @property
+    def model(self) -> Model:
+        """What it serves."""
+        ...
+
+
+Served = TypeVar("Served", bound=ServedPool)
+
+
+def check_resize(
+    asked: Resize, deployment: Deployment, pools: Sequence[Served], attention: bool, where: str
+) -> Served:
+    """The pool of the replica whose ranks join or leave.
+
+    Args:
+        asked: of the deployment.
+        pools: in the order of their replicas.
+        attention: whether there is a pool of role attention.
+        where: key path of the resize, for errors.
+
+    Raises:
+        InputError: no such replica, a model without experts, or a policy that is not modelled beside.
+    """
+    beside = {
+        "migrate": deployment.migrate,
+        "adapters": deployment.adapters,
+        "power_policy": deployment.power_policy,
+        "failures": deployment.failures,
+        "a pool of role attention": attention or None,
+    }
+    if named := [name for name, value in beside.items() if value is not None]:
+        raise InputError(f"ranks that join or leave beside {named[0]} are not modelled", where)
+    number = asked.replica
+    for served in pools:
+        if number < served.pool.replicas:
+            break
+        number -= served.pool.replicas
+    else:
+        raise InputError(
+            f"found {asked.replica}, allowed: below {asked.replica - number}", f"{where}.replica"
+        )
+    pool = served.pool
+    if served.model.moe is None or pool.expert == 1:
+        raise InputError("ranks join and leave replicas with experts spread over them (`expert`)", where)
+    if pool.scaler != "fixed" or pool.pipeline > 1 or pool.role == "prefill":
+        raise InputError(
+            f"the pool needs the scaler fixed, one pipeline stage and a role with outputs; "
+            f"found {pool.scaler}, {pool.pipeline} and {pool.role}",
+            where,
+        )
+    return served
 
 
 def check_qualities(router: Router, pools: Sequence[str], where: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import InfeasibleError, InputError
+from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet, Progress
 from simulator.serving.fleet.moving import Moving
 from simulator.serving.fleet.outages import drains, outages
@@ -117,7 +118,8 @@ class ServingResult:
 
     def _starts(self) -> dict[str, Any]:
         """Starts of pools that state their stages, in seconds; empty where none does."""
-        staged = [pool for pool in self.setting.pools if pool.pool.start is not None]
+        pools = (*self.setting.pools, *self.setting.resized)
+        staged = [pool for pool in pools if pool.pool.start is not None]
         starts = {pool.name: self.fleet.starts.get(pool.name, []) for pool in staged}
         return {"starts": starts} if staged else {}
 
@@ -149,6 +151,7 @@ def serve(
                 fleet.clock.process(fleet.moves.run(pool))
     outages(fleet)
     drains(fleet)
+    resizes(fleet)
     row = None
     if setting.deployment.power_policy is not None:
         row = RowSupervisor(fleet)
@@ -181,6 +184,7 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
     )
     up = [seconds_up(member, max(span, worked)) for member in fleet.members]
     held = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
+    held += sum(member.waited for member in fleet.members)
     price = sum(
         pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas
         for pool in setting.pools

@@ -95,6 +95,7 @@ def make_serving(
     pools = pools_of(deployment, f"{where}: deployment")
     # Pools that name a cluster of their own take its devices.
     needed = sum(pool.devices * pool.replicas for pool in pools if pool.cluster in (None, written.cluster))
+    needed += deployment.joining(pools)
     try:
         cluster = cluster.resized(written.gpus or max(needed, 1))
     except InputError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InfeasibleError, InputError, shown
+from hwmodels.errors import InputError, shown
 from hwmodels.loading import build
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
@@ -18,6 +18,7 @@ from simulator.serving.checks import (
     check_deadline,
     check_lending,
     check_qualities,
+    check_resize,
     check_roles,
     check_scalers,
     check_tiers,
@@ -35,7 +36,9 @@ from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.question.resizes import Resize
 from simulator.serving.question.speculation import check_heads
+from simulator.serving.question.start import StagedStart
 from simulator.serving.question.state import KvState
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
@@ -43,7 +46,7 @@ from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
 from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
-from simulator.serving.steps.finetuned import SlackSteps
+from simulator.serving.steps.finetuned import with_finetuning
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.steps.stream import StreamedSteps, host_seconds, stream_seconds
@@ -105,6 +108,8 @@ class ServingSetting:
     pools: tuple[PoolSetting, ...]
     router: Router
     migration: Migration | None = field(default=None, kw_only=True)
+    resized: tuple[PoolSetting, ...] = field(default=(), kw_only=True)
+    """What the pool of each of `deployment.resizes` is from then on."""
     attention: tuple[AttentionReplicas, ...] = field(default=(), kw_only=True)
     """Pools of role `attention`, which take no requests."""
     seed: int = 0
@@ -190,6 +195,10 @@ def serving_setting(
             has = "the job" if own is cluster else own.name
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
     check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{where}: deployment.pools")
+    resized = [
+        _resized(one, deployment, pools, taken, folder, f"{where}: deployment", tables, attention)
+        for one in deployment.resizes
+    ]
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
     check_qualities(router, [pool.name for pool in pools], f"{where}: deployment")
     costs, block = pools[0].costs, pools[0].options.block_tokens
@@ -217,7 +226,39 @@ def serving_setting(
         where,
         migration=migration,
         attention=tuple(attention),
+        resized=tuple(resized),
     )
+
+
+def _resized(
+    asked: Resize,
+    deployment: Deployment,
+    pools: Sequence[PoolSetting],
+    taken: Mapping[str, int],
+    folder: Path,
+    where: str,
+    tables: SharedTables | None,
+    attention: Sequence[AttentionReplicas],
+) -> PoolSetting:
+    """The pool of a replica whose ranks join or leave, from then on; they start from a peer by default.
+
+    Raises:
+        InputError: a combination that is not modelled, or more devices than the cluster has.
+        InfeasibleError: the model does not fit fewer ranks.
+    """
+    place = f"{where}.resizes.{deployment.resizes.index(asked)}"
+    pool = check_resize(asked, deployment, pools, bool(attention), place)
+    more = pool.pool.tensor * max(asked.data - pool.pool.data, 0)
+    devices = pool.cluster.devices
+    if (held := taken[pool.cluster.name]) + more > devices:
+        raise InputError(f"{more} devices join {held}, {pool.cluster.name} has {devices}", f"{place}.data")
+    start = pool.pool.start or StagedStart.model_validate({"from": "peer"})
+    expert = pool.pool.tensor * asked.data // pool.pool.experts_cut
+    changed = pool.pool.model_copy(update={"data": asked.data, "expert": expert, "start": start})
+    rank = min(pool.first_rank, devices - changed.devices)
+    used = pool.cluster.resized(rank + changed.devices)
+    question = (pool.model, deployment, changed, pool.cluster, used, rank, folder, place, where)
+    return _pool_setting(*question, tables, attention)
 
 
 def _cluster_of(pool: Pool, cluster: Cluster, folder: Path, place: str) -> Cluster:
@@ -322,42 +363,10 @@ def _costs(
         steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch, *host)
         costs = dataclasses.replace(costs, steps=steps)
     if pool.finetuning is not None:
-        costs = _with_finetuning(costs, model, pool, options, f"{place}.finetuning")
+        costs = with_finetuning(costs, model, pool, options, f"{place}.finetuning")
     if pool.speculation is not None:
         costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
     return costs
-
-
-def _with_finetuning(
-    costs: ReplicaCosts, model: Model, pool: Pool, options: EngineOptions, where: str
-) -> ReplicaCosts:
-    """Costs of a replica that also fine-tunes; activations take KV blocks.
-
-    Raises:
-        InputError: a combination that is not modelled, or a target without slack.
-        InfeasibleError: activations leave no KV block.
-    """
-    asked = pool.finetuning
-    if asked is None:
-        return costs
-    if pool.speculation is not None or pool.pipeline > 1 or pool.data > 1:
-        raise InputError("fine-tuning beside decodes excludes speculation, pipeline and data ranks", where)
-    alone = costs.steps.step((), 1, 1)
-    if alone >= asked.tpot:
-        raise InputError(
-            f"no slack: one decode step takes {alone:.3g} s alone, found a target of {asked.tpot:g} s",
-            f"{where}.tpot",
-        )
-    left = costs.kv_blocks
-    if not options.kv_blocks:
-        block = costs.kv_token_bytes * options.block_tokens
-        left -= int(asked.bytes(model.layers, model.hidden) / block)
-    if left < 1:
-        raise InfeasibleError(
-            f"activations of {asked.length:,} training tokens leave no KV block; shorter ones help"
-        )
-    steps = SlackSteps(costs.steps, asked.tpot, asked.length, options.token_budget)
-    return dataclasses.replace(costs, steps=steps, kv_blocks=left)
 
 
 def _batches_of(

@@ -29,6 +29,10 @@ class Member:
     up: bool = True
     """Whether the replica is up (has not failed)."""
     failures: int = 0
+    resized: Member | None = None
+    """The replica that took its place when ranks joined or left."""
+    waited: float = 0.0
+    """Seconds for which devices that join it were held before, summed over them."""
     adapters: AdapterStore | None = None
     """Adapters in its memory; None where requests have none."""
 

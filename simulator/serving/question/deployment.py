@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -14,6 +14,7 @@ from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.finetuning import FineTuning
 from simulator.serving.question.overlap import StepOverlap
+from simulator.serving.question.resizes import Resize
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
 from simulator.serving.question.state import KvState
@@ -191,6 +192,10 @@ class Deployment(Pool):
         None, description="low-rank adapters of the requests (`count`, `rank`, `popularity`, `memory`)"
     )
     failures: Failures | None = Field(None, description="failures of replicas and their return")
+    resizes: list[Resize] = Field(
+        default_factory=list,
+        description="ranks that join or leave a replica (`time`, `replica`, `data`, `live`, `pause`)",
+    )
     drains: list[Drain] = Field(
         default_factory=list,
         description="replicas that take no requests for a while (`time`, `replica`, `until`)",
@@ -213,6 +218,16 @@ class Deployment(Pool):
         options = options or data.get("router_options") or {}
         migrate = router["migrate"] if "migrate" in router else data.get("migrate")
         return {**data, "router": router["kind"], "router_options": options, "migrate": migrate}
+
+    def joining(self, pools: Sequence[Pool]) -> int:
+        """Devices that join replicas of the pools; the most at any time."""
+        ranks = [pool for pool in pools if pool.role != "attention" for _ in range(pool.replicas)]
+        largest = {one.replica: 0 for one in self.resizes if one.replica < len(ranks)}
+        for one in self.resizes:
+            if one.replica in largest:
+                pool = ranks[one.replica]
+                largest[one.replica] = max(largest[one.replica], pool.tensor * (one.data - pool.data))
+        return sum(largest.values())
 
     @property
     def shares_links(self) -> bool:

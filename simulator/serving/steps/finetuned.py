@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from simulator.serving.steps.step_times import Array, Chunk, RankBatch, StepTimes, Stretch
+from hwmodels.errors import InfeasibleError, InputError
+from simulator.models import Model
+from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
 BACKWARD = 1.0
 """Products of the backward pass over those of the forward pass: base weights are frozen, so gradients of
@@ -99,3 +104,35 @@ class SlackSteps:
         """The target's parts, and fine-tuning."""
         parts = self.target.parts(prefills, decodes, kv_tokens)
         return {**parts, "fine-tuning": self.step(prefills, decodes, kv_tokens) - sum(parts.values())}
+
+
+def with_finetuning(
+    costs: ReplicaCosts, model: Model, pool: Pool, options: EngineOptions, where: str
+) -> ReplicaCosts:
+    """Costs of a replica that also fine-tunes; activations take KV blocks.
+
+    Raises:
+        InputError: a combination that is not modelled, or a target without slack.
+        InfeasibleError: activations leave no KV block.
+    """
+    asked = pool.finetuning
+    if asked is None:
+        return costs
+    if pool.speculation is not None or pool.pipeline > 1 or pool.data > 1:
+        raise InputError("fine-tuning beside decodes excludes speculation, pipeline and data ranks", where)
+    alone = costs.steps.step((), 1, 1)
+    if alone >= asked.tpot:
+        raise InputError(
+            f"no slack: one decode step takes {alone:.3g} s alone, found a target of {asked.tpot:g} s",
+            f"{where}.tpot",
+        )
+    left = costs.kv_blocks
+    if not options.kv_blocks:
+        block = costs.kv_token_bytes * options.block_tokens
+        left -= int(asked.bytes(model.layers, model.hidden) / block)
+    if left < 1:
+        raise InfeasibleError(
+            f"activations of {asked.length:,} training tokens leave no KV block; shorter ones help"
+        )
+    steps = SlackSteps(costs.steps, asked.tpot, asked.length, options.token_budget)
+    return replace(costs, steps=steps, kv_blocks=left)

@@ -13,6 +13,7 @@ from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.question.finetuning import FineTuning
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.overlap import StepOverlap
+from simulator.serving.question.resizes import Resize
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.question.start import StagedStart
 from simulator.serving.question.state import KvState
@@ -56,6 +57,7 @@ def row(name, field) -> str:
         EngineOptions,
         Failures,
         Drain,
+        Resize,
         Outage,
         Tier,
         Chunks,
