@@ -14,7 +14,7 @@ from simulator.serving.workload.programs.samples import Samples
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.programs.text2sql import Text2Sql
 from simulator.serving.workload.programs.tree_search import TreeSearch
-from simulator.serving.workload.programs.verified import Verified
+from simulator.serving.workload.programs.verified import VerifiedAnswers
 
 KINDS: tuple[type[Program], ...] = (
     Single,
@@ -24,7 +24,7 @@ KINDS: tuple[type[Program], ...] = (
     Text2Sql,
     Certainty,
     TreeSearch,
-    Verified,
+    VerifiedAnswers,
 )
 programs = {kind.model_fields["kind"].default: kind for kind in KINDS}
 

@@ -12,7 +12,7 @@ from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fr
 from simulator.serving.workload.programs.tree_search import Leaf
 
 
-class Verified(Program):
+class VerifiedAnswers(Program):
     """``count`` answers to a prompt, ``checks`` verifications of each, and ``keep`` that go on in ``rounds``.
 
     A verification reads the prompt with the answer, whose KV it finds where prefixes are cached, and writes
@@ -28,7 +28,7 @@ class Verified(Program):
     rounds: Few = Field(default=1, description="rounds; more than one is a beam search")
 
     @model_validator(mode="after")
-    def _beam(self) -> Verified:
+    def _beam(self) -> VerifiedAnswers:
         if self.keep > self.count:
             raise ValueError(f"`keep` ({self.keep}) is above `count` ({self.count})")
         return self
