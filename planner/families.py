@@ -86,6 +86,7 @@ def differences(shown: Plan, other: Plan) -> str:
         "dispatcher": f"dispatcher {other.dispatcher or 'as released'}",
         "grouped_launches": f"experts {other.grouped_launches or 'as released'}",
         "graphs": f"graphs {other.graphs or 'as released'}",
+        "overlap_tensor": f"tensor overlap {other.overlap_tensor}",
         "overlap_expert": f"exchange {'overlapped' if other.overlap_expert else 'exposed'}",
         "zero": f"ZeRO-{other.zero}",
     }

@@ -18,9 +18,11 @@ import numpy as np
 from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from simulator.levers import MODULE_NAMES, SHARED, ModuleName
+from simulator.ops.elementwise import CROSS_ENTROPY
 from simulator.plan import Choice, Plan, Plans
 from simulator.setting import Setting
 from simulator.training.counts import micro_batches
+from simulator.training.memory import LOGIT_BYTES
 from simulator.training.modules import has_module
 
 SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
@@ -236,6 +238,21 @@ class LeverSpace:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
         fixed = len(self.values["overlap_expert"]) == 1
         return np.array([fixed or overlaps or not chosen.overlap_expert for chosen in self.combinations])
+
+
+def settled(setting: Setting, constraints: Constraints) -> Mapping[str, Any]:
+    """Levers of which the release offers a value that no plan is slower or larger with.
+
+    The loss kernel: what it reads, writes, launches and holds is a multiple of the logits, whatever the plan.
+    A value that is better in one of these and worse in another is left to the release or to the user.
+    """
+    name = "cross_entropy"
+    usual = setting.choices.cross_entropy
+    offered = (usual, *setting.framework.offers.get(name, ()))
+    costs = {value: np.array([*CROSS_ENTROPY[value], LOGIT_BYTES[value]]) for value in dict.fromkeys(offered)}
+    best = min(costs, key=lambda value: (costs[value].tolist(), value != usual))
+    least = all((costs[best] <= others).all() for others in costs.values())
+    return {name: best} if least and best != usual and name not in constraints.fixed else {}
 
 
 def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:

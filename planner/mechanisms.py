@@ -51,6 +51,12 @@ def _grouped(setting: Setting, value: Any) -> tuple[str, ...]:
     return ("fused expert kernels",) if setting.model.moe and used == "fused-mlp" else ()
 
 
+def _tensor_overlap(setting: Setting, value: Any) -> tuple[str, ...]:
+    # Runs of a release with one overlap are evidence for it, whatever it is called.
+    chosen = "overlap_tensor" in setting.framework.offers and value == "full"
+    return ("tensor traffic beside slices of products",) if chosen else ()
+
+
 def _modules(setting: Setting, value: Any) -> tuple[str, ...]:
     used = setting.choices.recompute_modules if value is None else value
     return tuple(f"recomputed {name}" for name in used or () if name != "core_attn")
@@ -70,6 +76,7 @@ MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
     "shard_group": lambda _, value: ("hybrid sharding",) if value else (),
     "recompute": _recompute,
     "recompute_modules": _modules,
+    "overlap_tensor": _tensor_overlap,
     "overlap_expert": lambda _, value: ("overlap of the expert exchange",) if value else (),
     "dispatcher": _dispatcher,
     "grouped_launches": _grouped,
@@ -84,6 +91,8 @@ def _relevant(plan: Plan, name: str) -> bool:
     """Whether a field does anything in a plan."""
     if name in ("schedule", "virtual_pipeline"):
         return plan.pipeline > 1
+    if name == "overlap_tensor":
+        return plan.tensor > 1
     if name == "recompute_modules":
         return plan.recompute == "selective"
     if name in ("dispatcher", "overlap_expert"):

@@ -73,6 +73,10 @@ def _one_slice(c: Candidates) -> np.ndarray:
     return (c["context"] > 1) | _first(c, "context_algorithm")
 
 
+def _one_tensor_rank(c: Candidates) -> np.ndarray:
+    return (c["tensor"] > 1) | _first(c, "overlap_tensor")
+
+
 def _unsharded(c: Candidates) -> np.ndarray:
     ranks = c["context"] * c.data
     if c.space.setting.model.moe:
@@ -163,6 +167,12 @@ STRUCTURE: tuple[CandidateRule, ...] = (
         "without context parallelism no algorithm is used",
         ("context", "context_algorithm"),
         _one_slice,
+    ),
+    CandidateRule(
+        "duplicate",
+        "without tensor parallelism there is no traffic to overlap",
+        ("tensor", "overlap_tensor"),
+        _one_tensor_rank,
     ),
     CandidateRule(
         "experts",

@@ -8,7 +8,7 @@ what can run: rules remove the rest and say how much of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -18,7 +18,7 @@ import numpy as np
 from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.constraints import Constraints, Value
-from planner.lever_space import LeverSpace
+from planner.lever_space import LeverSpace, settled
 from planner.offload import placements
 from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
 from simulator.plan import Choice, Plan
@@ -118,7 +118,8 @@ class Space:
     plans leave free. ``values`` maps each field to the values that the
     constraints leave, in the order of ``VALUES``; what the framework sets by default has one value.
     ``policies`` holds the placements of state that are tried; where there are several,
-    ``values["policy"]`` counts them. ``levers`` are those that each of these structures may choose.
+    ``values["policy"]`` counts them. ``levers`` are those that each of these structures may choose;
+    ``settled`` those of which one value is never worse than the others.
     """
 
     setting: Setting
@@ -127,6 +128,7 @@ class Space:
     headroom: float = 0.0
     policies: tuple[StatePolicy, ...] = (PLAIN,)
     levers: LeverSpace | None = None
+    settled: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -150,13 +152,12 @@ class Space:
         for name in (
             "overlap_gradients",
             "overlap_parameters",
-            "overlap_tensor",
             "overlap_expert",
             "overlap_pipeline",
             "rank_order",
         ):
-            default = setting.framework.defaults.get(name, Plan.model_fields[name].default)
-            values[name] = (constraints.fixed.get(name, default),)
+            values[name] = (constraints.fixed.get(name, _default(setting, name)),)
+        values["overlap_tensor"] = _tensor_overlaps(setting, constraints)
         for name in BY_PLAN:
             values[name] = (constraints.fixed.get(name),)
         levers = LeverSpace.of(setting, constraints)
@@ -172,12 +173,13 @@ class Space:
         policies = placements(setting.cluster) if offload else (PLAIN,)
         if len(policies) > 1:
             values["policy"] = tuple(range(len(policies)))
-        return cls(setting, constraints, MappingProxyType(values), headroom, policies, levers)
+        chosen = settled(setting, constraints)
+        return cls(setting, constraints, MappingProxyType(values), headroom, policies, levers, chosen)
 
     @cached_property
     def shared(self) -> Levers:
-        """The levers that all candidates share: those that the constraints fix."""
-        fixed = self.constraints.fixed
+        """The levers that all candidates share: settled ones, and those that the constraints fix."""
+        fixed = {**self.settled, **self.constraints.fixed}
         return Levers.model_validate({name: fixed[name] for name in SHARED if name in fixed})
 
     @property
@@ -225,6 +227,20 @@ def _offered(setting: Setting, name: str) -> tuple[Value, ...]:
     """The values of a field to try that the release offers."""
     offered = setting.framework.offers.get(name)
     return tuple(value for value in VALUES[name](setting) if offered is None or value in offered)
+
+
+def _default(setting: Setting, name: str) -> Value:
+    """What a plan of the release is that leaves a field out."""
+    return setting.framework.defaults.get(name, Plan.model_fields[name].default)
+
+
+def _tensor_overlaps(setting: Setting, constraints: Constraints) -> tuple[Value, ...]:
+    """Overlaps of tensor-parallel traffic: the release's default, then the others that it offers."""
+    name = "overlap_tensor"
+    offered = (_default(setting, name), *setting.framework.offers.get(name, ()))
+    if name in constraints.fixed:
+        return (constraints.fixed[name],)
+    return tuple(value for value in dict.fromkeys(offered) if constraints.allows(name, value)) or offered[:1]
 
 
 def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:

@@ -308,7 +308,7 @@ def recomputed(plan: Plan) -> str:
 
 
 def _levers(plans: Sequence[Plan]) -> dict[str, list[str]]:
-    """Dispatcher, expert kernels, graphs and overlap, where a plan of the table states any."""
+    """Dispatcher, expert kernels, graphs, overlap and loss, where a plan of the table states any."""
     words = [lever_words(plan) for plan in plans]
     return {"levers": words} if any(words) else {}
 
@@ -317,7 +317,8 @@ def lever_words(plan: Plan) -> str:
     """What a plan chooses beyond its degrees, apart from recomputation."""
     graphs = f"{plan.graphs} graphs" if plan.graphs and plan.graphs != "none" else plan.graphs and "no graphs"
     kernels = plan.grouped_launches and f"{plan.grouped_launches} experts"
-    words = plan.dispatcher, kernels, graphs, "overlapped exchange" if plan.overlap_expert else None
+    loss = plan.cross_entropy and f"{plan.cross_entropy} loss"
+    words = plan.dispatcher, kernels, graphs, "overlapped exchange" if plan.overlap_expert else None, loss
     return ", ".join(word for word in words if word)
 
 

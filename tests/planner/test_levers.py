@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,7 @@ from hwmodels.errors import InputError
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.evidence import proven
-from planner.lever_space import LeverSpace, may_overlap
+from planner.lever_space import LeverSpace, may_overlap, settled
 from planner.mechanisms import mechanisms
 from planner.rules import RULES
 from planner.search import search
@@ -298,3 +299,45 @@ def test_lacking_modules_are_refused_by_name(ask):
 def test_modules_that_the_model_lacks_are_refused(ask):
     with pytest.raises(InputError, match="dense has no moe_act; it has core_attn, layernorm, mlp"):
         search(ask("dense"), 8, Constraints.of({"recompute_modules": "moe_act"}))
+
+
+def test_a_loss_kernel_that_is_never_worse_is_taken(ask):
+    setting = replace(ask("dense", "dgx-h100", "bf16"), framework=frameworks.get("megatron-core"))
+    assert settled(setting, FEW) == {"cross_entropy": "native"}
+    assert not settled(setting, Constraints.of({"cross_entropy": "eager"}))
+    # A value that is larger, but faster, is nobody's default.
+    traded = setting.framework.model_copy(update={"offers": {"cross_entropy": ["torch", "eager"]}})
+    assert not settled(replace(setting, framework=traded), FEW)
+    best = search(setting, 8, FEW, top=20, headroom=0.5).plans
+    assert {plan.cross_entropy for plan in best} == {"native"}
+    plain = Plans.of([plan.model_copy(update={"cross_entropy": None}) for plan in best])
+    step, usual = predict(setting, best), predict(setting, plain)
+    assert (step.time < usual.time).all()
+    peaks = [
+        memory(setting, plans, each.stages, each.parameters).peak
+        for plans, each in ((best, step), (plain, usual))
+    ]
+    assert (peaks[0] <= peaks[1]).all()
+
+
+def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
+    setting = replace(ask("dense", "dgx-h100", "bf16"), framework=frameworks.get("torchtitan"))
+    both = Constraints.parse(fix=["context=1", "micro_batch=2"], limit=["pipeline=2"])
+    found = search(setting, 8, both, top=10_000)
+    overlaps = {(plan.tensor > 1, plan.overlap_tensor) for plan in found.plans}
+    assert overlaps == {(False, "none"), (True, "none"), (True, "full")}
+    assert found.scored + sum(found.removed.values()) == found.candidates
+    apart: dict[str, float] = {}
+    for value in ("none", "full"):
+        held = search(setting, 8, both.overridden(Constraints.of({"overlap_tensor": value})), top=10_000)
+        apart |= {
+            plan.model_dump_json(): time
+            for plan, time in zip(held.plans, held.step.time, strict=True)
+            if plan.tensor > 1 or value == "none"
+        }
+    together = zip(found.plans, found.step.time, strict=True)
+    assert {plan.model_dump_json(): time for plan, time in together} == pytest.approx(apart)
+    with pytest.raises(InputError, match="torchtitan offers overlap_tensor none, full"):
+        search(setting, 8, both.overridden(Constraints.of({"overlap_tensor": "backward"})))
+    with pytest.raises(InputError, match="torchtitan offers dispatcher all-to-all, found flex"):
+        search(setting, 8, Constraints.of({"dispatcher": "flex"}))

@@ -78,5 +78,5 @@ def test_rules_read_fields_that_branch():
         "expert_tensor",
         "micro_batch",
     }
-    space_fields |= {"virtual_pipeline", "schedule", "zero", "shard_group", "recompute"}
+    space_fields |= {"virtual_pipeline", "schedule", "zero", "shard_group", "recompute", "overlap_tensor"}
     assert {name for rule in RULES for name in rule.reads} == space_fields
