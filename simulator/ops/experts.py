@@ -37,6 +37,9 @@ selections of tokens and probabilities (14), the order of local experts and back
 zeroes (5). Fused permutation is for tokens without a capacity (Megatron Core 0.12, moe_utils.py:
 topk_softmax_with_capacity, permute and unpermute with drop_and_pad)."""
 
+SCORE_BYTES, COUNT_BYTES = 4.0, 8.0
+"""Bytes of a copy's score and of an expert's count of tokens, as an all-to-all dispatcher sends them."""
+
 HAS_GRADIENT = 0.6
 """Share of the routing kernels that have a backward kernel, counted in the source: 24 of 40."""
 
@@ -302,6 +305,10 @@ def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
 def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same.
 
+    Around an all-to-all, all ranks gather the counts of every expert's tokens, and the copies' scores take an
+    all-to-all of their own, there and for their gradient (Megatron Core, token_dispatcher.py:
+    MoEAlltoAllTokenDispatcher, preprocess and token_dispatch).
+
     DeepEP and HybridEP send a token to every rank that shards one of its experts, and add up their outputs on
     the way back (Megatron Core, token_dispatcher.py: the flex dispatcher's group has all of them).
     """
@@ -321,7 +328,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     between = flex & (domains > 1)
     messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
 
-    def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: float = 1.0) -> Op:
+    def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: Size = 1.0) -> Op:
         forward = Collective(
             name=f"expert.{name}",
             kind="expert",
@@ -338,5 +345,12 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         return forward.changed(only_backward=(forward.changed(gradient="input"),))
 
     yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
+    apart = 1.0 - flex
+    if apart.any() and not how.weighs_apart:
+        scores = SCORE_BYTES * rank.load * moe.top_k * own
+        yield send("scores", "all_to_all", scores, e, et, apart)
+    if apart.any() and not how.fixed_capacity:
+        counts = COUNT_BYTES * moe.experts * e
+        yield send("counts", "all_gather", counts, e, et, apart).changed(only_backward=())
     yield send("gather", "all_gather", size * et, et, 1.0)
     yield send("scatter", "reduce_scatter", size * et, et, 1.0)

@@ -465,6 +465,20 @@ def test_deepep_s_rate_between_nodes_holds_for_copies_to_its_own_node_too(make_s
     assert rates[1] / rates[0] == pytest.approx((7 / 8) / (1 / 2), rel=0.05)
 
 
+@pytest.mark.parametrize(("dispatcher", "sent"), [("all-to-all", True), ("flex", False)])
+def test_an_all_to_all_sends_scores_and_counts_apart(make_setting, dispatcher, sent):
+    """Scores of 4 bytes a copy go to the experts and their gradient back; counts only ahead."""
+    setting = experts(make_setting, "qwen3-235b-a22b", 16, dispatcher=dispatcher, fixed_capacity=False)
+    plans = Plans.of(Plan(data=16, expert=16))
+    ops = {op.name: op for op in layer_ops(setting, plans, LayerKind(experts=True))}
+    assert ("expert.scores" in ops, "expert.counts" in ops) == (sent, sent)
+    if sent:
+        moved = ops["expert.dispatch_and_combine"].bytes / ops["expert.scores"].bytes
+        assert moved == pytest.approx(setting.model.hidden * 2 / 4)
+        assert len(ops["expert.scores"].backward()) == 1
+        assert not ops["expert.counts"].backward()
+
+
 def unevenly(make_setting, load, framework=None, **changes):
     setting = experts(make_setting, **changes)
     training = setting.training.model_copy(update={"expert_load": load})
