@@ -1,9 +1,14 @@
-"""Lets tests import `benchmarks`, which is not installed, and marks the quick tests."""
+"""Lets tests import `benchmarks`, which is not installed, marks the quick tests, and sets hypothesis up."""
 
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines are shared and noisy: no test fails because its examples came slowly.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT.parent))
