@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 DONE = (
     *("hwmodels", "profiles", "planner/*.py", "simulator/*.py"),
     *("meshwright/pages", "meshwright/reports", "meshwright/sweeps", "meshwright/variations"),
+    *("meshwright/validation/*.py", "planner/serving/mix"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),

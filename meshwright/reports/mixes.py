@@ -107,7 +107,7 @@ def mix_tables(mix: Mix, run: MixRun | None = None) -> list[Table | str]:
 
 def _ran(run: MixRun) -> str:
     return (
-        f"On the event engine, {percent(run.met)} of the requests meet the targets at {run.asked:g} "
+        f"On the event engine, {percent(run.met)} of the requests meet the targets at {run.demand:g} "
         f"requests/s. The program's loads leave room for {run.promised:.3g} requests/s; the engine serves "
         f"{run.rate:.3g} ± {run.half_width:.2g} within the targets ({run.difference:+.0%})."
     )

@@ -138,18 +138,18 @@ def _framework(row: PublishedRow) -> Framework:
 
 def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
     """What the row's columns choose: plan fields beyond its degrees."""
-    found: dict[str, Any] = {}
+    levers: dict[str, Any] = {}
     # Code with unfused attention came with at most FlashAttention-2. A recipe knows better than this column.
     usual = frameworks.get(framework.name).defaults.get("attention")
     if row.text("flash_attention") == "1" and usual == "unfused":
-        found["attention"] = "flash-2"
+        levers["attention"] = "flash-2"
     for name in (*LEVERS, "overlap_expert", "overlap_tensor"):
         text = row.text(COLUMN_OF.get(name, name), row.text(name))
         if text and name != "recompute_modules":
-            found[name] = SWITCHES.get(text.lower(), int(text) if text.isdigit() else text)
+            levers[name] = SWITCHES.get(text.lower(), int(text) if text.isdigit() else text)
     if modules := _modules(row):
-        found["recompute_modules"] = modules
-    return found
+        levers["recompute_modules"] = modules
+    return levers
 
 
 def _precision(text: str) -> str:
@@ -303,9 +303,9 @@ def _sharding(row: PublishedRow, gpus: int, defaults: dict[str, Any]) -> dict[st
     if not stage and named is None:
         raise SkippedRow(f"zero_stage {text!r} is not known")
     group = re.search(r"sharded over (\d+) ranks", text)
-    found = int(stage[1]) if stage else named or 0
+    stages = int(stage[1]) if stage else named or 0
     least = any(matches(row, where) for where in conventions()["shards_states"])
-    return {"zero": max(found, int(least)), "shard_group": int(group[1]) if group else 0}
+    return {"zero": max(stages, int(least)), "shard_group": int(group[1]) if group else 0}
 
 
 def _uneven(row: PublishedRow, model: Model, pipeline: int, chunks: int) -> dict[str, int]:

@@ -152,9 +152,9 @@ def attainable_tau(measured: Sequence[float], noise: float) -> float:
     return float(np.mean(2.0 * right - 1.0))
 
 
-def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:
+def kendall_tau(left: np.ndarray, other: np.ndarray) -> float:
     """Kendall's tau-b of two rankings; 1 where all agree, 0 where either has no order (Kendall 1945)."""
-    first, second = np.triu_indices(len(one), 1)
-    a, b = np.sign(one[first] - one[second]), np.sign(other[first] - other[second])
+    first, second = np.triu_indices(len(left), 1)
+    a, b = np.sign(left[first] - left[second]), np.sign(other[first] - other[second])
     pairs = np.sqrt(np.sum(a != 0) * np.sum(b != 0))
     return float(np.sum(a * b) / pairs) if pairs else 0.0

@@ -75,8 +75,8 @@ class LeftOutLedger:
     def by_source(self) -> dict[str, LeftOutFigures]:
         """Figures by source, the largest sum of left-out errors first."""
         names = dict.fromkeys(run.source for run in self.runs)
-        found = {name: self._figures(lambda run, name=name: run.source == name) for name in names}
-        return dict(sorted(found.items(), key=lambda item: -_weight(item[1].left_out)))
+        figures = {name: self._figures(lambda run, name=name: run.source == name) for name in names}
+        return dict(sorted(figures.items(), key=lambda item: -_weight(item[1].left_out)))
 
     def _figures(self, inside: Callable[[LeftOutRun], bool]) -> LeftOutFigures:
         return LeftOutFigures.of([run for run in self.runs if inside(run)])
@@ -86,7 +86,7 @@ def _weight(errors: ErrorSummary) -> float:
     return errors.n * (errors.mean_abs_error or 0.0)
 
 
-def leave_out(ledger: Ledger, asked: str, execution: Execution | None = None) -> LeftOutLedger:
+def leave_out(ledger: Ledger, names: str, execution: Execution | None = None) -> LeftOutLedger:
     """Predict the runs of one source, or of each in turn, without the constants chosen on it.
 
     Constants of kernels and collectives stay: they come from tables, not from steps. A source that no
@@ -103,24 +103,26 @@ def leave_out(ledger: Ledger, asked: str, execution: Execution | None = None) ->
     """
     entries = [entry for entry in ledger.entries if entry.relative_error is not None]
     sources = sorted({source_of(entry.case.case_id) for entry in entries})
-    if asked != EACH and asked not in sources:
-        raise UnknownNameError("source", asked, [EACH, *sources], "--leave-out")
-    chosen = sources if asked == EACH else [asked]
+    if names != EACH and names not in sources:
+        raise UnknownNameError("source", names, [EACH, *sources], "--leave-out")
+    chosen = sources if names == EACH else [names]
     own = {
         source: [entry for entry in entries if source_of(entry.case.case_id) == source] for source in chosen
     }
     tuned = [source for source in chosen if chosen_on(source)]
     calls = [(source, [entry.case for entry in own[source]]) for source in tuned]
     changed: dict[str, PredictedCase] = {}
-    for number, found, _ in (execution or Execution(workers=1)).run(_without, calls, _inputs):
+    for number, prediction, _ in (execution or Execution(workers=1)).run(_without, calls, _inputs):
         for entry in own[tuned[number]]:
-            if values := found.get(entry.case.case_id):
+            if values := prediction.get(entry.case.case_id):
                 changed[entry.case.case_id] = replace(entry, **values)
     runs = []
     for source, mine in own.items():
-        near = _measured(entry.case for entry in entries if source_of(entry.case.case_id) != source)
+        measured = _measured(entry.case for entry in entries if source_of(entry.case.case_id) != source)
         runs += [
-            LeftOutRun(entry, changed.get(entry.case.case_id, entry), evidence_of(entry.case.setting, near))
+            LeftOutRun(
+                entry, changed.get(entry.case.case_id, entry), evidence_of(entry.case.setting, measured)
+            )
             for entry in mine
         ]
     return LeftOutLedger(runs)
@@ -128,16 +130,16 @@ def leave_out(ledger: Ledger, asked: str, execution: Execution | None = None) ->
 
 def _measured(cases: Any) -> Mapping[str, set[str]]:
     """Devices with measured steps, by framework."""
-    found: dict[str, set[str]] = {}
+    devices: dict[str, set[str]] = {}
     for case in cases:
-        found.setdefault(case.setting.framework.name, set()).add(case.setting.cluster.device.name)
-    return found
+        devices.setdefault(case.setting.framework.name, set()).add(case.setting.cluster.device.name)
+    return devices
 
 
 def _inputs(source: str, cases: Sequence[TrainingCase]) -> dict[str, Any]:
     """Inputs of a source's left-out predictions."""
-    asked = [[case.case_id, case.setting, case.plan] for case in cases]
-    return {"ask": "leave out", "source": source, "cases": digest_of(asked)}
+    inputs = [[case.case_id, case.setting, case.plan] for case in cases]
+    return {"ask": "leave out", "source": source, "cases": digest_of(inputs)}
 
 
 def _without(source: str, cases: Sequence[TrainingCase]) -> dict[str, Any]:

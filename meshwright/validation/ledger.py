@@ -127,19 +127,19 @@ def evaluate(
     cases: list[TrainingCase] = []
     skipped: list[tuple[str, str]] = []
     for path in paths:
-        found, left_out = read_cases(path)
-        cases += found
+        read, left_out = read_cases(path)
+        cases += read
         skipped += left_out
     entries: dict[int, PredictedCase] = {}
     reasons: dict[int, str] = {}
     groups = _by_setting(cases)
     calls = [([cases[index] for index in same],) for same in groups]
-    for number, found, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
+    for number, outcome, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
         for place, index in enumerate(groups[number]):
-            if "problem" in found:
-                reasons[index] = found["problem"]
+            if "problem" in outcome:
+                reasons[index] = outcome["problem"]
             else:
-                entries[index] = PredictedCase(cases[index], **found["predicted"][place])
+                entries[index] = PredictedCase(cases[index], **outcome["predicted"][place])
         if progress:
             progress((len(entries) + len(reasons)) / len(cases))
     skipped += [(cases[index].case_id, reasons[index]) for index in sorted(reasons)]
@@ -187,10 +187,12 @@ def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
         return [_simulated(case) for case in cases]
     setting, plans = cases[0].setting, Plans.of(case.plan for case in cases)
     step = predict(setting, plans)
-    held = memory(setting, plans, step.stages, step.parameters)
+    footprint = memory(setting, plans, step.stages, step.parameters)
     return [
         PredictedCase(case, float(seconds), float(peak), float(share))
-        for case, seconds, peak, share in zip(cases, step.time, held.peak, band(setting, step), strict=True)
+        for case, seconds, peak, share in zip(
+            cases, step.time, footprint.peak, band(setting, step), strict=True
+        )
     ]
 
 

@@ -61,11 +61,11 @@ def train(config: LiveConfig, steps: int = 10) -> MeasuredSteps:
     """
     if steps < 1:
         raise InputError(f"at least one step is needed, found {steps}", "--steps")
-    found = find(config.device)
-    found.checked_dtypes((config.dtype,))
+    device = find(config.device)
+    device.checked_dtypes((config.dtype,))
     if config.devices == 1:
         return _train_here(config, steps)
-    return run_ranks(_train_here, config.devices, found.kind, config, steps)
+    return run_ranks(_train_here, config.devices, device.kind, config, steps)
 
 
 def _train_here(config: LiveConfig, steps: int) -> MeasuredSteps:

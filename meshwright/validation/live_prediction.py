@@ -86,7 +86,7 @@ def predict_step(config: LiveConfig, cluster: Cluster) -> PredictedStep:
 
 def _layout(config: LiveConfig) -> dict[str, Any]:
     """The plan's fields that the layout decides; all others are the framework's defaults."""
-    given: dict[str, Any] = {"micro_batch": config.micro_batch}
+    fields: dict[str, Any] = {"micro_batch": config.micro_batch}
     if config.parallelism == "pipeline":
-        return given | {"pipeline": config.devices}
-    return given | {"data": config.devices, "zero": 3 if config.parallelism == "fsdp" else 0}
+        return fields | {"pipeline": config.devices}
+    return fields | {"data": config.devices, "zero": 3 if config.parallelism == "fsdp" else 0}

@@ -138,7 +138,7 @@ def operator_seconds(events: Iterable[Any], on_gpu: bool) -> dict[str, float]:
     On a GPU an operator's time is that of the kernels that it launched. The profiler lists these kernels, and
     annotations on the device, once more under their own names: they are passed over.
     """
-    found: dict[str, float] = defaultdict(float)
+    spent: dict[str, float] = defaultdict(float)
     for event in events:
         if on_gpu:
             microseconds = event.self_device_time_total if event.device_type.name == "CPU" else 0.0
@@ -146,8 +146,8 @@ def operator_seconds(events: Iterable[Any], on_gpu: bool) -> dict[str, float]:
             named = "::" in event.key or "Optimizer" in event.key
             microseconds = event.self_cpu_time_total if named else 0.0
         if microseconds > 0:
-            found[operator_kind(event.key)] += microseconds * 1e-6
-    return dict(sorted(found.items()))
+            spent[operator_kind(event.key)] += microseconds * 1e-6
+    return dict(sorted(spent.items()))
 
 
 def _busiest(own: tuple[dict[str, float], float], distributed: bool) -> tuple[dict[str, float], float]:
@@ -157,7 +157,7 @@ def _busiest(own: tuple[dict[str, float], float], distributed: bool) -> tuple[di
     torch = require_torch()
     seen: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(seen, own)
-    return max(seen, key=lambda one: sum(one[0].values()) - one[0].get("collective", 0.0))
+    return max(seen, key=lambda rank: sum(rank[0].values()) - rank[0].get("collective", 0.0))
 
 
 def operator_kind(name: str) -> str:

@@ -53,28 +53,28 @@ def measured_device(device: str, dtype: str, folder: Path, threads: int, say: Sa
     Raises:
         InputError: no such device, points measured with another number of threads, or too few of them.
     """
-    found = find(device)
+    machine = find(device)
     if "gemm" not in points.files(folder) or was_interrupted(folder):
-        say(f"measuring {found.full_name} into {folder}")
-        extra = ("sustained_gemm",) if found.kind == "cuda" else ()
+        say(f"measuring {machine.full_name} into {folder}")
+        extra = ("sustained_gemm",) if machine.kind == "cuda" else ()
         names = OPERATIONS + extra
         result = profile(device, "quick", (dtype,), folder, operations=names, threads=threads, notice=say)
         if result.interrupted:
             raise KeyboardInterrupt
-    known = found.name in devices.names()
-    described = devices.get(found.name) if known else observed_device(folder)
-    if found.kind == "cpu" and threads not in (0, described.multiprocessors):
+    known = machine.name in devices.names()
+    described = devices.get(machine.name) if known else observed_device(folder)
+    if machine.kind == "cpu" and threads not in (0, described.multiprocessors):
         raise InputError(f"was measured with {described.multiprocessors} threads, not {threads}", str(folder))
-    return _calibrated(described, found, folder, say)
+    return _calibrated(described, machine, folder, say)
 
 
-def _calibrated(device: Device, found: Machine, folder: Path, say: Say) -> Device:
+def _calibrated(device: Device, machine: Machine, folder: Path, say: Say) -> Device:
     files = points.files(folder)
     attention = files.get("attention_prefill")
     has = attention is not None and ATTENTION in points.read(attention)["kernel"]
     defaults = {"attention_prefill": ATTENTION} if has else {}
     paths = [path for name, path in files.items() if name != "collectives"]
-    fit = calibrate(paths, device, gpu=found.name, defaults=defaults, say=say)
+    fit = calibrate(paths, device, gpu=machine.name, defaults=defaults, say=say)
     for line in fit.missing:
         say(f"not fitted: {line}")
     path = folder / "calibration.yaml"

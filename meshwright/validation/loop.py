@@ -53,59 +53,59 @@ class Loop:
     measured: MeasuredSteps
 
 
-def live_loops(asked: Asked, say: Callable[[str], None]) -> Iterator[Loop]:
+def live_loops(wanted: Asked, say: Callable[[str], None]) -> Iterator[Loop]:
     """Predict and train every requested model.
 
     Raises:
         InputError: no such device, size or layout, or fewer devices than asked for.
         MeshwrightError: a process failed.
     """
-    configurations = _configurations(asked)
-    cluster = _cluster(asked, configurations[0][1], say)
+    configurations = _configurations(wanted)
+    cluster = _cluster(wanted, configurations[0][1], say)
     for size, laid_out in configurations:
-        threads = cluster.device.multiprocessors if asked.device == "cpu" else 0
+        threads = cluster.device.multiprocessors if wanted.device == "cpu" else 0
         config = replace(laid_out, threads=threads)
         predicted = predict_step(config, cluster)
         say(f"training the {size} model")
-        yield Loop(size, predicted, train(config, asked.steps))
+        yield Loop(size, predicted, train(config, wanted.steps))
 
 
-def _cluster(asked: Asked, config: LiveConfig, say: Callable[[str], None]) -> Cluster:
+def _cluster(wanted: Asked, config: LiveConfig, say: Callable[[str], None]) -> Cluster:
     """This machine, with as many devices as asked for."""
-    points = asked.points / f"{config.devices}-processes" if config.devices > 1 else asked.points
-    if asked.calibration:
-        device = devices.get(asked.calibration, "--calibration")
+    points = wanted.points / f"{config.devices}-processes" if config.devices > 1 else wanted.points
+    if wanted.calibration:
+        device = devices.get(wanted.calibration, "--calibration")
     else:
-        device = measured_device(asked.device, config.dtype, points, config.threads, say)
-    links = measured_links(asked.device, config.devices, points, say) if config.devices > 1 else None
+        device = measured_device(wanted.device, config.dtype, points, config.threads, say)
+    links = measured_links(wanted.device, config.devices, points, say) if config.devices > 1 else None
     return local_cluster(device, config.devices, links)
 
 
-def _configurations(asked: Asked) -> list[tuple[str, LiveConfig]]:
-    kind = "cpu" if asked.device == "cpu" else "cuda"
+def _configurations(wanted: Asked) -> list[tuple[str, LiveConfig]]:
+    kind = "cpu" if wanted.device == "cpu" else "cuda"
     sizes = SIZES[kind]
-    if asked.size not in (*sizes, "all"):
-        raise UnknownNameError("size", asked.size, (*sizes, "all"), "--size")
-    if asked.layout not in LAYOUTS:
-        raise UnknownNameError("parallelism", asked.layout, LAYOUTS, "--parallelism")
-    chosen = sizes if asked.size == "all" else {asked.size: sizes[asked.size]}
-    return [(name, _laid_out(config, asked, kind)) for name, config in chosen.items()]
+    if wanted.size not in (*sizes, "all"):
+        raise UnknownNameError("size", wanted.size, (*sizes, "all"), "--size")
+    if wanted.layout not in LAYOUTS:
+        raise UnknownNameError("parallelism", wanted.layout, LAYOUTS, "--parallelism")
+    chosen = sizes if wanted.size == "all" else {wanted.size: sizes[wanted.size]}
+    return [(name, _laid_out(config, wanted, kind)) for name, config in chosen.items()]
 
 
-def _laid_out(config: LiveConfig, asked: Asked, kind: str) -> LiveConfig:
-    if asked.devices == 1:
-        return replace(config, device=asked.device)
+def _laid_out(config: LiveConfig, wanted: Asked, kind: str) -> LiveConfig:
+    if wanted.devices == 1:
+        return replace(config, device=wanted.device)
     threads = 0
     if kind == "cpu":
-        threads = (os.cpu_count() or 1) // asked.devices
+        threads = (os.cpu_count() or 1) // wanted.devices
         if threads == 0:
-            raise InputError(f"{asked.devices} processes need as many cores", "--devices")
-    stages = MICRO_BATCHES_A_STAGE * asked.devices if asked.layout == "pipeline" else config.micro_batches
+            raise InputError(f"{wanted.devices} processes need as many cores", "--devices")
+    stages = MICRO_BATCHES_A_STAGE * wanted.devices if wanted.layout == "pipeline" else config.micro_batches
     return replace(
         config,
         device=kind,
-        devices=asked.devices,
-        parallelism=asked.layout,
+        devices=wanted.devices,
+        parallelism=wanted.layout,
         micro_batches=stages,
         threads=threads,
     )

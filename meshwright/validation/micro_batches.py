@@ -26,8 +26,8 @@ def least_recomputed(setting: Setting, plan: Plan) -> Plan:
         step = predict(setting, arrays)
     except InputError:
         return plan
-    held = memory(setting, arrays, step.stages, step.parameters)
-    fits = held.peak <= setting.cluster.device.memory_bytes
+    footprint = memory(setting, arrays, step.stages, step.parameters)
+    fits = footprint.peak <= setting.cluster.device.memory_bytes
     return plans[int(np.argmax(fits))] if fits.any() else plans[-1]
 
 
@@ -61,8 +61,8 @@ def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
         step = predict(setting, plans)
     except InputError:
         raise SkippedRow("micro_batch not stated") from None
-    held = memory(setting, plans, step.stages, step.parameters)
-    fits = held.peak <= setting.cluster.device.memory_bytes
+    footprint = memory(setting, plans, step.stages, step.parameters)
+    fits = footprint.peak <= setting.cluster.device.memory_bytes
     if not fits.any():
         raise SkippedRow("micro_batch not stated")
     return plans.plan(int(np.argmin(np.where(fits, step.time, np.inf))))

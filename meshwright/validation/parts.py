@@ -96,32 +96,32 @@ class PartedLedger:
 
     def figures(self) -> dict[str, dict[str, PartFigures]]:
         """Figures by class and part."""
-        found: dict[str, dict[str, PartFigures]] = {}
+        figures: dict[str, dict[str, PartFigures]] = {}
         steps = [entry for entry in self.ledger.entries if entry.relative_error is not None]
         for name, inside in CLASSES.items():
             of_class = [entry for entry in steps if inside(entry.case)]
-            found[name] = {
+            figures[name] = {
                 part: PartFigures(ErrorSummary.of(entry.relative_error for entry in entries))
                 for part, entries in self._by_part(of_class).items()
             }
         by_part = self._by_part(self.ledger.entries)
-        found["peak memory"] = {
+        figures["peak memory"] = {
             part: PartFigures(ErrorSummary.of(entry.memory_error for entry in entries))
             for part, entries in by_part.items()
         }
-        found["refused though it ran"] = {
+        figures["refused though it ran"] = {
             part: _share(not entry.fits for entry in entries) for part, entries in by_part.items()
         }
-        found["inside the band"] = {
+        figures["inside the band"] = {
             part: _share(_inside(entry) for entry in entries if entry.uncertainty is not None)
             for part, entries in self._by_part(steps).items()
         }
         skipped = Counter(self.part[case_id] for case_id, _ in self.ledger.skipped)
-        found["skipped"] = {
+        figures["skipped"] = {
             part: PartFigures(count=skipped[part], of=skipped[part] + len(entries))
             for part, entries in by_part.items()
         }
-        return found
+        return figures
 
     def open_ledger(self) -> Ledger:
         """The ledger without the rows kept apart."""

@@ -45,7 +45,7 @@ def filled(row: PublishedRow) -> PublishedRow:
         if blank and rule.assumed:
             guesses.append(rule.assumed)
         values |= blank
-    found = PublishedRow(values, row.where)
+    complete = PublishedRow(values, row.where)
     for what in (*row.assumed, *guesses):
-        found.assume(what)
-    return found
+        complete.assume(what)
+    return complete

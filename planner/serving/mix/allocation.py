@@ -106,12 +106,12 @@ class Costs:
     def served(self) -> NDArray[np.bool_]:
         """Buckets that some way serves within the targets, shape (buckets,)."""
         able, ways = np.isfinite(self.load), self.ways
-        found: NDArray[np.bool_] = np.any(able[ways.receiver == TOGETHER], axis=0)
+        servable: NDArray[np.bool_] = np.any(able[ways.receiver == TOGETHER], axis=0)
         for kind in range(len(self.available)):
             here = ways.receiver == kind
             parts = able[here & ways.decodes], able[here & ~ways.decodes]
-            found = found | np.logical_and(*(np.any(part, axis=0) for part in parts))
-        return found
+            servable = servable | np.logical_and(*(np.any(part, axis=0) for part in parts))
+        return servable
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class MixProgram:
     def _slices(self, ways: NDArray[np.bool_], bucket: int) -> Any:
         """Slices of a bucket that some ways serve, as an expression."""
         at = [(way, bucket) for way in np.flatnonzero(ways).tolist()]
-        return self.pulp.lpSum(self.sent[one] for one in at if one in self.sent)
+        return self.pulp.lpSum(self.sent[piece] for piece in at if piece in self.sent)
 
     def keep(self, constraint: Any) -> None:
         """Add a constraint, or the objective."""
@@ -228,8 +228,8 @@ class MixProgram:
         if not solver.available():
             raise InputError(GET_SOLVER)
         self.problem.solve(solver)
-        found = self.pulp.LpSolutionOptimal, self.pulp.LpSolutionIntegerFeasible
-        return self.problem.sol_status in found
+        feasible = self.pulp.LpSolutionOptimal, self.pulp.LpSolutionIntegerFeasible
+        return self.problem.sol_status in feasible
 
     @property
     def late(self) -> bool:

@@ -47,10 +47,10 @@ def buckets(drawn: Sample, rate: float) -> list[Bucket]:
     """
     pairs = np.stack([drawn.prompts, drawn.outputs])
     ranges = np.floor(np.log2(np.maximum(pairs, 1.0)))
-    found, member = np.unique(ranges, axis=1, return_inverse=True)
+    cells, member = np.unique(ranges, axis=1, return_inverse=True)
     counts = np.bincount(member.ravel())
     means = [np.bincount(member.ravel(), weights=tokens) / counts for tokens in pairs]
     return [
         Bucket(float(means[0][index]), float(means[1][index]), rate * float(counts[index]) / pairs.shape[1])
-        for index in range(found.shape[1])
+        for index in range(cells.shape[1])
     ]

@@ -61,11 +61,11 @@ class Option:
 def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> ServingQuestion:
     """The question of one type: replicas within a node, for the longest bucket."""
     most = offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
-    held = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
+    fixed = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
     return replace(
         question.at(offer.resized(most)),
         workload=longest.workload(question.workload),
-        fix=held,
+        fix=fixed,
         split=False,
     )
 
@@ -73,7 +73,7 @@ def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> 
 def options(
     question: ServingQuestion,
     offers: Sequence[Offer],
-    found: Sequence[Bucket],
+    wanted: Sequence[Bucket],
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[Option], Mapping[str, str]]:
     """Every replica that can be rented, and why a type has none.
@@ -87,7 +87,7 @@ def options(
     Returns:
         The options, and by the name of a device why nothing of it is among them.
     """
-    longest = max(found, key=lambda bucket: bucket.prompt + bucket.output)
+    longest = max(wanted, key=lambda bucket: bucket.prompt + bucket.output)
     kept: list[tuple[ServingQuestion, Offer, list[ReplicaShape]]] = []
     without: dict[str, str] = {}
     for offer in offers:
@@ -98,25 +98,25 @@ def options(
             without[offer.name] = str(error)
     narrowest = {min(shape.nic_bandwidth for shape in fitting) for _, _, fitting in kept if fitting}
     roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
-    made: list[Option] = []
+    listed: list[Option] = []
     for number, (alone, offer, fitting) in enumerate(kept):
         mine = [
             option
             for shape in fitting
             for role in roles
-            for option in _options(alone, offer, shape, role, found, narrowest)
+            for option in _options(alone, offer, shape, role, wanted, narrowest)
         ]
-        made += _undominated([option for option in mine if np.any(option.rates > 0)])
+        listed += _undominated([option for option in mine if np.any(option.rates > 0)])
         if progress:
             progress((number + 1) / len(kept))
-    paired = {PREFILL, DECODE} <= {option.role for option in made}
-    made = [option for option in made if option.role == MIXED or paired]
-    able = {option.offer.name for option in made}
+    paired = {PREFILL, DECODE} <= {option.role for option in listed}
+    listed = [option for option in listed if option.role == MIXED or paired]
+    able = {option.offer.name for option in listed}
     for alone, offer, fitting in kept:
         if offer.name not in able:
             why = "meets the targets" if fitting else f"holds {question.model.name}"
             without[offer.name] = f"no replica of up to {alone.devices} {offer.name} {why}"
-    return made, without
+    return listed, without
 
 
 def _options(
@@ -124,34 +124,34 @@ def _options(
     offer: Offer,
     shape: ReplicaShape,
     role: int,
-    found: Sequence[Bucket],
+    wanted: Sequence[Bucket],
     narrowest: set[float],
 ) -> list[Option]:
     """Replicas under the limits that carry the buckets of most requests, prompts and outputs best."""
     typical = {
-        max(range(len(found)), key=lambda index: found[index].rate * weight(found[index]))
+        max(range(len(wanted)), key=lambda index: wanted[index].rate * weight(wanted[index]))
         for weight in (lambda bucket: 1.0, lambda bucket: bucket.prompt, lambda bucket: bucket.output)
     }
     own = shape.nic_bandwidth
     widths = sorted({own, *(min(own, width) for width in narrowest)}) if role == PREFILL else [own]
     limits: dict[tuple[float, float], None] = {}
-    for index in sorted(typical, key=lambda index: -found[index].rate):
-        alone = replace(question, workload=found[index].workload(question.workload))
+    for index in sorted(typical, key=lambda index: -wanted[index].rate):
+        alone = replace(question, workload=wanted[index].workload(question.workload))
         cases = ReplicaCases.of(alone, [shape], [role])
         group = np.zeros(len(cases), np.int64)
         best = int(best_of_group(largest_rate(cases, group=group), group)[0])
         limits[float(cases.budget[best]), float(cases.sequences[best])] = None
-    every = len(found) * len(widths)
-    made = []
+    every = len(wanted) * len(widths)
+    listed = []
     for budget, sequences in limits:
         cases = ReplicaCases.of(question, [shape], [role])[np.zeros(every, np.int64)]
         chosen = replace(
             cases,
             budget=np.full(every, budget),
             sequences=np.full(every, sequences),
-            prompt=np.tile([bucket.prompt for bucket in found], len(widths)),
-            output=np.tile([bucket.output for bucket in found], len(widths)),
-            bandwidth=np.repeat(widths, len(found)),
+            prompt=np.tile([bucket.prompt for bucket in wanted], len(widths)),
+            output=np.tile([bucket.output for bucket in wanted], len(widths)),
+            bandwidth=np.repeat(widths, len(wanted)),
         )
         rates = largest_rate(chosen)
         state = chosen.state(np.maximum(rates, LEAST_RATE))
@@ -160,50 +160,52 @@ def _options(
         if role != MIXED:
             rates = np.where(chosen.output < 2, 0.0, rates)
         watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
-        table = rates.reshape(len(widths), len(found))
-        made.append(Option(offer, shape, int(budget), int(sequences), role, table, np.array(widths), watts))
-    return made
+        table = rates.reshape(len(widths), len(wanted))
+        listed.append(Option(offer, shape, int(budget), int(sequences), role, table, np.array(widths), watts))
+    return listed
 
 
-def _undominated(made: list[Option]) -> list[Option]:
+def _undominated(listed: list[Option]) -> list[Option]:
     """The options of one type that no other of their role beats in devices, power and every rate."""
 
-    def beats(one: Option, other: Option) -> bool:
+    def beats(better: Option, other: Option) -> bool:
         return (
-            one.role == other.role
-            and one.rates.shape == other.rates.shape
-            and one.shape.devices <= other.shape.devices
-            and one.watts <= other.watts
-            and bool(np.all(one.widths >= other.widths) and np.all(one.rates >= other.rates))
+            better.role == other.role
+            and better.rates.shape == other.rates.shape
+            and better.shape.devices <= other.shape.devices
+            and better.watts <= other.watts
+            and bool(np.all(better.widths >= other.widths) and np.all(better.rates >= other.rates))
         )
 
     return [
         option
-        for index, option in enumerate(made)
+        for index, option in enumerate(listed)
         if not any(
             beats(other, option) and (not beats(option, other) or rank < index)
-            for rank, other in enumerate(made)
+            for rank, other in enumerate(listed)
             if other is not option
         )
     ]
 
 
-def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:
+def costs_of(rented: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:
     """The options as arrays; prefill replicas have a way for every type that decodes."""
     rate = np.array([bucket.rate for bucket in wanted])
-    type_of = np.array([offers.index(option.offer) for option in found], np.int64)
-    decoding = sorted({int(kind) for kind, one in zip(type_of, found, strict=True) if one.role == DECODE})
+    type_of = np.array([offers.index(option.offer) for option in rented], np.int64)
+    decoding = sorted(
+        {int(kind) for kind, choice in zip(type_of, rented, strict=True) if choice.role == DECODE}
+    )
     narrowest = {
         kind: min(
-            one.shape.nic_bandwidth
-            for at, one in zip(type_of, found, strict=True)
-            if at == kind and one.role == DECODE
+            choice.shape.nic_bandwidth
+            for at, choice in zip(type_of, rented, strict=True)
+            if at == kind and choice.role == DECODE
         )
         for kind in decoding
     }
     ways: list[tuple[int, bool, int]] = []
     rates = []
-    for index, option in enumerate(found):
+    for index, option in enumerate(rented):
         if option.role != PREFILL:
             alone = option.role == MIXED
             ways.append((index, not alone, TOGETHER if alone else int(type_of[index])))
@@ -219,13 +221,13 @@ def costs_of(found: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[
     available = [np.inf if offer.available is None else offer.available for offer in offers]
     columns = [np.array(column) for column in zip(*ways, strict=True)]
     return Costs(
-        price=np.array([option.usd_per_hour for option in found]),
+        price=np.array([option.usd_per_hour for option in rented]),
         load=load,
         ways=Ways(columns[0], columns[1], columns[2]),
         type_of=type_of,
-        devices=np.array([option.shape.devices for option in found], float),
+        devices=np.array([option.shape.devices for option in rented], float),
         available=np.array(available, float),
-        watts=np.array([option.watts for option in found]),
+        watts=np.array([option.watts for option in rented]),
         names=tuple(offer.name for offer in offers),
         rate=float(rate.sum()),
     )

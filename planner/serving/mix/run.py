@@ -26,13 +26,13 @@ class MixRun:
     """A mix on the event engine.
 
     Attributes:
-        asked: rate of the workload, requests a second.
+        demand: rate of the workload, requests a second.
         promised: the largest rate whose loads the program's routing fits into the rented replicas.
         met: share of the requests within the targets at the rate asked for.
         rate, half_width: largest rate within the targets, and its 95 % confidence interval.
     """
 
-    asked: float
+    demand: float
     promised: float
     met: float
     rate: float
@@ -44,18 +44,18 @@ class MixRun:
         return self.rate / self.promised - 1.0
 
 
-def scenario_of_mix(found: Mix) -> dict[str, Any]:
+def scenario_of_mix(mix: Mix) -> dict[str, Any]:
     """The mapping of a serving scenario with one pool for each kind of rented replica."""
-    question = found.question
-    rented = sorted(found.pools, key=lambda pool: pool[0].role == DECODE)
+    question = mix.question
+    rented = sorted(mix.pools, key=lambda pool: pool[0].role == DECODE)
     pools = []
     for option, count, _ in rented:
-        given = option.shape.pool.model_dump(mode="json", exclude_defaults=True)
-        given.pop("engine", None)
+        stated = option.shape.pool.model_dump(mode="json", exclude_defaults=True)
+        stated.pop("engine", None)
         limits = {"token_budget": option.budget, "max_sequences": option.sequences}
         pools.append(
             {
-                **given,
+                **stated,
                 "name": option.describe(),
                 "role": ROLES[option.role],
                 "cluster": cluster_reference(option.offer.cluster),
@@ -73,13 +73,13 @@ def scenario_of_mix(found: Mix) -> dict[str, Any]:
             "shares": [float(share[at]) for _, _, share in entry],
             **({"decode_shares": [float(share[at]) for _, _, share in decoding]} if decoding else {}),
         }
-        for at, bucket in enumerate(found.buckets)
+        for at, bucket in enumerate(mix.buckets)
     ]
     if decoding:
         options["decode_groups"] = [count for _, count, _ in decoding]
     workload = question.workload.model_dump(mode="json", exclude_none=True)
     return {
-        "title": f"{question.model.name} on a mix of {', '.join(one['name'] for one in pools)}",
+        "title": f"{question.model.name} on a mix of {', '.join(member['name'] for member in pools)}",
         "model": reference(models, question.model),
         "cluster": pools[0]["cluster"],
         "workload": workload,
@@ -93,16 +93,16 @@ def scenario_of_mix(found: Mix) -> dict[str, Any]:
     }
 
 
-def _promised(found: Mix) -> float:
+def _promised(mix: Mix) -> float:
     """The largest rate of the program, with its shares: where its fullest replicas are full."""
-    share = found.best.share
-    used = np.where(share > 0, share * np.where(share > 0, found.costs.load, 0.0), 0.0).sum(axis=1)
-    loads = np.bincount(found.costs.ways.option, used, len(found.options))
-    rented = found.best.replicas > 0
-    return float(found.rate / np.max(loads[rented] / found.best.replicas[rented]))
+    share = mix.best.share
+    used = np.where(share > 0, share * np.where(share > 0, mix.costs.load, 0.0), 0.0).sum(axis=1)
+    loads = np.bincount(mix.costs.ways.option, used, len(mix.options))
+    rented = mix.best.replicas > 0
+    return float(mix.rate / np.max(loads[rented] / mix.best.replicas[rented]))
 
 
-def run_mix(found: Mix, progress: Callable[[float], None] | None = None) -> MixRun:
+def run_mix(mix: Mix, progress: Callable[[float], None] | None = None) -> MixRun:
     """Serve the workload on the rented replicas.
 
     Args:
@@ -112,17 +112,17 @@ def run_mix(found: Mix, progress: Callable[[float], None] | None = None) -> MixR
     Raises:
         InputError: more replicas than a cluster has devices.
     """
-    made = make_serving(scenario_of_mix(found), "mix", found.question.folder)
-    serving = made.serving.model_copy(
-        update={"requests": max(made.serving.requests, REQUESTS), "arrivals": Poisson(rate=found.rate)}
+    scenario = make_serving(scenario_of_mix(mix), "mix", mix.question.folder)
+    serving = scenario.serving.model_copy(
+        update={"requests": max(scenario.serving.requests, REQUESTS), "arrivals": Poisson(rate=mix.rate)}
     )
-    made = replace(made, serving=serving)
+    scenario = replace(scenario, serving=serving)
     met, rates = [], []
     for seed in range(SEEDS):
-        seeded = replace(made, seed=made.seed + seed)
+        seeded = replace(scenario, seed=scenario.seed + seed)
         met.append(serve(seeded).metrics.slo_share or 0.0)
-        rates.append(bisect(seeded, _promised(found), None))
+        rates.append(bisect(seeded, _promised(mix), None))
         if progress:
             progress((seed + 1) / SEEDS)
     half = STUDENT * float(np.std(rates, ddof=1)) / SEEDS**0.5
-    return MixRun(float(found.rate), _promised(found), float(np.mean(met)), float(np.mean(rates)), half)
+    return MixRun(float(mix.rate), _promised(mix), float(np.mean(met)), float(np.mean(rates)), half)

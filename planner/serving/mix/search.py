@@ -61,7 +61,11 @@ class Mix:
     @property
     def saving(self) -> float | None:
         """Share of the cheapest single type's cost that the mix saves; None where no type serves alone."""
-        costs = [one.usd_per_hour for one in self.alone.values() if isinstance(one, Allocation)]
+        costs = [
+            allocation.usd_per_hour
+            for allocation in self.alone.values()
+            if isinstance(allocation, Allocation)
+        ]
         return 1 - self.best.usd_per_hour / min(costs) if costs else None
 
     @property
@@ -117,23 +121,23 @@ def search_mix(
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:
         raise InputError("a mix needs requests that arrive at a rate", "workload.arrivals")
-    found = buckets(question.sample, question.rate)
+    wanted = buckets(question.sample, question.rate)
 
     def report(share: float) -> None:
         if progress:
             progress(0.9 * share)
 
-    made, without = options(question, offers, found, report)
-    if not made:
+    listed, without = options(question, offers, wanted, report)
+    if not listed:
         raise InfeasibleError(f"no GPU type on offer serves the workload: {'; '.join(without.values())}")
-    costs = costs_of(made, offers, found)
-    _check_served(found, costs.served)
+    costs = costs_of(listed, offers, wanted)
+    _check_served(wanted, costs.served)
     best = allocate(costs, slices, watts, time_limit_s)
     alone = {
         offer.name: without.get(offer.name) or _alone(costs, kind, slices, watts, time_limit_s)
         for kind, offer in enumerate(offers)
     }
-    return Mix(question, offers, found, made, costs, best, alone, without)
+    return Mix(question, offers, wanted, listed, costs, best, alone, without)
 
 
 def _alone(
@@ -145,24 +149,24 @@ def _alone(
     if not only.served.all():
         return "misses the targets of some requests"
     try:
-        found = allocate(only, slices, watts, time_limit_s)
+        allocation = allocate(only, slices, watts, time_limit_s)
     except InfeasibleError as error:
         return str(error)
     replicas, share = np.zeros(len(mine), np.int64), np.zeros(costs.load.shape)
-    replicas[mine], share[costs.ways_of_type(kind)] = found.replicas, found.share
-    return replace(found, replicas=replicas, share=share)
+    replicas[mine], share[costs.ways_of_type(kind)] = allocation.replicas, allocation.share
+    return replace(allocation, replicas=replicas, share=share)
 
 
-def _check_served(found: Sequence[Bucket], served: NDArray[np.bool_]) -> None:
+def _check_served(wanted: Sequence[Bucket], served: NDArray[np.bool_]) -> None:
     """Refuse a workload with requests that no type serves within the targets.
 
     Raises:
         InfeasibleError: there are such requests.
     """
     if not served.all():
-        missed = found[int(np.argmin(served))]
+        missed = wanted[int(np.argmin(served))]
         raise InfeasibleError(
             f"no GPU type on offer meets the targets for requests of {missed.prompt:,.0f} prompt and "
-            f"{missed.output:,.0f} output tokens ({np.count_nonzero(~served)} of {len(found)} buckets); "
+            f"{missed.output:,.0f} output tokens ({np.count_nonzero(~served)} of {len(wanted)} buckets); "
             "wider targets, narrower weights or faster devices would help"
         )

@@ -89,7 +89,7 @@ def mixed():
 
 def test_a_mix_keeps_its_promise_on_the_event_engine(mixed):
     run = run_mix(mixed)
-    assert run.promised >= 0.999 * run.asked
+    assert run.promised >= 0.999 * run.demand
     assert run.met >= 0.9
     # Bucket by bucket the program is cautious; a large surplus would mean that it rents too much.
     assert -0.05 < run.difference < 0.6
