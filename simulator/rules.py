@@ -239,7 +239,13 @@ def adapter_problem(setting: Setting) -> str:
     adapter, model = setting.training.adapter, setting.model
     if adapter is None:
         return ""
-    there = {"attention": True, "mlp": bool(model.feed_forward), "experts": model.moe is not None}
+    fused = not (model.mla or model.linear)
+    there = {
+        "attention": True,
+        "query_key_value": fused,
+        "mlp": bool(model.feed_forward),
+        "experts": model.moe is not None,
+    }
     for target in adapter.targets:
         if not there[target]:
             has = ", ".join(name for name, present in there.items() if present)

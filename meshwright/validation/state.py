@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from meshwright.validation.rows import PublishedRow, SkippedRow
+from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches
 from simulator.models import Model
 
 LORA = r"\bLoRA\b"
@@ -52,12 +52,16 @@ def offloaded(row: PublishedRow) -> dict[str, Any]:
 
 
 def adapters(row: PublishedRow, model: Model) -> dict[str, Any]:
-    """The workload field of a row about low-rank fine-tuning; the rank is the notes' or 16."""
+    """The workload field of a row about low-rank fine-tuning: as stated, or the framework's defaults."""
     if not re.search(LORA, row.text("source")):
         return {}
     rank = re.search(r"LoRA rank (\d+)", row.text("notes"))
     if not rank:
         row.assume("rank of the adapters")
-    targets = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
+    usual = next((rule for rule in conventions()["adapters"] if matches(row, rule["where"])), {})
+    every = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
+    targets = usual.get("targets", every)
     kept = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
-    return {"adapter": {"rank": int(rank[1]) if rank else 16, "targets": targets, "base": kept}}
+    return {
+        "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": kept}
+    }

@@ -47,7 +47,7 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
         moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
         name = f"{op.name} decode"
         decode.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
-    if PARTS.get(op.part) not in adapter.targets:
+    if not {PARTS.get(op.part), op.name} & set(adapter.targets):
         return decode
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
     bare = {"kept": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from hwmodels.loading import Strict
 
-AdapterTarget = Literal["attention", "mlp", "experts"]
+AdapterTarget = Literal["attention", "query_key_value", "mlp", "experts"]
 BaseFormat = Literal["fp32", "bf16", "fp8", "int8", "nf4"]
 
 PARTS: Mapping[str, str] = MappingProxyType({"projections": "attention", "mlp": "mlp", "routed": "experts"})
-"""Targets by the part of a layer that their products belong to."""
+"""Targets by the part of a layer that their products belong to; other targets name their product."""
 
 BASE_BYTES: Mapping[str, float] = MappingProxyType(
     {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0 + 4 / 64, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
@@ -31,7 +31,8 @@ class Adapter(Strict):
 
     rank: int = Field(ge=1, le=2**16, description="rank of an adapter's two factors")
     targets: Annotated[list[AdapterTarget], Field(min_length=1)] = Field(
-        ["attention", "mlp"], description="products that have adapters"
+        ["attention", "mlp"],
+        description="products that have adapters; query_key_value: of attention's that one alone",
     )
     base: BaseFormat = Field(
         "bf16", description="format of the frozen parameters; a coded one is decoded before each product"

@@ -130,6 +130,22 @@ def test_stages_of_kempnerforge_gather_each_time_and_shard_no_sequence():
     assert (whole.zero, whole.sequence_parallel) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("framework", "notes", "rank", "targets"),
+    [
+        ("NeMo 24.07 / Megatron-Core", "", 32, ["query_key_value"]),
+        ("NeMo 24.07 / Megatron-Core", "LoRA rank 8", 8, ["query_key_value"]),
+        ("Megatron-Bridge/Megatron-Core", "", 32, ["attention", "mlp"]),
+        ("torchtune (torch, one device)", "", 16, ["attention", "mlp"]),
+    ],
+)
+def test_adapters_take_their_framework_s_defaults(framework, notes, rank, targets):
+    adapter = read(
+        framework=framework, notes=notes, source="performance summary, LoRA"
+    ).setting.training.adapter
+    assert (adapter.rank, adapter.targets) == (rank, targets)
+
+
 def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
     notes = "LoRA rank 16; RL loss: by chunks"
     words = {"framework": "prime-rl (torch FSDP2, torch.compile)", "notes": notes, "gpu": "h200-sxm"}

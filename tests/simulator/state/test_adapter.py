@@ -40,6 +40,14 @@ def test_adapters_have_two_factors_a_product():
     assert scenario().setting.trained == 1.0
 
 
+def test_adapters_of_query_key_and_value_alone():
+    """NeMo's default target: one pair of factors a layer."""
+    setting = scenario({"rank": 32, "targets": ["query_key_value"]}).setting
+    assert setting.trained * 8.03e9 == pytest.approx(32 * 32 * (4096 + 6144), rel=0.01)
+    with pytest.raises(InputError, match="deepseek-v3 has no query_key_value"):
+        scenario({"rank": 8, "targets": ["query_key_value"]}, model="deepseek-v3")
+
+
 def test_frozen_parameters_have_no_gradients_and_no_state():
     _, full = parts(scenario())
     _, tuned = parts(scenario({"rank": 16}))
@@ -77,7 +85,7 @@ def test_both_timings_agree():
     ("adapter", "words"),
     [
         ({"rank": 0}, "workload.adapter.rank"),
-        ({"rank": 16, "targets": ["experts"]}, "has no experts; it has attention, mlp"),
+        ({"rank": 16, "targets": ["experts"]}, "has no experts; it has attention, query_key_value, mlp"),
         ({"rank": 16, "base": "int3"}, "workload.adapter.base"),
         ({"rank": 16, "targets": []}, "workload.adapter.targets"),
     ],
