@@ -1,35 +1,44 @@
 """Fit the times around kernels of all engine versions, classes of layers and number formats together.
 
-    python -m benchmarks.fit_engines FOLDER [--leave-out WHAT] [--test FOLDER] [--write] [--errors]
+    python -m benchmarks.fit_engines FOLDER [--leave-out WHAT [--replay N]] [--test FOLDER] [--write] ...
 
 FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A constant is a
 mean and effects of what groups of rows share (engine and scheduling policy, class of layers, format, device
 generation, version), so that a class with few rows takes its engine's mean (`profiles/fitting/pooled.py`).
 TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill kernels tell in both.
 ``--leave-out`` also fits without each source (or model, or GPU) in turn and prints the errors on its rows
-beside those in the sample; ``--test`` prints those on rows of another folder, which are in no fit, without
-the third that is kept apart. ``--write`` puts the constants into
-`simulator/serving/engines/*.yaml`; ``--errors`` writes `meshwright/served_errors.csv`, which reports print:
-errors by what the fit leaves out (nothing, layouts, models, engines on devices).
+beside those in the sample; with ``--replay N`` those of the event engine on every Nth closed loop too.
+``--test`` prints errors on rows of another folder, which are in no fit, without the third that is kept apart.
+``--write`` puts the constants into `simulator/serving/engines/*.yaml`; ``--errors`` writes
+`meshwright/served_errors.csv`, which reports print: errors by what the fit leaves out (nothing, layouts,
+models, engines on devices).
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from benchmarks.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
-from meshwright.served_errors import FEWEST, FILE, METRICS
+from benchmarks.left_out_errors import (
+    CONSTANTS,
+    Cell,
+    Off,
+    changes,
+    gathered,
+    summary,
+    table_of_groups,
+    write_errors,
+)
+from benchmarks.left_out_runs import replayed
+from benchmarks.served_rows import FIRST, Group, Rows, read
 from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
-from simulator.serving.engines import Engine, engines, layer_times
+from simulator.serving.engines import engines, layer_times
 from simulator.serving.engines.engine import FOLDER, LayerTimes
 from simulator.serving.steady import kinds as replicas
 from simulator.serving.steady.kinds import price_of
@@ -37,7 +46,6 @@ from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.table import IterationTable
 
-CONSTANTS = (*("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first_token_s", "eager_layer_s"),)
 MEAN = np.array([20e-6, 3e-6, 15e-6, 1.05, 4e-3, 800e-6])
 """Mean of the constants before any row is seen."""
 SCALE = np.array([27e-6, 2.4e-6, 15e-6, 0.36, 25e-3, 800e-6])
@@ -74,14 +82,6 @@ def assign(rows: Iterable[Rows], times: np.ndarray) -> None:
         price.times = price.times.model_copy(update=changes(price.engine, times))
         if alike:
             price.dense_times = price.times
-
-
-def changes(engine: Engine, times: np.ndarray) -> dict[str, float]:
-    """Constants by name. Launches bound steps outside of graphs: none of an engine that captures all."""
-    found: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
-    if engine.graph_sizes.value and engine.graphs_mixed.value:
-        found["eager_layer_s"] = 0.0
-    return found
 
 
 def fresh_tables() -> None:
@@ -172,19 +172,6 @@ def shipped(group: Group) -> np.ndarray:
     return np.array([getattr(times, name) for name in CONSTANTS])
 
 
-class Cell(NamedTuple):
-    """Rows whose errors are counted together."""
-
-    group: Group
-    kind: str
-    """Of metric."""
-    device: str
-
-
-Off = dict[Cell, list[np.ndarray]]
-"""Relative errors by cell."""
-
-
 def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | None = None) -> Off:
     """Relative errors of rows with given constants, by default with those that ship (before any fit)."""
     found: Off = defaultdict(list)
@@ -194,13 +181,6 @@ def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | No
         for one in same:
             found[Cell(group, one.kind, one.setup.cluster.device.name)].append(np.expm1(one.errors()))
     return found
-
-
-def gathered(off: Off, counts: Callable[[Cell], bool]) -> np.ndarray:
-    """Errors of some cells."""
-    return np.concatenate(
-        [np.zeros(0), *(part for cell, parts in off.items() if counts(cell) for part in parts)]
-    )
 
 
 SOURCE = "benchmarks/fit_engines.py"
@@ -255,21 +235,17 @@ def left_out(rows: dict[Group, list[Rows]], whole: Fit, what: str) -> Off:
         off = errors_of({g: same for g, same in unseen.items() if same}, times)
         for key, parts in off.items():
             found[key] += parts
-        print(f"without {value:24s} {_summary(off)}", flush=True)
+        print(f"without {value:24s} {summary(off)}", flush=True)
     return found
 
 
-def _summary(off: Off) -> str:
-    """Median and 90th percentile of the absolute errors, and the bias, by kind of metric, %."""
-    kinds = sorted({cell.kind for cell in off})
-    return "  ".join(f"{kind} {_figures(gathered(off, lambda cell: cell.kind == kind))}" for kind in kinds)  # noqa: B023
-
-
-def _figures(off: np.ndarray) -> str:
-    size = 100 * np.abs(off)
-    return (
-        f"{np.median(size):.1f} / {np.percentile(size, 90):.1f} / {100 * np.median(off):+.1f} (n {len(off)})"
-    )
+def replays(rows: dict[Group, list[Rows]], whole: Fit, name: Callable[[Rows], Hashable], every: int) -> None:
+    """Print errors of the event engine on closed loops, each with constants fitted without its source."""
+    for value in sorted({str(name(one)) for same in rows.values() for one in same}):
+        times = whole.without(lambda one: str(name(one)) == value)  # noqa: B023
+        entries = {group: entry_of(group, found, [], None) for group, found in times.items()}
+        for line in replayed(rows, entries, lambda one: str(name(one)) == value, every, value):  # noqa: B023
+            print(f"without {value}, event engine: {line}", flush=True)
 
 
 def write(name: str, entries: list[LayerTimes]) -> None:
@@ -324,6 +300,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--leave-out", choices=sorted(LEAVE), help="what to fit without, in turn")
+    parser.add_argument(
+        "--replay", type=int, metavar="N", help="run every Nth left-out closed loop by events"
+    )
     parser.add_argument("--errors", action="store_true", help="write errors by what the fit leaves out")
     parser.add_argument("--test", type=Path, help="folder of rows that are in no fit")
     arguments = parser.parse_args()
@@ -331,23 +310,25 @@ def main() -> None:
     tested = read(arguments.test, tested=True) if arguments.test else {}
     replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
     before = errors_of(rows)
-    print(f"shipped constants: {_summary(before)}", flush=True)
+    print(f"shipped constants: {summary(before)}", flush=True)
     if tested:
-        print(f"shipped constants, test: {_summary(errors_of(tested))}", flush=True)
+        print(f"shipped constants, test: {summary(errors_of(tested))}", flush=True)
     fresh_tables()
     every = {group: rows.get(group, []) for group in {*shipped_groups(), *rows}}
     tested = {group: same for group, same in tested.items() if group in every}
     whole = Fit(every)
     inside = errors_of(rows, whole.times)
-    print(f"fitted, in the sample: {_summary(inside)}")
+    print(f"fitted, in the sample: {summary(inside)}")
     if tested:
-        print(f"fitted, test: {_summary(errors_of(tested, whole.times))}", flush=True)
+        print(f"fitted, test: {summary(errors_of(tested, whole.times))}", flush=True)
     outside = left_out(every, whole, arguments.leave_out) if arguments.leave_out else {}
     if arguments.errors:
         others = {what: left_out(every, whole, what) for what in ("layout", "model", "place")}
         write_errors({"nothing": inside, **others})
     if outside:
-        print(f"left out: {_summary(outside)}")
+        print(f"left out: {summary(outside)}")
+    if arguments.replay:
+        replays(every, whole, LEAVE[arguments.leave_out or "source"], arguments.replay)
     print("\n".join(table_of_groups(whole.times, rows, inside, outside)))
     if arguments.write:
         write_all(chosen(whole.times, inside, before), rows, outside)
@@ -371,31 +352,6 @@ def chosen(times: dict[Group, np.ndarray], inside: Off, before: Off) -> dict[Gro
     }
 
 
-def write_errors(left: dict[str, Off]) -> None:
-    """Write errors by what the fit leaves out, pooled by engine, class of layers and device."""
-    lines: list[tuple[object, ...]] = []
-    for what, off in left.items():
-        pools = {("", "", "")}
-        for group, _, device in off:
-            family = group.family[0]
-            pools |= {(family, "", ""), (family, group.layers, ""), (family, group.layers, device)}
-        for metric in METRICS:
-            for pool in sorted(pools):
-                sizes = np.abs(gathered(off, lambda cell: cell.kind == metric and _in(cell, pool)))  # noqa: B023
-                if len(sizes) >= FEWEST:
-                    figures = (f"{np.percentile(sizes, share):.3f}" for share in (50, 90))
-                    lines.append((what, *pool, metric, *figures, len(sizes)))
-    with FILE.open("w", encoding="utf-8", newline="") as file:
-        names = "left_out", "engine", "layers", "device", "metric", "median", "p90", "rows"
-        csv.writer(file, lineterminator="\n").writerows([names, *lines])
-
-
-def _in(cell: Cell, pool: tuple[str, str, str]) -> bool:
-    """Whether a pool of rows, in which an empty name stands for all, has a cell."""
-    own = cell.group.family[0], cell.group.layers, cell.device
-    return all(name in ("", other) for name, other in zip(pool, own, strict=True))
-
-
 def write_all(times: dict[Group, np.ndarray], rows: dict[Group, list[Rows]], outside: Off) -> None:
     """Put constants into the engines' files, with the median error on sources left out."""
     entries: dict[str, list[LayerTimes]] = defaultdict(list)
@@ -405,45 +361,6 @@ def write_all(times: dict[Group, np.ndarray], rows: dict[Group, list[Rows]], out
         entries[group.engine].append(entry_of(group, values, rows.get(group, []), median))
     for name, fitted in entries.items():
         write(name, fitted)
-
-
-HEAD = (
-    "| preset | layers, format | rows | us a layer | us a sequence | prefill | first token ms | launch us |",
-    "|" + "---|" * 8,
-)
-COLUMNS = {"TPOT": (REST,), "TTFT": (FIRST,), "tokens/s": (RATE, MOST), "batch latency": (OFFLINE,)}
-
-
-def table_of_groups(
-    times: dict[Group, np.ndarray], rows: dict[Group, list[Rows]], inside: Off, outside: Off
-) -> list[str]:
-    """Lines of a table: constants of groups, and median errors in the sample and with the source left out."""
-    lines = [
-        HEAD[0] + "".join(f" {name} %, left out |" for name in COLUMNS),
-        HEAD[1] + "---|" * len(COLUMNS),
-    ]
-    for group, values in sorted(times.items()):
-        found = changes(engines.get(group.engine), values)
-        us, ms = 1e6 * values, 1e3 * values
-        count = sum(len(one.measured) for one in rows.get(group, []) if one.counts)
-        cells = [
-            group.engine,
-            f"{group.layers}, {group.format}" + f", {group.generation}" * bool(group.generation),
-        ]
-        cells += [str(count), f"{us[0]:.0f}", f"{us[2]:.0f}", f"{values[3]:.2f}", f"{ms[4]:.0f}"]
-        cells.append(f"{1e6 * found['eager_layer_s']:.0f}" if found["eager_layer_s"] else "")
-        for kinds in COLUMNS.values():
-            cells.append(
-                ", ".join(_median(part, group, kinds) for part in (inside, outside) if part).strip(", ")
-            )
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
-def _median(off: Off, group: Group, kinds: Sequence[str]) -> str:
-    """Median of the absolute errors of a group, %; empty without rows."""
-    errors = gathered(off, lambda cell: cell.group == group and cell.kind in kinds)
-    return f"{100 * np.median(np.abs(errors)):.1f}" if len(errors) else ""
 
 
 if __name__ == "__main__":

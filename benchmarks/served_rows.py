@@ -73,6 +73,7 @@ class Rows:
     setup: Setup
     source: str = ""
     """Who measured the rows."""
+    cases: tuple[ServingCase, ...] = ()
     counts: bool = True
     """Whether the fit sees them: tokens per second of a row follow from its latencies."""
 
@@ -158,7 +159,9 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
             setup = same[0].question.serving
             unique = list({(c.group or c.case_id): c for c in same}.values())
             values = np.array([case.measured[metric] for case in unique])
-            rows = Rows(reader, [case.question for case in unique], metric, values, setup, source)
+            rows = Rows(
+                reader, [case.question for case in unique], metric, values, setup, source, tuple(unique)
+            )
             rows.counts = metric != "total_tok_s_per_gpu"
             found[group_of(setup)].append(rows)
     return found

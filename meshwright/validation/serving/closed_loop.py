@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -250,7 +250,7 @@ def _side(row: MeasuredRow, side: str, engine: str, version: str, precision: str
 def predict(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replicas."""
     if questions[0].prefill is None:
-        return [_ran(one) for one in questions]
+        return [columns_of(one, scenario(one)) for one in questions]
     return predict_steady(questions)
 
 
@@ -315,9 +315,9 @@ def scenario(one: ClosedLoop) -> dict[str, Any]:
     }
 
 
-def _ran(one: ClosedLoop) -> dict[str, float]:
-    """Columns of a row from the run of its scenario."""
-    result = run(scenario(one))
+def columns_of(one: ClosedLoop, data: Mapping[str, Any]) -> dict[str, float]:
+    """Columns of a row from the run of its scenario, or of one that differs from it in constants."""
+    result = run(data)
     values = latencies(result)
     columns = result.records.columns()
     span = float(columns["last_s"].max() - columns["arrival_s"].min())
