@@ -82,7 +82,11 @@ class PoolSetting:
     def most_tokens(self) -> int:
         """Longest request that one rank can hold, with its adapter where both share memory."""
         beside = self.adapters.blocks if self.adapters is not None else 0
-        return (self.costs.kv_blocks - beside) * self.options.block_tokens
+        room = (self.costs.kv_blocks - beside) * self.options.block_tokens
+        window = self.costs.window
+        return max(
+            room // (1 + window.ratio), room - window.ratio * (window.tokens + self.options.block_tokens)
+        )
 
     def stages(self, running: bool) -> dict[str, float] | None:
         """Seconds of a replica's start by stage; None where the pool states no stages.

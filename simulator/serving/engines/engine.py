@@ -49,6 +49,7 @@ BATCH_GRAPHS = "sglang", "tensorrt-llm"
 numbers of tokens."""
 BOUNDS: dict[str, tuple[float, float]] = {
     "block_tokens": (1, 2**13),
+    "sliding_kv": (0, 1),
     "memory_share": (0.01, 1),
     "max_batched_tokens": (1, 2**20),
     "max_sequences": (1, 2**16),
@@ -232,6 +233,11 @@ class Engine(Strict):
         value=False, kind="read", source="vLLM: allocate_slots takes the blocks of the scheduled chunk"
     )
     """Whether a prompt is admitted only when the KV blocks of all of it are free."""
+    sliding_kv: Figure[float] = Figure[float](
+        value=1.0, kind="read", source="TensorRT-LLM resource_manager.py: windows are max_seq_len"
+    )
+    """Tokens of sliding layers kept for each of full ones, where a model has both: 1, as many; 0, blocks that
+    leave the window are freed, so that a sequence holds a window of them."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

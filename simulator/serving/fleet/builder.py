@@ -69,6 +69,8 @@ class Builder:
             replica.copy_s = swap_seconds(pool.model, pool)
             for batcher in replica.batchers:
                 batcher.beside_s = replica.copy_s if options.swap_asynchronous else 0.0
+        for batcher in replica.batchers:
+            batcher.window = costs.window
         if pool.pool.speculation is not None:
             seed = [self._setting.seed, 11, self._made]
             self._made += 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.steps.step_times import Chunk
+from simulator.serving.steps.step_times import Chunk, Window
 
 if TYPE_CHECKING:
     from simulator.serving.question.options import EngineOptions
@@ -96,6 +96,7 @@ class Batcher:
         "steps",
         "swaps",
         "waiting",
+        "window",
     )
 
     def __init__(
@@ -135,6 +136,8 @@ class Batcher:
         """Draws of the steps per sequence under speculation; admission then reserves blocks."""
         self.ages = 0
         """Under speculation: sum over the decodes of the steps since they joined."""
+        self.window = Window()
+        """KV of sliding layers whose blocks are freed: each sequence holds a window of them."""
         self.serial = 0
         self.preemptions = 0
 
@@ -179,7 +182,22 @@ class Batcher:
         """Take the blocks of ``tokens`` tokens of a waiting sequence, or of all its tokens if it reserves."""
         if self.reserves:
             tokens = sequence.prompt + sequence.output
-        return self.kv.hold(sequence, tokens, found)
+        if not self.window.ratio:
+            return self.kv.hold(sequence, tokens, found)
+        kv, beside = self.kv, self.beside(sequence)
+        if beside > kv.free:
+            return False
+        kv.free -= beside
+        if not kv.hold(sequence, tokens, found):
+            kv.free += beside
+            return False
+        kv.grow(0)
+        return True
+
+    def beside(self, sequence: Sequence) -> int:
+        """Blocks of a sequence's window in sliding layers; it holds them all from its admission on."""
+        tokens = min(sequence.prompt + sequence.output, self.window.tokens)
+        return self.window.ratio * self.kv.blocks(tokens)
 
     def admit(self, step: PlannedStep, sequence: Sequence, found: int, now: float) -> None:
         """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
@@ -268,6 +286,7 @@ class Batcher:
         """Free the blocks of a sequence that leaves early, those reserved for later tokens included."""
         kv = self.kv
         kv.release(sequence, held, preempted)
+        kv.free += self.beside(sequence)
         if self.reserves:
             kv.free += kv.blocks(sequence.prompt + sequence.output) - kv.blocks(held)
 
@@ -399,6 +418,7 @@ class Batcher:
         self.running -= 1
         kv.sequences -= 1
         kv.release(sequence, held)
+        kv.free += self.beside(sequence)
 
     def _leave_phase(self, sequence: Sequence) -> None:
         if not self.reserves:

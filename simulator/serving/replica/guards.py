@@ -144,12 +144,13 @@ def _kv_tokens(sequence: Sequence, steps: int) -> int:
 
 def _private(batcher: Batcher, sequence: Sequence) -> int:
     """Blocks of a sequence outside of shared units."""
+    beside = batcher.beside(sequence)
     if sequence.end_step < 0:
-        return sequence.blocks
+        return sequence.blocks + beside
     tokens = _kv_tokens(sequence, batcher.steps)
     if batcher.reserves:
         tokens = sequence.prompt + sequence.output
-    return batcher.kv.blocks(tokens) - batcher.kv.in_units(sequence)
+    return batcher.kv.blocks(tokens) - batcher.kv.in_units(sequence) + beside
 
 
 def _law(kept: bool, now: float, what: str, actual: float, expected: float) -> None:

@@ -133,7 +133,9 @@ class Cases:
         rate it stays a prompt of one token, as on the event engine."""
         self.keys = prompt + 0.5 * (1.0 + variation) * output
         """Mean context of a decoding sequence."""
-        self.slots = np.maximum(np.minimum(slots, room / (prompt + output)) / table.stages, 1.0)
+        each = prompt + output
+        each = each + table.windows * np.minimum(each, table.window)
+        self.slots = np.maximum(np.minimum(slots, room / each) / table.stages, 1.0)
         """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
         tokens = np.maximum(output - 1.0, 1e-9)
         self.gaps = np.maximum((tokens + table.overshoot) / table.pace, 1e-9)

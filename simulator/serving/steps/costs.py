@@ -18,7 +18,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.asynchronous import AsynchronousSteps
 from simulator.serving.steps.capped import iteration_table
-from simulator.serving.steps.memory import check_fits, memory
+from simulator.serving.steps.memory import check_fits, memory, window_of
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
@@ -104,6 +104,7 @@ def replica_costs(
         copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
         idle_watts=idle,
         first_token_s=price.times.first_token_s,
+        window=window_of(price),
     )
 
 

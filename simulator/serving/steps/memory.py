@@ -13,6 +13,7 @@ from hwmodels.errors import InfeasibleError
 from simulator.models import Model
 from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_times import Window
 
 LIBRARY_BYTES = 0.25e9
 """Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
@@ -69,16 +70,38 @@ def weight_bytes(price: StepPrice) -> float:
     ) / stages + ends * ENDS_BYTES / pool.tensor / (min(stages, 2))
 
 
-def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None) -> float:
+def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sliding: float = 1.0) -> float:
     """Return KV bytes of one token on one device.
 
     Key-value heads are copied where there are fewer than ranks; each rank holds the whole latent cache.
+
+    Args:
+        model: its layers.
+        tensor, pipeline: degrees.
+        kv: number format; None: 16 bits.
+        sliding: tokens of sliding layers for each of full ones, where a model has both.
     """
     width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
     size = width * KV_BYTES.get(kv or "", 2.0)
     if model.mla and model.mla.index_topk:
         size += model.mla.index_head_dim + INDEX_SCALE_BYTES
-    return model.cached_layers / pipeline * size
+    full, windows = model.layers_of_kind("full"), model.layers_of_kind("sliding")
+    return (full + (sliding if full else 1.0) * windows) / pipeline * size
+
+
+def window_of(price: StepPrice) -> Window:
+    """The window of a replica's sequences; prefill and decode pools send KV of all tokens."""
+    model = price.model
+    full, windows = model.layers_of_kind("full"), model.layers_of_kind("sliding")
+    if sliding_share(price) or not (full and windows and model.sliding_window):
+        return Window()
+    return Window(model.sliding_window, -(-windows // full))
+
+
+def sliding_share(price: StepPrice) -> float:
+    """KV of sliding layers for each token of full ones. vLLM's hybrid cache is off with a KV connector."""
+    share = price.engine.sliding_kv.value
+    return share if price.pool.role == "mixed" else share or 1.0
 
 
 def memory(
@@ -116,7 +139,7 @@ def memory(
         activations=activations,
         graphs=graphs,
         usable=usable,
-        kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv),
+        kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv, sliding_share(price)),
         block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
     )
 

@@ -42,6 +42,7 @@ class SpeculativeCases:
         """Mean tokens of the last step beyond the last one asked for (renewal theory)."""
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
+        self.window, self.windows = target.window, target.windows
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of a replica's devices during steps; see `StepCases.watts`."""

@@ -176,6 +176,8 @@ class StepArrays:
             "overlap_exponent": figures(lambda table: table.overlap_exponent),
             "graphs_mixed": figures(lambda table: table.graphs_mixed),
             "largest_graph": figures(lambda table: table.largest_graph),
+            "window": figures(lambda table: table.window.tokens),
+            "windows": figures(lambda table: table.window.ratio),
             "idle_watts": figures(lambda table: table.power.idle_w * table.power.devices),
         }
         self.power = [table.power for table in tables]
@@ -202,6 +204,8 @@ class StepCases:
         self.stages, self.ranks = figures["stages"], figures["ranks"]
         self.idle_watts = figures["idle_watts"]
         """Of a replica's devices."""
+        self.window, self.windows = figures["window"], figures["windows"]
+        """Tokens that a sequence holds in sliding layers, and groups of these as large as the full ones'."""
         self.fixed_s = figures["fixed_s"]
         """Part of TTFT outside of steps, s."""
         self.around_s, self.sequence_s = figures["around_s"], figures["sequence_s"]

@@ -83,6 +83,18 @@ class StepTimes(Protocol):
         ...
 
 
+class Window(NamedTuple):
+    """KV that a sequence holds in sliding layers, whose blocks are freed as they leave the window."""
+
+    tokens: int = 0
+    """The window; 0: sliding layers hold as many tokens as others, or a stated share."""
+    ratio: int = 0
+    """Groups of sliding layers as large as the group of full ones: blocks of both have one size."""
+
+
+NO_WINDOW = Window()
+
+
 @dataclass(frozen=True)
 class ReplicaCosts:
     """Inputs of the event engine for one kind of replica."""
@@ -98,5 +110,7 @@ class ReplicaCosts:
     """Seconds to copy the KV of one token between the replica's devices and their hosts."""
     idle_watts: float
     """Power of the whole replica between steps, its share of hosts included."""
+    window: Window = NO_WINDOW
+    """KV of sliding layers whose blocks are freed."""
     first_token_s: float = 0.0
     """Fixed part of TTFT outside of steps by class of layers and number format, beside the engine's own."""

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steps.memory import window_of
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_arrays import Grid, StepArrays, StepCases, knots_below
@@ -147,6 +148,7 @@ class IterationTable:
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor
         self.power = PowerModel.of(price)
+        self.window = window_of(price)
         self._rows: defaultdict[int, dict[int, Row]] = defaultdict(dict)
         """By tokens of each decoding sequence, and number of them."""
         if like is None:
