@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.steps.step_times import Chunk, Window
+from simulator.serving.steps.step_times import Chunk, SlidingKv
 
 if TYPE_CHECKING:
     from simulator.serving.question.options import EngineOptions
@@ -136,7 +136,7 @@ class Batcher:
         """Draws of the steps per sequence under speculation; admission then reserves blocks."""
         self.ages = 0
         """Under speculation: sum over the decodes of the steps since they joined."""
-        self.window = Window()
+        self.window = SlidingKv()
         """KV of sliding layers whose blocks are freed: each sequence holds a window of them."""
         self.serial = 0
         self.preemptions = 0

@@ -13,7 +13,7 @@ from hwmodels.errors import InfeasibleError
 from simulator.models import Model
 from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.step_times import Window
+from simulator.serving.steps.step_times import SlidingKv
 
 LIBRARY_BYTES = 0.25e9
 """Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
@@ -89,13 +89,13 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sli
     return (full + (sliding if full else 1.0) * windows) / pipeline * size
 
 
-def window_of(price: StepPrice) -> Window:
+def window_of(price: StepPrice) -> SlidingKv:
     """The window of a replica's sequences; prefill and decode pools send KV of all tokens."""
     model = price.model
     full, windows = model.layers_of_kind("full"), model.layers_of_kind("sliding")
     if sliding_share(price) or not (full and windows and model.sliding_window):
-        return Window()
-    return Window(model.sliding_window, -(-windows // full))
+        return SlidingKv()
+    return SlidingKv(model.sliding_window, -(-windows // full))
 
 
 def sliding_share(price: StepPrice) -> float:

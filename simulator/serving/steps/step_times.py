@@ -83,7 +83,7 @@ class StepTimes(Protocol):
         ...
 
 
-class Window(NamedTuple):
+class SlidingKv(NamedTuple):
     """KV that a sequence holds in sliding layers, whose blocks are freed as they leave the window."""
 
     tokens: int = 0
@@ -92,7 +92,7 @@ class Window(NamedTuple):
     """Groups of sliding layers as large as the group of full ones: blocks of both have one size."""
 
 
-NO_WINDOW = Window()
+NO_WINDOW = SlidingKv()
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ReplicaCosts:
     """Seconds to copy the KV of one token between the replica's devices and their hosts."""
     idle_watts: float
     """Power of the whole replica between steps, its share of hosts included."""
-    window: Window = NO_WINDOW
+    window: SlidingKv = NO_WINDOW
     """KV of sliding layers whose blocks are freed."""
     first_token_s: float = 0.0
     """Fixed part of TTFT outside of steps by class of layers and number format, beside the engine's own."""
